@@ -1,0 +1,44 @@
+"""Strongly typed ids and positions, so that an offset can never be passed for an epoch.
+
+Owns the glossary's numbers as types; holds no behaviour beyond making and printing topic ids.
+"""
+
+from typing import Final, NewType
+
+Offset = NewType("Offset", int)
+"""A record's place in a partition."""
+
+BytePosition = NewType("BytePosition", int)
+"""A place in a file."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Generation of a partition's leadership."""
+
+PartitionEpoch = NewType("PartitionEpoch", int)
+"""Generation of a partition's replica and in-sync sets."""
+
+Term = NewType("Term", int)
+LogIndex = NewType("LogIndex", int)
+
+BrokerId = NewType("BrokerId", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+PartitionId = NewType("PartitionId", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+Sequence = NewType("Sequence", int)
+
+TopicId = NewType("TopicId", bytes)
+"""Sixteen random bytes; everything persisted and every call between nodes is keyed by it."""
+
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = Sequence(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+
+TOPIC_ID_BYTES: Final = 16
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """The printed form: 32 hexadecimal digits, also the name of the partition's directory."""
+    assert len(topic_id) == TOPIC_ID_BYTES, f"a topic id has 16 bytes, not {len(topic_id)}"
+    return topic_id.hex()
