@@ -1,0 +1,82 @@
+# Every command of the project. `make` alone lists them.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+
+# Arguments that the targets pass on, all optional.
+T ?= tests
+ARGS ?=
+SUITE ?=
+SEED ?=
+SEEDS ?=
+SECONDS ?=
+ROUNDS ?=
+PEERS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run check fix test proto lock docs sim chaos bench cluster package clean
+
+help: ## this list
+	@echo "make TARGET [NAME=value ...]"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r target text; do printf '  %-9s %s\n' $$target "$$text"; done
+
+setup: ## make .venv with everything that development needs
+	@tools/setup.sh dev
+
+run: ## start a node on this machine and say what to type next (ARGS="--port 9292")
+	@tools/setup.sh run
+	@exec $(BIN)/tidelog dev $(ARGS)
+
+check: ## every check that reads the sources; never writes
+	@tools/setup.sh dev
+	@$(PYTHON) tools/check.py $(ARGS)
+
+fix: ## let the formatter and the linter rewrite what they can
+	@tools/setup.sh dev
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+	@$(PYTHON) tools/generate_docs.py
+
+test: ## every test, or those under T=path (ARGS="-k name -x")
+	@tools/setup.sh dev
+	@$(PYTHON) -m pytest $(ARGS) $(T)
+
+proto: ## write the generated code beside proto/**/*.proto
+	@tools/setup.sh proto
+	@tools/generate_proto.sh proto
+
+lock: ## resolve requirements/*.lock again from pyproject.toml (UPGRADE=1: to the newest)
+	@tools/setup.sh dev
+	@$(PYTHON) tools/lock.py --write $(if $(UPGRADE),--upgrade)
+
+docs: ## write the generated pages of docs/
+	@tools/setup.sh dev
+	@$(PYTHON) tools/generate_docs.py
+
+sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n)
+	@tools/setup.sh dev
+	@$(PYTHON) -m tidelog.chaos.sim $(if $(SUITE),--suite $(SUITE)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+chaos: ## real processes under faults: kill -9 while producing (ROUNDS=n SEED=n)
+	@tools/setup.sh dev
+	@$(PYTHON) -m tidelog.chaos.live $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+bench: ## measure, beside a peer in the same run with PEERS=kafka
+	@tools/setup.sh dev
+	@$(PYTHON) -m bench $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+
+cluster: ## one node with a new data directory in memory of its own; today the same as `make run`
+	@tools/setup.sh run
+	@exec $(BIN)/tidelog dev $(ARGS)
+
+package: ## build sdist and wheel, install them in clean environments, print size and dependencies
+	@tools/setup.sh dev
+	@$(PYTHON) tools/package.py $(ARGS)
+
+clean: ## remove caches and built files; keeps .venv and data
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
