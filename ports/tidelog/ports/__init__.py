@@ -1,0 +1,55 @@
+"""The seams: everything that a node does to the world outside its process goes through a port.
+
+Protocols, and the types that they speak in. `tidelog.ports.real` holds the adapters of a real
+node, `tidelog.chaos.sim` the simulated ones; both pass the same contract tests. Nothing here
+imports gRPC, and nothing above here touches a clock, randomness, a file or a socket by itself.
+"""
+
+from tidelog.ports.authorizer import AllowAll, Authorizer
+from tidelog.ports.clock import Clock
+from tidelog.ports.disk import Append, Disk, File
+from tidelog.ports.host import Host
+from tidelog.ports.network import (
+    MESSAGE_BYTES_MAX,
+    DeathHint,
+    Listener,
+    Method,
+    Network,
+    PeerUnreachable,
+    Server,
+    Stream,
+    StreamHandler,
+    StreamMethod,
+    UnaryHandler,
+    UnaryMethod,
+)
+from tidelog.ports.random import Random
+from tidelog.ports.request_context import RequestContext
+from tidelog.ports.task_scope import TaskScope
+from tidelog.ports.worker import Worker
+
+__all__ = [
+    "MESSAGE_BYTES_MAX",
+    "AllowAll",
+    "Append",
+    "Authorizer",
+    "Clock",
+    "DeathHint",
+    "Disk",
+    "File",
+    "Host",
+    "Listener",
+    "Method",
+    "Network",
+    "PeerUnreachable",
+    "Random",
+    "RequestContext",
+    "Server",
+    "Stream",
+    "StreamHandler",
+    "StreamMethod",
+    "TaskScope",
+    "UnaryHandler",
+    "UnaryMethod",
+    "Worker",
+]

@@ -1,0 +1,106 @@
+"""One data directory: files that are appended to, and the only call that makes them durable.
+
+Stop 6 of a record's walk passes through here. What the port promises, on the real and on the
+simulated disk (tests/ports holds both to it):
+
+ 1. `append` and `truncate` take effect in the order in which they were called, per directory.
+ 2. What an `append` wrote is seen by every later `read`, before it is durable.
+ 3. Only `flush` makes durable: a file's bytes and length if the file is named, the names in a
+    directory if the directory is named. A crash keeps everything flushed; of the rest it keeps
+    any part, also torn inside one append, also later bytes without earlier ones.
+ 4. A `flush` covers every append and truncate that had *ended* before the call.
+ 5. After a `flush` that failed, every later write or flush of the directory fails with
+    STORAGE_FAILED: the pages may be marked clean, so trying again would lie.
+ 6. Paths are relative to the directory, with `/`, and never leave it.
+ 7. Every failure is a TidelogError: STORAGE_FAILED (I/O error), STORAGE_FULL (no space: the
+    append may have taken effect in part; the caller truncates), STORAGE_IN_USE (lock).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class File(Protocol):
+    """An open file. Its length is known without asking the disk: one writer owns it."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the data directory."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Where the next append goes."""
+        ...
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Bytes to be written at the end of one file, as several pieces to save a copy."""
+
+    file: File
+    pieces: Sequence[bytes | bytearray | memoryview]
+
+
+class Disk(Protocol):
+    """A data directory. Made by an adapter's `open_disk`, which takes the lock."""
+
+    @property
+    def name(self) -> str:
+        """For messages: where the directory is."""
+        ...
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading and appending; with `create` it must not exist yet.
+
+        A missing file (or, with `create`, an existing one) raises STORAGE_FAILED.
+        """
+        ...
+
+    async def close(self, file: File) -> None:
+        """Give the descriptor back. The file's unflushed bytes stay unflushed."""
+        ...
+
+    async def append(self, appends: Sequence[Append]) -> None:
+        """Write all of them, in order, in one turn of the writer."""
+        ...
+
+    async def read(self, file: File, byte_position: int, length_bytes: int) -> bytes:
+        """Up to `length_bytes` from `byte_position`; shorter only at the end of the file."""
+        ...
+
+    async def truncate(self, file: File, size_bytes: int) -> None:
+        """Cut the tail off."""
+        ...
+
+    async def flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
+        """Make the files' bytes, and the names in the directories, durable.
+
+        `directories` are paths relative to the data directory; "" is the data directory itself.
+        """
+        ...
+
+    async def list(self, directory: str = "") -> list[str]:
+        """The names in a directory, sorted; directories end with `/`. Missing: empty."""
+        ...
+
+    async def make_directory(self, path: str) -> None:
+        """With its parents; existing ones are fine."""
+        ...
+
+    async def rename(self, old: str, new: str) -> None:
+        """Replace atomically; durable once both parents are flushed."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """A file, or a directory with all in it; durable once the parent is flushed."""
+        ...
+
+    async def free_bytes(self) -> int:
+        """Room left on the file system for unprivileged writers."""
+        ...
+
+    async def shutdown(self) -> None:
+        """Close every file, stop the threads, let the lock go. Flushes nothing."""
+        ...

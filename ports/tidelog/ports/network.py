@@ -1,0 +1,135 @@
+"""Bytes between processes: unary calls and bidirectional streams, by method name.
+
+Protobuf lives above this port, sockets and gRPC below it, so that the simulator runs the same
+converters and handlers as a real node. What the port promises (tests/ports holds both adapters
+to it):
+
+ 1. Within a stream messages arrive in order and at most once. A break loses any suffix in both
+    directions, and neither side can tell which; what was delivered may still be processed after
+    the other side gave up.
+ 2. A call that ends with an error other than the peer's own answer has an unknown outcome.
+ 3. A handler's TidelogError reaches the caller as an equal TidelogError.
+ 4. A handler may be cancelled at any await when its caller goes away.
+ 5. Deadlines travel as durations. A caller's wait ends at its deadline, whatever the peer does.
+ 6. A peer that cannot be reached raises PeerUnreachable, which tells how sure that is.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from tidelog.ports.request_context import RequestContext
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""No message of the contract is larger, in either direction, envelope included."""
+
+
+class DeathHint(enum.Enum):
+    """What a failed connection says about the peer's process."""
+
+    NONE = "none"
+    """Silence, a timeout: the peer may be alive."""
+    REFUSED = "refused"
+    """Nothing listens at the address."""
+    CLOSED_EARLY = "closed_early"
+    """Closed before the first HTTP/2 settings frame: a proxy without a peer behind it."""
+
+
+class PeerUnreachable(TidelogError):
+    """The call did not reach the peer, or its stream broke."""
+
+    def __init__(self, *, tried: str, happened: str, death_hint: DeathHint) -> None:
+        super().__init__(ErrorCode.UNAVAILABLE, tried=tried, happened=happened)
+        self.death_hint = death_hint
+
+
+class Stream(Protocol):
+    """One end of a bidirectional stream. One task sends and one receives at a time."""
+
+    async def send(self, message: bytes) -> None:
+        """Queue a message; waits while the other side is slow."""
+        ...
+
+    async def receive(self) -> bytes | None:
+        """The next message; None after the other side has ended its sending in order."""
+        ...
+
+    async def end_sending(self) -> None:
+        """No more messages from here. Only the calling end has it; a handler just returns."""
+        ...
+
+    def cancel(self) -> None:
+        """Break the stream at once."""
+        ...
+
+
+UnaryHandler = Callable[[RequestContext, bytes], Awaitable[bytes]]
+StreamHandler = Callable[[RequestContext, Stream], Awaitable[None]]
+
+
+class UnaryMethod(msgspec.Struct, frozen=True):
+    """A method that answers one message with one message."""
+
+    handler: UnaryHandler
+
+
+class StreamMethod(msgspec.Struct, frozen=True):
+    """A method that talks over a stream; the stream ends when the handler returns."""
+
+    handler: StreamHandler
+
+
+Method = UnaryMethod | StreamMethod
+
+
+class Listener(msgspec.Struct, frozen=True, kw_only=True):
+    """An address to serve on."""
+
+    name: str
+    """`client` or `cluster`: goes into every RequestContext."""
+    bind: str
+    """`host:port`; port 0 picks a free one."""
+    reflection_services: tuple[str, ...] = ()
+    """Full service names that reflection lists; empty: no reflection."""
+
+
+class Server(Protocol):
+    """A listener at work."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` with the port that was really taken."""
+        ...
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept nothing new; break what is still open after `grace_ms`."""
+        ...
+
+
+class Network(Protocol):
+    """All connections of one node or client. Connections are shared and made when needed."""
+
+    async def serve(self, listener: Listener, methods: Mapping[str, Method]) -> Server:
+        """Serve methods by full name (`/tidelog.v1.FetchService/Fetch`).
+
+        An address that cannot be bound raises UNAVAILABLE naming address and reason.
+        """
+        ...
+
+    async def call(self, peer: str, method: str, message: bytes, *, timeout_ms: int) -> bytes:
+        """One message there and one back; `peer` is `host:port`.
+
+        Raises DEADLINE_EXCEEDED after `timeout_ms`.
+        """
+        ...
+
+    def stream(self, peer: str, method: str) -> Stream:
+        """Begin a stream; a failure to connect shows at the first send or receive."""
+        ...
+
+    async def close(self) -> None:
+        """Break every connection made from here."""
+        ...

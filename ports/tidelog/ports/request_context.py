@@ -1,0 +1,26 @@
+"""Who calls, from where, and until when: the first argument of every handler."""
+
+import msgspec
+
+CLIENT_LISTENER = "client"
+CLUSTER_LISTENER = "cluster"
+
+ANONYMOUS = "anonymous"
+"""The principal of a caller that gave no credentials."""
+
+
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Made by the network port when a call comes in; handlers know no gRPC type."""
+
+    principal: str
+    listener: str
+    """`client` or `cluster`."""
+    client_id: str
+    """What the client calls itself; for quotas, logs and metrics, never for authority."""
+    address: str
+    """Where the call came from, `host:port`."""
+    deadline_ns: int
+    """By the node's monotonic clock; the largest 64-bit number: none was given."""
+
+
+NO_DEADLINE_NS = (1 << 63) - 1
