@@ -32,13 +32,13 @@ run: ## start a node on this machine and say what to type next (ARGS="--port 929
 
 check: ## every check that reads the sources; never writes
 	@tools/setup.sh dev
-	@$(PYTHON) tools/check.py $(ARGS)
+	@$(PYTHON) -m tools.check $(ARGS)
 
 fix: ## let the formatter and the linter rewrite what they can
 	@tools/setup.sh dev
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
-	@$(PYTHON) tools/generate_docs.py
+	@$(PYTHON) -m tools.generate_docs
 
 test: ## every test, or those under T=path (ARGS="-k name -x")
 	@tools/setup.sh dev
@@ -50,11 +50,11 @@ proto: ## write the generated code beside proto/**/*.proto
 
 lock: ## resolve requirements/*.lock again from pyproject.toml (UPGRADE=1: to the newest)
 	@tools/setup.sh dev
-	@$(PYTHON) tools/lock.py --write $(if $(UPGRADE),--upgrade)
+	@$(PYTHON) -m tools.lock --write $(if $(UPGRADE),--upgrade)
 
 docs: ## write the generated pages of docs/
 	@tools/setup.sh dev
-	@$(PYTHON) tools/generate_docs.py
+	@$(PYTHON) -m tools.generate_docs
 
 sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n)
 	@tools/setup.sh dev
@@ -75,7 +75,7 @@ cluster: ## one node with a new data directory in memory of its own; today the s
 
 package: ## build sdist and wheel, install them in clean environments, print size and dependencies
 	@tools/setup.sh dev
-	@$(PYTHON) tools/package.py $(ARGS)
+	@$(PYTHON) -m tools.package $(ARGS)
 
 clean: ## remove caches and built files; keeps .venv and data
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -32,8 +32,12 @@ find_python() {
     fail "Python 3.11 or newer was not found" "install it, or name it: TIDELOG_PYTHON=/path/to/python3"
 }
 
+# The lock, and what of pyproject.toml an editable installation depends on.
 digest() {
-    cat "$@" | git hash-object --stdin
+    {
+        cat "requirements/$1.lock"
+        [ "$1" = proto ] || sed -n '/^\[build-system\]/,/^\[tool\.pytest/p' pyproject.toml
+    } | git hash-object --stdin
 }
 
 command -v git >/dev/null 2>&1 || fail "git was not found" "install git"
@@ -42,22 +46,17 @@ profile="${1:?usage: tools/setup.sh run|dev|proto}"
 lock="requirements/$profile.lock"
 [ -f "$lock" ] || fail "there is no $lock" "profiles are run, dev and proto"
 
-case "$profile" in
-    proto) venv=.venv-proto inputs=("$lock") ;;
-    *) venv=.venv inputs=("$lock" pyproject.toml) ;;
-esac
+venv=.venv
+[ "$profile" != proto ] || venv=.venv-proto
 
-wanted="$(digest "${inputs[@]}")"
-# What dev installs contains what run installs, so a current dev stamp serves both.
-for stamp in "$venv/.installed-$profile" "$venv/.installed-dev"; do
-    if [ "$stamp" = "$venv/.installed-dev" ] && [ "$profile" = run ]; then
-        wanted="$(digest requirements/dev.lock pyproject.toml)"
-    fi
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-        exit 0
-    fi
-done
-wanted="$(digest "${inputs[@]}")"
+is_installed() {
+    [ -f "$venv/.installed-$1" ] && [ "$(cat "$venv/.installed-$1")" = "$(digest "$1")" ]
+}
+
+# What dev installs contains what run installs.
+if is_installed "$profile" || { [ "$profile" = run ] && is_installed dev; }; then
+    exit 0
+fi
 
 started=$SECONDS
 if ! [ -x "$venv/bin/python" ]; then
@@ -76,5 +75,5 @@ if [ "$profile" != proto ]; then
         fail "pip could not install the project itself" "pip's message is above"
 fi
 rm -f "$venv"/.installed-*
-echo "$wanted" >"$venv/.installed-$profile"
+digest "$profile" >"$venv/.installed-$profile"
 echo "tidelog: $venv is ready after $((SECONDS - started)) s" >&2
