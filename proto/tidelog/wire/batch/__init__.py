@@ -1,0 +1,79 @@
+"""The record batch, Kafka's RecordBatch v2: one form for wire, disk and replication.
+
+Owns the codec that `proto/BATCH.md` describes byte by byte. Nothing here reads a clock, a file or
+a socket. A broker uses header, stamp and checksum; a client encode and decode_records.
+"""
+
+from tidelog.wire.batch.accelerated import decode_batch_accelerated, decode_records
+from tidelog.wire.batch.checksum import (
+    batch_checksum,
+    checksum,
+    fetch_sum,
+    route_sum,
+    verify_checksum,
+)
+from tidelog.wire.batch.decode import decode_batch
+from tidelog.wire.batch.encode import encode_batch, record_size_estimate
+from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
+from tidelog.wire.batch.header import BatchHeader, iterate_headers, peek_size, read_header
+from tidelog.wire.batch.layout import (
+    HEADER_BYTES,
+    MAGIC,
+    Buffer,
+    Codec,
+    DecodedRecord,
+    Header,
+    RecordTuple,
+    TimestampType,
+)
+from tidelog.wire.batch.limits import (
+    BATCH_BYTES_MAX,
+    DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSION_ALLOWANCE_BYTES,
+    DECOMPRESSION_RATIO_MAX,
+    DEFAULT_LIMITS,
+    HEADERS_PER_BATCH_MAX,
+    HEADERS_PER_RECORD_MAX,
+    RECORDS_PER_BATCH_MAX,
+    Limits,
+)
+from tidelog.wire.batch.stamp import stamp, stamp_append_time
+
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "DECOMPRESSED_BYTES_MAX",
+    "DECOMPRESSION_ALLOWANCE_BYTES",
+    "DECOMPRESSION_RATIO_MAX",
+    "DEFAULT_LIMITS",
+    "HEADERS_PER_BATCH_MAX",
+    "HEADERS_PER_RECORD_MAX",
+    "HEADER_BYTES",
+    "MAGIC",
+    "RECORDS_PER_BATCH_MAX",
+    "BatchHeader",
+    "BatchTooLarge",
+    "Buffer",
+    "Codec",
+    "CorruptBatch",
+    "DecodedRecord",
+    "Header",
+    "Limits",
+    "RecordTuple",
+    "TimestampType",
+    "UnsupportedCodec",
+    "batch_checksum",
+    "checksum",
+    "decode_batch",
+    "decode_batch_accelerated",
+    "decode_records",
+    "encode_batch",
+    "fetch_sum",
+    "iterate_headers",
+    "peek_size",
+    "read_header",
+    "record_size_estimate",
+    "route_sum",
+    "stamp",
+    "stamp_append_time",
+    "verify_checksum",
+]
