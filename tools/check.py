@@ -1,6 +1,6 @@
 """Runs every check that reads the sources, two at a time, and prints one line for each.
 
-It never changes a source: what can be repaired by a program is repaired by `make fix`, `make proto`,
+It never changes a source: what a program can repair is repaired by `make fix`, `make proto`,
 `make lock` and `make docs`. A checker is a command that ends with 0 or says what is wrong; the
 commands stand in `CHECKERS`, longest first, because the slowest one sets the pace.
 """

@@ -10,7 +10,7 @@ from tools.repository import run_isolated
 
 CODE = """
 from importlinter.cli import lint_imports
-sys.exit(lint_imports(no_cache=True))
+sys.exit(lint_imports(no_cache=True, no_logo=True))
 """
 
 

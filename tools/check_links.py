@@ -3,6 +3,7 @@
 Links to other hosts are not followed: a check must not depend on a network.
 """
 
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def anchors(text: str) -> set[str]:
     found = set(_ANCHOR_TAG.findall(text))
     seen: dict[str, int] = {}
     tokens = MarkdownIt("commonmark").parse(text)
-    for opening, content in zip(tokens, tokens[1:], strict=False):
+    for opening, content in itertools.pairwise(tokens):
         if opening.type == "heading_open":
             plain = "".join(
                 child.content for child in content.children or [] if child.type != "html_inline"
