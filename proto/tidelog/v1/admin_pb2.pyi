@@ -21,6 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CreateTopicsRequest(_message.Message):
+    """Which topics to create."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
@@ -31,7 +33,9 @@ class CreateTopicsRequest(_message.Message):
     timeout_ms: _builtins.int
     """How long to wait until the topics are there, in milliseconds; 0: the broker's default."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]:
+        """At most 1,000 in one request, no name twice."""
+
     def __init__(
         self,
         *,
@@ -49,6 +53,8 @@ Global___CreateTopicsRequest: _TypeAlias = CreateTopicsRequest  # noqa: Y015
 
 @_typing.final
 class NewTopic(_message.Message):
+    """A topic to create."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -103,6 +109,8 @@ Global___NewTopic: _TypeAlias = NewTopic  # noqa: Y015
 
 @_typing.final
 class CreateTopicsResponse(_message.Message):
+    """What became of each topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
@@ -125,6 +133,8 @@ Global___CreateTopicsResponse: _TypeAlias = CreateTopicsResponse  # noqa: Y015
 
 @_typing.final
 class CreateTopicResult(_message.Message):
+    """What became of one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -133,10 +143,13 @@ class CreateTopicResult(_message.Message):
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The name that was asked for."""
     topic_id: _builtins.bytes
     """Empty with `validate_only`."""
     partition_count: _builtins.int
+    """What it was created with, the defaults filled in; 0 with an error."""
     replication_factor: _builtins.int
+    """What it was created with, the defaults filled in; 0 with an error."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: created (or, with `validate_only`, would be)."""
@@ -160,6 +173,8 @@ Global___CreateTopicResult: _TypeAlias = CreateTopicResult  # noqa: Y015
 
 @_typing.final
 class DescribeTopicsRequest(_message.Message):
+    """Which topics to describe."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
@@ -182,11 +197,15 @@ Global___DescribeTopicsRequest: _TypeAlias = DescribeTopicsRequest  # noqa: Y015
 
 @_typing.final
 class DescribeTopicsResponse(_message.Message):
+    """The topics found, in ascending order of name; those asked for and not there carry an error."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicDescription]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicDescription]:
+        """Topics that the caller may not describe are left out when all were asked for."""
+
     def __init__(
         self,
         *,
@@ -202,6 +221,8 @@ Global___DescribeTopicsResponse: _TypeAlias = DescribeTopicsResponse  # noqa: Y0
 
 @_typing.final
 class TopicDescription(_message.Message):
+    """A topic as an operator sees it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -232,9 +253,13 @@ class TopicDescription(_message.Message):
     CONFIGURATION_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The name, as it was asked for or as it is."""
     topic_id: _builtins.bytes
+    """16 bytes; empty with an error."""
     is_internal: _builtins.bool
+    """Used by the cluster itself; clients cannot produce to it."""
     replication_factor: _builtins.int
+    """How many replicas each partition was given at creation."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: the topic is there."""
@@ -244,7 +269,9 @@ class TopicDescription(_message.Message):
         """What was set at the topic itself."""
 
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionDescription]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionDescription]:
+        """In ascending order of partition, without gaps."""
+
     def __init__(
         self,
         *,
@@ -266,6 +293,8 @@ Global___TopicDescription: _TypeAlias = TopicDescription  # noqa: Y015
 
 @_typing.final
 class PartitionDescription(_message.Message):
+    """A partition as an operator sees it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -277,9 +306,11 @@ class PartitionDescription(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
+    """Its number, from 0."""
     leader_id: _builtins.int
     """-1: none at the moment."""
     leader_epoch: _builtins.int
+    """Grows with each change of the leader."""
     log_start_offset: _builtins.int
     """-1: not known on the broker that answers."""
     high_watermark: _builtins.int
@@ -287,9 +318,13 @@ class PartitionDescription(_message.Message):
     size_bytes: _builtins.int
     """Bytes on the leader's disk; -1: not known on the broker that answers."""
     @_builtins.property
-    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids, in order of preference."""
+
     @_builtins.property
-    def in_sync_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def in_sync_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the replicas that the leader waits for, in ascending order."""
+
     def __init__(
         self,
         *,
@@ -312,6 +347,8 @@ Global___PartitionDescription: _TypeAlias = PartitionDescription  # noqa: Y015
 
 @_typing.final
 class DescribeClusterRequest(_message.Message):
+    """Nothing is asked for but the cluster itself."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -327,6 +364,8 @@ Global___DescribeClusterRequest: _TypeAlias = DescribeClusterRequest  # noqa: Y0
 
 @_typing.final
 class DescribeClusterResponse(_message.Message):
+    """The cluster as an operator sees it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -334,12 +373,15 @@ class DescribeClusterResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
+    """Given once, when the cluster was formatted; never changes."""
     controller_id: _builtins.int
     """-1: none is known."""
     release: _builtins.str
     """The release that the answering broker runs."""
     @_builtins.property
-    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]: ...
+    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]:
+        """All registered brokers, fenced ones included, in ascending order of id."""
+
     def __init__(
         self,
         *,
@@ -358,6 +400,8 @@ Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: 
 
 @_typing.final
 class BrokerDescription(_message.Message):
+    """A broker as an operator sees it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
@@ -367,10 +411,13 @@ class BrokerDescription(_message.Message):
     LEADER_COUNT_FIELD_NUMBER: _builtins.int
     REPLICA_COUNT_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Unique in the cluster; from 0."""
     address: _builtins.str
     """`host:port` of the listener on which the call came in."""
     rack: _builtins.str
+    """Where it stands; empty: no rack was configured."""
     is_fenced: _builtins.bool
+    """A fenced broker leads nothing and is given nothing."""
     leader_count: _builtins.int
     """Replicas that it leads."""
     replica_count: _builtins.int

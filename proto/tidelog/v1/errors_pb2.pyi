@@ -90,8 +90,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Refresh metadata and look the topic up by name.
     """
     ERROR_CODE_UNKNOWN_PARTITION: _ErrorCode.ValueType  # 22
-    """The topic has no partition of this number. Retriable. Remedy: Use a partition below the
-    topic's partition count.
+    """The topic has no partition of this number. Retriable. Remedy: Use a partition below the topic's
+    partition count.
     """
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 23
     """A topic of this name exists already. Not retriable. Remedy: Choose another name, or use the
@@ -122,8 +122,12 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Wait and try again.
     """
     ERROR_CODE_NOT_ENOUGH_IN_SYNC_REPLICAS: _ErrorCode.ValueType  # 30
-    """Fewer replicas are in sync than the topic demands. Retriable. Remedy: Bring the missing
-    brokers back; `tidelog topic describe` names them.
+    """Fewer replicas are in sync than the topic demands. Retriable. Remedy: Bring the missing brokers
+    back; `tidelog topic describe` names them.
+    """
+    ERROR_CODE_NO_ELIGIBLE_LEADER: _ErrorCode.ValueType  # 31
+    """No replica that is alive may lead the partition without losing acknowledged records. Retriable.
+    Remedy: Bring the last leaders back, or decide with `tidelog partition elect-leaders`.
     """
     ERROR_CODE_CORRUPT_BATCH: _ErrorCode.ValueType  # 40
     """A batch's bytes contradict its checksum or its format. Not retriable. Remedy: If it repeats,
@@ -170,8 +174,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     within the range that the message names.
     """
     ERROR_CODE_NO_OFFSET_FOR_PARTITION: _ErrorCode.ValueType  # 61
-    """There is no committed offset and auto_offset_reset is none. Not retriable. Remedy: Seek,
-    commit an offset, or set auto_offset_reset.
+    """There is no committed offset and auto_offset_reset is none. Not retriable. Remedy: Seek, commit
+    an offset, or set auto_offset_reset.
     """
     ERROR_CODE_COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 70
     """The coordinator is not there yet: it is loading, or brokers are missing. Retriable. Remedy:
@@ -195,6 +199,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """No group has this name. Not retriable. Remedy: Check the name with `tidelog group list`."""
     ERROR_CODE_GROUP_NOT_EMPTY: _ErrorCode.ValueType  # 76
     """The group has active members. Not retriable. Remedy: Stop its members first."""
+    ERROR_CODE_INSTANCE_ID_IN_USE: _ErrorCode.ValueType  # 77
+    """Another living member of the group has this group_instance_id. Not retriable. Remedy: Stop the
+    other member, or give this one another group_instance_id.
+    """
     ERROR_CODE_INVALID_TRANSACTION_STATE: _ErrorCode.ValueType  # 80
     """The call does not fit the state of the transaction. Not retriable. Remedy: Abort the
     transaction and begin again.
@@ -204,15 +212,17 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     again.
     """
     ERROR_CODE_TRANSACTION_ABORTED: _ErrorCode.ValueType  # 82
-    """The transaction was aborted, by its timeout or an operator. Not retriable. Remedy: Begin
-    again.
-    """
+    """The transaction was aborted, by its timeout or an operator. Not retriable. Remedy: Begin again."""
     ERROR_CODE_SINK_STATE_EXPIRED: _ErrorCode.ValueType  # 83
     """A sink continues at a batch above 0, but its state is gone. Not retriable. Remedy: Set
     allowNewSinkState if writing the batch again is acceptable.
     """
     ERROR_CODE_STAGED_TOKEN_MISSING: _ErrorCode.ValueType  # 84
     """A staged write is not there any more. Not retriable. Remedy: Stage the batch again."""
+    ERROR_CODE_TRANSACTION_NOT_FOUND: _ErrorCode.ValueType  # 85
+    """No transaction of this transactional id is known. Not retriable. Remedy: Check the id with
+    `tidelog txn list`.
+    """
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 90
     """This node is not the active controller. Retriable. Remedy: Ask the controller that the message
     names.
@@ -230,8 +240,20 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     quorum describe` shows it done.
     """
     ERROR_CODE_WRONG_CLUSTER: _ErrorCode.ValueType  # 95
-    """The peer or the data directory belongs to another cluster or node. Not retriable. Remedy:
-    Check the addresses and the data directory.
+    """The peer or the data directory belongs to another cluster or node. Not retriable. Remedy: Check
+    the addresses and the data directory.
+    """
+    ERROR_CODE_UNKNOWN_VOTER: _ErrorCode.ValueType  # 96
+    """The quorum has no member of this node id and directory uuid. Not retriable. Remedy: Check both
+    with `tidelog quorum describe`.
+    """
+    ERROR_CODE_VOTER_NOT_CAUGHT_UP: _ErrorCode.ValueType  # 97
+    """The new member has not caught up with the quorum's log, so it cannot vote yet. Retriable.
+    Remedy: Wait until `tidelog quorum describe` shows no lag, then try again.
+    """
+    ERROR_CODE_BROKER_ID_IN_USE: _ErrorCode.ValueType  # 98
+    """Another living process is registered under this broker id. Retriable. Remedy: Stop the other
+    process, or give this one another id.
     """
     ERROR_CODE_STORAGE_FAILED: _ErrorCode.ValueType  # 100
     """A disk refused a read, write or flush; the replicas on it stop. Not retriable. Remedy: Look at
@@ -246,8 +268,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Remedy: Keep the named file; restore it from a replica or a backup.
     """
     ERROR_CODE_STORAGE_IN_USE: _ErrorCode.ValueType  # 103
-    """Another process has this data directory open. Not retriable. Remedy: Stop the other process,
-    or give this one another directory.
+    """Another process has this data directory open. Not retriable. Remedy: Stop the other process, or
+    give this one another directory.
     """
     ERROR_CODE_STORAGE_NOT_FORMATTED: _ErrorCode.ValueType  # 104
     """The data directory does not hold what a node needs to start. Not retriable. Remedy: Check the
@@ -255,8 +277,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """The one list of errors. A number is never given a second meaning; a reader that meets a number
-    it does not know treats it as ERROR_CODE_UNKNOWN and trusts `Error.retriable`.
+    """The one list of errors. A number is never given a second meaning; a reader that meets a number it
+    does not know treats it as ERROR_CODE_UNKNOWN and trusts `Error.retriable`.
     """
 
 ERROR_CODE_UNSPECIFIED: ErrorCode.ValueType  # 0
@@ -326,8 +348,8 @@ ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 21
 Refresh metadata and look the topic up by name.
 """
 ERROR_CODE_UNKNOWN_PARTITION: ErrorCode.ValueType  # 22
-"""The topic has no partition of this number. Retriable. Remedy: Use a partition below the
-topic's partition count.
+"""The topic has no partition of this number. Retriable. Remedy: Use a partition below the topic's
+partition count.
 """
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 23
 """A topic of this name exists already. Not retriable. Remedy: Choose another name, or use the
@@ -358,8 +380,12 @@ ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 29
 Wait and try again.
 """
 ERROR_CODE_NOT_ENOUGH_IN_SYNC_REPLICAS: ErrorCode.ValueType  # 30
-"""Fewer replicas are in sync than the topic demands. Retriable. Remedy: Bring the missing
-brokers back; `tidelog topic describe` names them.
+"""Fewer replicas are in sync than the topic demands. Retriable. Remedy: Bring the missing brokers
+back; `tidelog topic describe` names them.
+"""
+ERROR_CODE_NO_ELIGIBLE_LEADER: ErrorCode.ValueType  # 31
+"""No replica that is alive may lead the partition without losing acknowledged records. Retriable.
+Remedy: Bring the last leaders back, or decide with `tidelog partition elect-leaders`.
 """
 ERROR_CODE_CORRUPT_BATCH: ErrorCode.ValueType  # 40
 """A batch's bytes contradict its checksum or its format. Not retriable. Remedy: If it repeats,
@@ -406,8 +432,8 @@ ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 60
 within the range that the message names.
 """
 ERROR_CODE_NO_OFFSET_FOR_PARTITION: ErrorCode.ValueType  # 61
-"""There is no committed offset and auto_offset_reset is none. Not retriable. Remedy: Seek,
-commit an offset, or set auto_offset_reset.
+"""There is no committed offset and auto_offset_reset is none. Not retriable. Remedy: Seek, commit
+an offset, or set auto_offset_reset.
 """
 ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 70
 """The coordinator is not there yet: it is loading, or brokers are missing. Retriable. Remedy:
@@ -431,6 +457,10 @@ ERROR_CODE_GROUP_NOT_FOUND: ErrorCode.ValueType  # 75
 """No group has this name. Not retriable. Remedy: Check the name with `tidelog group list`."""
 ERROR_CODE_GROUP_NOT_EMPTY: ErrorCode.ValueType  # 76
 """The group has active members. Not retriable. Remedy: Stop its members first."""
+ERROR_CODE_INSTANCE_ID_IN_USE: ErrorCode.ValueType  # 77
+"""Another living member of the group has this group_instance_id. Not retriable. Remedy: Stop the
+other member, or give this one another group_instance_id.
+"""
 ERROR_CODE_INVALID_TRANSACTION_STATE: ErrorCode.ValueType  # 80
 """The call does not fit the state of the transaction. Not retriable. Remedy: Abort the
 transaction and begin again.
@@ -440,15 +470,17 @@ ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 81
 again.
 """
 ERROR_CODE_TRANSACTION_ABORTED: ErrorCode.ValueType  # 82
-"""The transaction was aborted, by its timeout or an operator. Not retriable. Remedy: Begin
-again.
-"""
+"""The transaction was aborted, by its timeout or an operator. Not retriable. Remedy: Begin again."""
 ERROR_CODE_SINK_STATE_EXPIRED: ErrorCode.ValueType  # 83
 """A sink continues at a batch above 0, but its state is gone. Not retriable. Remedy: Set
 allowNewSinkState if writing the batch again is acceptable.
 """
 ERROR_CODE_STAGED_TOKEN_MISSING: ErrorCode.ValueType  # 84
 """A staged write is not there any more. Not retriable. Remedy: Stage the batch again."""
+ERROR_CODE_TRANSACTION_NOT_FOUND: ErrorCode.ValueType  # 85
+"""No transaction of this transactional id is known. Not retriable. Remedy: Check the id with
+`tidelog txn list`.
+"""
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 90
 """This node is not the active controller. Retriable. Remedy: Ask the controller that the message
 names.
@@ -466,8 +498,20 @@ ERROR_CODE_MEMBERSHIP_CHANGE_IN_PROGRESS: ErrorCode.ValueType  # 94
 quorum describe` shows it done.
 """
 ERROR_CODE_WRONG_CLUSTER: ErrorCode.ValueType  # 95
-"""The peer or the data directory belongs to another cluster or node. Not retriable. Remedy:
-Check the addresses and the data directory.
+"""The peer or the data directory belongs to another cluster or node. Not retriable. Remedy: Check
+the addresses and the data directory.
+"""
+ERROR_CODE_UNKNOWN_VOTER: ErrorCode.ValueType  # 96
+"""The quorum has no member of this node id and directory uuid. Not retriable. Remedy: Check both
+with `tidelog quorum describe`.
+"""
+ERROR_CODE_VOTER_NOT_CAUGHT_UP: ErrorCode.ValueType  # 97
+"""The new member has not caught up with the quorum's log, so it cannot vote yet. Retriable.
+Remedy: Wait until `tidelog quorum describe` shows no lag, then try again.
+"""
+ERROR_CODE_BROKER_ID_IN_USE: ErrorCode.ValueType  # 98
+"""Another living process is registered under this broker id. Retriable. Remedy: Stop the other
+process, or give this one another id.
 """
 ERROR_CODE_STORAGE_FAILED: ErrorCode.ValueType  # 100
 """A disk refused a read, write or flush; the replicas on it stop. Not retriable. Remedy: Look at
@@ -482,8 +526,8 @@ ERROR_CODE_STORAGE_CORRUPT: ErrorCode.ValueType  # 102
 Remedy: Keep the named file; restore it from a replica or a backup.
 """
 ERROR_CODE_STORAGE_IN_USE: ErrorCode.ValueType  # 103
-"""Another process has this data directory open. Not retriable. Remedy: Stop the other process,
-or give this one another directory.
+"""Another process has this data directory open. Not retriable. Remedy: Stop the other process, or
+give this one another directory.
 """
 ERROR_CODE_STORAGE_NOT_FORMATTED: ErrorCode.ValueType  # 104
 """The data directory does not hold what a node needs to start. Not retriable. Remedy: Check the
@@ -517,7 +561,10 @@ class Error(_message.Message):
     hint: _builtins.str
     """What to do about it."""
     retriable: _builtins.bool
-    """Whether the same request may succeed later without any change by the caller."""
+    """Whether the same request may succeed later without any change by the caller. Of a write it does
+    not say that the earlier try had no effect: after DEADLINE_EXCEEDED, CANCELLED, UNAVAILABLE in
+    the middle of a call and INDETERMINATE it may have.
+    """
     retry_after_ms: _builtins.int
     """How long to wait before the next try, in milliseconds; 0: the client's own backoff."""
     def __init__(

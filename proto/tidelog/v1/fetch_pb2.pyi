@@ -33,12 +33,16 @@ class FetchPosition(_message.Message):
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic's id as metadata tells it: 16 bytes."""
     partition: _builtins.int
+    """The partition's number, from 0."""
     leader_epoch: _builtins.int
-    """The leader epoch that the client believes in; -1: not checked."""
+    """The leader epoch that the client believes in; -1: not checked. Too old: FENCED_LEADER_EPOCH;
+    newer than the broker's: UNKNOWN_LEADER_EPOCH.
+    """
     fetch_offset: _builtins.int
-    """The first offset wanted. The first batch of the answer may begin below it: a batch is never cut,
-    so the client skips the records before.
+    """The first offset wanted. The first batch of the answer may begin below it: a batch is never
+    cut, so the client skips the records before.
     """
     last_fetched_epoch: _builtins.int
     """The leader epoch of the last record that the client has read; -1: none. Lets the broker tell
@@ -68,6 +72,8 @@ Global___FetchPosition: _TypeAlias = FetchPosition  # noqa: Y015
 
 @_typing.final
 class FetchRequest(_message.Message):
+    """A long poll. May be sent again at any time: it changes nothing."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITIONS_FIELD_NUMBER: _builtins.int
@@ -77,7 +83,7 @@ class FetchRequest(_message.Message):
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     CLIENT_RACK_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """Wait at most so long for `min_bytes`, in milliseconds."""
+    """Wait at most so long for `min_bytes`, in milliseconds; 0: answer at once."""
     min_bytes: _builtins.int
     """Answer as soon as so many bytes are readable; 0 and 1 mean: any."""
     max_bytes: _builtins.int
@@ -85,10 +91,13 @@ class FetchRequest(_message.Message):
     answer, envelope included, below the 4 MiB that many gRPC clients accept.
     """
     isolation_level: _common_pb2.IsolationLevel.ValueType
+    """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED."""
     client_rack: _builtins.str
     """Where the client stands, so that the nearest replica may serve it; empty: unknown."""
     @_builtins.property
-    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]: ...
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
+        """At most one a partition. All of them must be led by the broker asked, or have a replica there."""
+
     def __init__(
         self,
         *,
@@ -109,11 +118,14 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class FetchResponse(_message.Message):
+    """What was readable."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     THROTTLE_MS_FIELD_NUMBER: _builtins.int
     throttle_ms: _builtins.int
+    """How long the client should wait before its next request because of a quota, in milliseconds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]:
         """Partitions with batches or an error; those without news are left out."""
@@ -150,11 +162,14 @@ class PartitionBatches(_message.Message):
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     DIVERGENCE_FIELD_NUMBER: _builtins.int
     PREFERRED_REPLICA_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic asked for: 16 bytes."""
     partition: _builtins.int
+    """The partition asked for."""
     batches: _builtins.bytes
-    """Whole record batches, one behind the other, as BATCH.md describes them. None of them begins at or
-    above the high watermark.
+    """Whole record batches, one behind the other, as BATCH.md describes them. None of them begins at
+    or above the high watermark.
     """
     fetch_sum: _builtins.int
     """Checksum over (topic id, partition, first base offset, crc of `batches`): BATCH.md. 0 without
@@ -167,8 +182,13 @@ class PartitionBatches(_message.Message):
     log_start_offset: _builtins.int
     """The first offset that is kept."""
     leader_epoch: _builtins.int
+    """The partition's leader epoch as the broker knows it; -1: not known."""
     preferred_replica: _builtins.int
     """A replica nearer to the client that it should read from; -1: this one."""
+    leader_id: _builtins.int
+    """With NOT_LEADER, FENCED_LEADER_EPOCH: the leader in `leader_epoch`, which spares a metadata
+    call. Absent: not known.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: no error."""
@@ -196,23 +216,30 @@ class PartitionBatches(_message.Message):
         aborted_transactions: _abc.Iterable[Global___AbortedTransaction] | None = ...,
         divergence: Global___Divergence | None = ...,
         preferred_replica: _builtins.int = ...,
+        leader_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "divergence", b"divergence", "error", b"error", "leader_id", b"leader_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_transactions", b"aborted_transactions", "batches", b"batches", "divergence", b"divergence", "error", b"error", "fetch_sum", b"fetch_sum", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_replica", b"preferred_replica", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "aborted_transactions", b"aborted_transactions", "batches", b"batches", "divergence", b"divergence", "error", b"error", "fetch_sum", b"fetch_sum", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_replica", b"preferred_replica", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
+    _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
 
 Global___PartitionBatches: _TypeAlias = PartitionBatches  # noqa: Y015
 
 @_typing.final
 class AbortedTransaction(_message.Message):
+    """A transaction that was aborted, and where its records begin."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
+    """Its producer; batches of this producer id from `first_offset` on are left out."""
     first_offset: _builtins.int
+    """The offset of its first record; the abort marker ends the stretch."""
     def __init__(
         self,
         *,
@@ -236,7 +263,9 @@ class Divergence(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
+    """The largest leader epoch, not above the client's, that the log knows."""
     end_offset: _builtins.int
+    """Where that epoch ends, exclusive: the client has read beyond it what is not there any more."""
     def __init__(
         self,
         *,
@@ -253,6 +282,8 @@ Global___Divergence: _TypeAlias = Divergence  # noqa: Y015
 
 @_typing.final
 class FetchStreamRequest(_message.Message):
+    """Adds to what the stream reads, removes from it, grants credit; each part may be empty."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITIONS_FIELD_NUMBER: _builtins.int
@@ -305,12 +336,16 @@ Global___FetchStreamRequest: _TypeAlias = FetchStreamRequest  # noqa: Y015
 
 @_typing.final
 class FetchedPartition(_message.Message):
+    """A partition that is read."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic's id as metadata tells it: 16 bytes."""
     partition: _builtins.int
+    """The partition's number, from 0."""
     def __init__(
         self,
         *,
@@ -327,6 +362,8 @@ Global___FetchedPartition: _TypeAlias = FetchedPartition  # noqa: Y015
 
 @_typing.final
 class FetchStreamResponse(_message.Message):
+    """What became readable."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
@@ -334,7 +371,11 @@ class FetchStreamResponse(_message.Message):
     session_epoch: _builtins.int
     """The last `session_epoch` that this answer takes account of."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]:
+        """Partitions with batches or an error; no other partition is mentioned. A partition with an error
+        is not read on until the client names a position for it again.
+        """
+
     def __init__(
         self,
         *,

@@ -28,6 +28,7 @@ class _OffsetSpec:
 class _OffsetSpecEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OffsetSpec.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OFFSET_SPEC_UNSPECIFIED: _OffsetSpec.ValueType  # 0
+    """Refused with INVALID_ARGUMENT."""
     OFFSET_SPEC_EARLIEST: _OffsetSpec.ValueType  # 1
     """The first offset that is kept."""
     OFFSET_SPEC_LATEST: _OffsetSpec.ValueType  # 2
@@ -41,6 +42,7 @@ class OffsetSpec(_OffsetSpec, metaclass=_OffsetSpecEnumTypeWrapper):
     """What offset is asked for."""
 
 OFFSET_SPEC_UNSPECIFIED: OffsetSpec.ValueType  # 0
+"""Refused with INVALID_ARGUMENT."""
 OFFSET_SPEC_EARLIEST: OffsetSpec.ValueType  # 1
 """The first offset that is kept."""
 OFFSET_SPEC_LATEST: OffsetSpec.ValueType  # 2
@@ -53,6 +55,8 @@ Global___OffsetSpec: _TypeAlias = OffsetSpec  # noqa: Y015
 
 @_typing.final
 class GetMetadataRequest(_message.Message):
+    """Which topics to describe. With none of its fields set the answer describes the brokers only."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
@@ -89,6 +93,8 @@ Global___GetMetadataRequest: _TypeAlias = GetMetadataRequest  # noqa: Y015
 
 @_typing.final
 class GetMetadataResponse(_message.Message):
+    """One consistent view of the cluster, possibly older than another broker's."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -97,14 +103,21 @@ class GetMetadataResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     METADATA_VERSION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
+    """Given once, when the cluster was formatted; a client that meets another id at the same address
+    is connected to another cluster and stops.
+    """
     controller_id: _builtins.int
     """The active controller's broker id; -1: none is known."""
     metadata_version: _builtins.int
     """Grows with every change of the metadata; a client never goes back to a lower one."""
     @_builtins.property
-    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerMetadata]: ...
+    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerMetadata]:
+        """In ascending order of id."""
+
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]:
+        """In the order of the request, names before ids; with `all_topics` in ascending order of name."""
+
     def __init__(
         self,
         *,
@@ -124,6 +137,8 @@ Global___GetMetadataResponse: _TypeAlias = GetMetadataResponse  # noqa: Y015
 
 @_typing.final
 class BrokerMetadata(_message.Message):
+    """A broker and how to reach it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
@@ -131,6 +146,7 @@ class BrokerMetadata(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     IS_FENCED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Unique in the cluster; from 0."""
     address: _builtins.str
     """`host:port` of the listener on which the call came in."""
     rack: _builtins.str
@@ -155,6 +171,8 @@ Global___BrokerMetadata: _TypeAlias = BrokerMetadata  # noqa: Y015
 
 @_typing.final
 class TopicMetadata(_message.Message):
+    """A topic and its partitions."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
@@ -163,7 +181,9 @@ class TopicMetadata(_message.Message):
     IS_INTERNAL_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """16 bytes; empty if there is no such topic. The key of every other call."""
     name: _builtins.str
+    """Empty if the id that was asked for is not there."""
     is_internal: _builtins.bool
     """Used by the cluster itself."""
     @_builtins.property
@@ -193,6 +213,8 @@ Global___TopicMetadata: _TypeAlias = TopicMetadata  # noqa: Y015
 
 @_typing.final
 class PartitionMetadata(_message.Message):
+    """A partition and who serves it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -203,16 +225,21 @@ class PartitionMetadata(_message.Message):
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
+    """Its number, from 0."""
     leader_id: _builtins.int
     """The leader's broker id; -1: there is none at the moment."""
     leader_epoch: _builtins.int
+    """Grows with each change of the leader; produce and fetch carry it back."""
     partition_epoch: _builtins.int
+    """Grows with each change of replicas or in-sync replicas."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """In order of preference."""
 
     @_builtins.property
-    def in_sync_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def in_sync_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the replicas that the leader waits for, in ascending order."""
+
     @_builtins.property
     def offline_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Replicas whose broker is not there at the moment."""
@@ -238,6 +265,8 @@ Global___PartitionMetadata: _TypeAlias = PartitionMetadata  # noqa: Y015
 
 @_typing.final
 class ListOffsetsRequest(_message.Message):
+    """Which offsets are wanted. May be sent again at any time: it changes nothing."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     QUERIES_FIELD_NUMBER: _builtins.int
@@ -245,7 +274,11 @@ class ListOffsetsRequest(_message.Message):
     isolation_level: _common_pb2.IsolationLevel.ValueType
     """Whether the end is the high watermark or the last stable offset."""
     @_builtins.property
-    def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]: ...
+    def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]:
+        """Each is answered on its own. Ask the leader of the partition: another broker answers
+        NOT_LEADER.
+        """
+
     def __init__(
         self,
         *,
@@ -262,6 +295,8 @@ Global___ListOffsetsRequest: _TypeAlias = ListOffsetsRequest  # noqa: Y015
 
 @_typing.final
 class OffsetQuery(_message.Message):
+    """One question about one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -270,10 +305,13 @@ class OffsetQuery(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic's id as metadata tells it: 16 bytes."""
     partition: _builtins.int
+    """The partition's number, from 0."""
     leader_epoch: _builtins.int
     """The leader epoch that the client believes in; -1: not checked."""
     spec: Global___OffsetSpec.ValueType
+    """What is asked for."""
     timestamp_ms: _builtins.int
     """Only for OFFSET_SPEC_AT_TIME: milliseconds since 1970."""
     def __init__(
@@ -295,6 +333,8 @@ Global___OffsetQuery: _TypeAlias = OffsetQuery  # noqa: Y015
 
 @_typing.final
 class ListOffsetsResponse(_message.Message):
+    """The offsets that were asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWERS_FIELD_NUMBER: _builtins.int
@@ -317,6 +357,8 @@ Global___ListOffsetsResponse: _TypeAlias = ListOffsetsResponse  # noqa: Y015
 
 @_typing.final
 class OffsetAnswer(_message.Message):
+    """The answer to one question."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -326,12 +368,15 @@ class OffsetAnswer(_message.Message):
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic asked for: 16 bytes."""
     partition: _builtins.int
+    """The partition asked for."""
     offset: _builtins.int
     """-1: there is no such record."""
     timestamp_ms: _builtins.int
     """The timestamp of the record found; -1 for EARLIEST and LATEST."""
     leader_epoch: _builtins.int
+    """The leader epoch of the record found, or of the log's end; -1: not known."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: no error."""

@@ -26,19 +26,29 @@ class _Resource:
 class _ResourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resource.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     RESOURCE_UNSPECIFIED: _Resource.ValueType  # 0
+    """Never used by an RPC: the call would be refused."""
     RESOURCE_CLUSTER: _Resource.ValueType  # 1
+    """The cluster as a whole: brokers, configuration, quorum."""
     RESOURCE_TOPIC: _Resource.ValueType  # 2
+    """Topics, by name."""
     RESOURCE_GROUP: _Resource.ValueType  # 3
+    """Consumer groups, by name."""
     RESOURCE_TRANSACTION: _Resource.ValueType  # 4
+    """Transactional ids."""
 
 class Resource(_Resource, metaclass=_ResourceEnumTypeWrapper):
     """What an operation is done to. An authorizer is asked with it before the request is looked at."""
 
 RESOURCE_UNSPECIFIED: Resource.ValueType  # 0
+"""Never used by an RPC: the call would be refused."""
 RESOURCE_CLUSTER: Resource.ValueType  # 1
+"""The cluster as a whole: brokers, configuration, quorum."""
 RESOURCE_TOPIC: Resource.ValueType  # 2
+"""Topics, by name."""
 RESOURCE_GROUP: Resource.ValueType  # 3
+"""Consumer groups, by name."""
 RESOURCE_TRANSACTION: Resource.ValueType  # 4
+"""Transactional ids."""
 Global___Resource: _TypeAlias = Resource  # noqa: Y015
 
 class _Operation:
@@ -48,12 +58,19 @@ class _Operation:
 class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OPERATION_UNSPECIFIED: _Operation.ValueType  # 0
+    """Never used by an RPC: the call would be refused."""
     OPERATION_READ: _Operation.ValueType  # 1
+    """Read what is stored."""
     OPERATION_WRITE: _Operation.ValueType  # 2
+    """Store something."""
     OPERATION_DESCRIBE: _Operation.ValueType  # 3
+    """Learn that it exists, and how it is set up."""
     OPERATION_CREATE: _Operation.ValueType  # 4
+    """Make a new one."""
     OPERATION_ALTER: _Operation.ValueType  # 5
+    """Change how it is set up."""
     OPERATION_DELETE: _Operation.ValueType  # 6
+    """Take it away, or part of what it holds."""
     OPERATION_CLUSTER_ACTION: _Operation.ValueType  # 7
     """Calls between nodes of one cluster; never allowed to a client."""
 
@@ -61,12 +78,19 @@ class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
     """What is done to the resource."""
 
 OPERATION_UNSPECIFIED: Operation.ValueType  # 0
+"""Never used by an RPC: the call would be refused."""
 OPERATION_READ: Operation.ValueType  # 1
+"""Read what is stored."""
 OPERATION_WRITE: Operation.ValueType  # 2
+"""Store something."""
 OPERATION_DESCRIBE: Operation.ValueType  # 3
+"""Learn that it exists, and how it is set up."""
 OPERATION_CREATE: Operation.ValueType  # 4
+"""Make a new one."""
 OPERATION_ALTER: Operation.ValueType  # 5
+"""Change how it is set up."""
 OPERATION_DELETE: Operation.ValueType  # 6
+"""Take it away, or part of what it holds."""
 OPERATION_CLUSTER_ACTION: Operation.ValueType  # 7
 """Calls between nodes of one cluster; never allowed to a client."""
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
@@ -78,6 +102,7 @@ class _Listener:
 class _ListenerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Listener.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     LISTENER_UNSPECIFIED: _Listener.ValueType  # 0
+    """Never used by an RPC: the call would be refused."""
     LISTENER_CLIENT: _Listener.ValueType  # 1
     """For programs that produce, consume and administer."""
     LISTENER_CLUSTER: _Listener.ValueType  # 2
@@ -87,6 +112,7 @@ class Listener(_Listener, metaclass=_ListenerEnumTypeWrapper):
     """The listener that serves a call."""
 
 LISTENER_UNSPECIFIED: Listener.ValueType  # 0
+"""Never used by an RPC: the call would be refused."""
 LISTENER_CLIENT: Listener.ValueType  # 1
 """For programs that produce, consume and administer."""
 LISTENER_CLUSTER: Listener.ValueType  # 2
@@ -103,9 +129,11 @@ class Access(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     LISTENER_FIELD_NUMBER: _builtins.int
     resource: Global___Resource.ValueType
+    """What the operation is done to."""
     operation: Global___Operation.ValueType
+    """What is done."""
     listener: Global___Listener.ValueType
-    """Where the call is served; unspecified means the client listener."""
+    """Where the call is served; on the other listener it does not exist."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/produce.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x8b\x01\n\x0eProduceRequest\x12+\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.PartitionBatch\x12\x1e\n\x04\x61\x63ks\x18\x02 \x01(\x0e\x32\x10.tidelog.v1.Acks\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\x12\x18\n\x10transactional_id\x18\x04 \x01(\t\"m\n\x0ePartitionBatch\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x0c\x12\x11\n\troute_sum\x18\x05 \x01(\x07\"f\n\x0fProduceResponse\x12>\n\x10\x61\x63knowledgements\x18\x01 \x03(\x0b\x32$.tidelog.v1.PartitionAcknowledgement\x12\x13\n\x0bthrottle_ms\x18\x02 \x01(\r\"\xbe\x01\n\x18PartitionAcknowledgement\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x12\x12\x16\n\x0e\x61ppend_time_ms\x18\x05 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x11\"[\n\x14ProduceStreamRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.tidelog.v1.ProduceRequest\"\x80\x01\n\x15ProduceStreamResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12-\n\x08response\x18\x03 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse*J\n\x04\x41\x63ks\x12\x14\n\x10\x41\x43KS_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x41\x43KS_ALL\x10\x01\x12\x0f\n\x0b\x41\x43KS_LEADER\x10\x02\x12\r\n\tACKS_NONE\x10\x03\x32\xc6\x01\n\x0eProduceService\x12N\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01\x12\x64\n\rProduceStream\x12 .tidelog.v1.ProduceStreamRequest\x1a!.tidelog.v1.ProduceStreamResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/produce.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x8b\x01\n\x0eProduceRequest\x12+\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.PartitionBatch\x12\x1e\n\x04\x61\x63ks\x18\x02 \x01(\x0e\x32\x10.tidelog.v1.Acks\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\x12\x18\n\x10transactional_id\x18\x04 \x01(\t\"m\n\x0ePartitionBatch\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x0c\x12\x11\n\troute_sum\x18\x05 \x01(\x07\"f\n\x0fProduceResponse\x12>\n\x10\x61\x63knowledgements\x18\x01 \x03(\x0b\x32$.tidelog.v1.PartitionAcknowledgement\x12\x13\n\x0bthrottle_ms\x18\x02 \x01(\r\"\xe4\x01\n\x18PartitionAcknowledgement\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x12\x12\x16\n\x0e\x61ppend_time_ms\x18\x05 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x11\x12\x16\n\tleader_id\x18\x08 \x01(\x11H\x00\x88\x01\x01\x42\x0c\n\n_leader_id\"[\n\x14ProduceStreamRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.tidelog.v1.ProduceRequest\"\x80\x01\n\x15ProduceStreamResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12-\n\x08response\x18\x03 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse*J\n\x04\x41\x63ks\x12\x14\n\x10\x41\x43KS_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x41\x43KS_ALL\x10\x01\x12\x0f\n\x0b\x41\x43KS_LEADER\x10\x02\x12\r\n\tACKS_NONE\x10\x03\x32\xc6\x01\n\x0eProduceService\x12N\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01\x12\x64\n\rProduceStream\x12 .tidelog.v1.ProduceStreamRequest\x1a!.tidelog.v1.ProduceStreamResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRODUCESERVICE'].methods_by_name['Produce']._serialized_options = b'\252\240\031\006\010\002\020\002\030\001'
   _globals['_PRODUCESERVICE'].methods_by_name['ProduceStream']._loaded_options = None
   _globals['_PRODUCESERVICE'].methods_by_name['ProduceStream']._serialized_options = b'\252\240\031\006\010\002\020\002\030\001'
-  _globals['_ACKS']._serialized_start=865
-  _globals['_ACKS']._serialized_end=939
+  _globals['_ACKS']._serialized_start=903
+  _globals['_ACKS']._serialized_end=977
   _globals['_PRODUCEREQUEST']._serialized_start=92
   _globals['_PRODUCEREQUEST']._serialized_end=231
   _globals['_PARTITIONBATCH']._serialized_start=233
@@ -46,11 +46,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRODUCERESPONSE']._serialized_start=344
   _globals['_PRODUCERESPONSE']._serialized_end=446
   _globals['_PARTITIONACKNOWLEDGEMENT']._serialized_start=449
-  _globals['_PARTITIONACKNOWLEDGEMENT']._serialized_end=639
-  _globals['_PRODUCESTREAMREQUEST']._serialized_start=641
-  _globals['_PRODUCESTREAMREQUEST']._serialized_end=732
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=735
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=863
-  _globals['_PRODUCESERVICE']._serialized_start=942
-  _globals['_PRODUCESERVICE']._serialized_end=1140
+  _globals['_PARTITIONACKNOWLEDGEMENT']._serialized_end=677
+  _globals['_PRODUCESTREAMREQUEST']._serialized_start=679
+  _globals['_PRODUCESTREAMREQUEST']._serialized_end=770
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=773
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=901
+  _globals['_PRODUCESERVICE']._serialized_start=980
+  _globals['_PRODUCESERVICE']._serialized_end=1178
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,8 @@ Global___Acks: _TypeAlias = Acks  # noqa: Y015
 
 @_typing.final
 class ProduceRequest(_message.Message):
+    """Sealed batches for partitions that the broker asked leads."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BATCHES_FIELD_NUMBER: _builtins.int
@@ -61,15 +63,20 @@ class ProduceRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     acks: Global___Acks.ValueType
+    """How many replicas must have each batch."""
     timeout_ms: _builtins.int
     """How long the broker may wait for the acknowledgement, in milliseconds; 0: the broker's default.
     When it is over the batch is answered DEADLINE_EXCEEDED, and its outcome is unknown.
     """
     transactional_id: _builtins.str
-    """Reserved for transactional writes: the producer's transactional id, else empty."""
+    """Only for batches of a transaction: the producer's transactional id. The first batch that
+    reaches a partition adds the partition to the transaction. Otherwise empty.
+    """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatch]:
-        """The batches, at most one a partition in one request."""
+        """The batches, at most one a partition in one request; the whole request at most 16 MiB, each
+        batch at most what the topic's `max.message.bytes` allows.
+        """
 
     def __init__(
         self,
@@ -103,8 +110,11 @@ class PartitionBatch(_message.Message):
     created again under its old name never receives what was meant for the old one.
     """
     partition: _builtins.int
+    """The partition's number, from 0."""
     leader_epoch: _builtins.int
-    """The leader epoch that the client believes in; -1: not checked."""
+    """The leader epoch that the client believes in; -1: not checked. Too old: FENCED_LEADER_EPOCH;
+    newer than the broker's: UNKNOWN_LEADER_EPOCH.
+    """
     batch: _builtins.bytes
     """Exactly one record batch, as BATCH.md describes it."""
     route_sum: _builtins.int
@@ -130,6 +140,8 @@ Global___PartitionBatch: _TypeAlias = PartitionBatch  # noqa: Y015
 
 @_typing.final
 class ProduceResponse(_message.Message):
+    """What became of the batches."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _builtins.int
@@ -167,8 +179,11 @@ class PartitionAcknowledgement(_message.Message):
     APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
+    """The topic written to: 16 bytes."""
     partition: _builtins.int
+    """The partition written to."""
     base_offset: _builtins.int
     """The offset of the batch's first record; -1 with ACKS_NONE or an error."""
     append_time_ms: _builtins.int
@@ -176,9 +191,13 @@ class PartitionAcknowledgement(_message.Message):
     timestamps that its producer gave.
     """
     log_start_offset: _builtins.int
-    """The first offset that is kept."""
+    """The first offset that is kept; -1: not known."""
     leader_epoch: _builtins.int
-    """The partition's leader epoch as the broker knows it."""
+    """The partition's leader epoch as the broker knows it; -1: not known."""
+    leader_id: _builtins.int
+    """With NOT_LEADER, FENCED_LEADER_EPOCH: the leader in that epoch, which spares a metadata call.
+    Absent: not known.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: the batch met `acks`."""
@@ -193,17 +212,22 @@ class PartitionAcknowledgement(_message.Message):
         append_time_ms: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
+        leader_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "error", b"error", "leader_id", b"leader_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "error", b"error", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "error", b"error", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
+    _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
 
 Global___PartitionAcknowledgement: _TypeAlias = PartitionAcknowledgement  # noqa: Y015
 
 @_typing.final
 class ProduceStreamRequest(_message.Message):
+    """One request of the pipeline."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
@@ -211,7 +235,9 @@ class ProduceStreamRequest(_message.Message):
     correlation_id: _builtins.int
     """Chosen by the client, unique among the stream's unanswered requests."""
     @_builtins.property
-    def request(self) -> Global___ProduceRequest: ...
+    def request(self) -> Global___ProduceRequest:
+        """What to write."""
+
     def __init__(
         self,
         *,
@@ -228,18 +254,23 @@ Global___ProduceStreamRequest: _TypeAlias = ProduceStreamRequest  # noqa: Y015
 
 @_typing.final
 class ProduceStreamResponse(_message.Message):
+    """The answer to one request of the pipeline."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
+    """The request's."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: the request as a whole was accepted, and `response` tells of each batch."""
 
     @_builtins.property
-    def response(self) -> Global___ProduceResponse: ...
+    def response(self) -> Global___ProduceResponse:
+        """Unset with an error."""
+
     def __init__(
         self,
         *,

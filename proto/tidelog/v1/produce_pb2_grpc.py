@@ -55,16 +55,18 @@ class ProduceServiceServicer(object):
 
     def Produce(self, request, context):
         """One request, one answer. The answer comes when every batch of the request has met `acks`, has
-        failed, or `timeout_ms` is over.
+        failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
+        batch with a producer id in its header may be sent again until it is answered: it is stored
+        once. A batch without one must not be sent again when its outcome is unknown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """A pipeline of the same requests. Requests of one stream are appended in the order in which
-        they were sent; answers carry the request's `correlation_id` and may come in another order. When
-        the stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
+        """A pipeline of the same requests. Requests of one stream are appended in the order in which they
+        were sent; answers carry the request's `correlation_id` and may come in another order. When the
+        stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
         unanswered request is unknown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -37,12 +37,14 @@ class ProduceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ProduceServiceAsyncStub: ...
     Produce: _grpc.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
     """One request, one answer. The answer comes when every batch of the request has met `acks`, has
-    failed, or `timeout_ms` is over.
+    failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
+    batch with a producer id in its header may be sent again until it is answered: it is stored
+    once. A batch without one must not be sent again when its outcome is unknown.
     """
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
-    """A pipeline of the same requests. Requests of one stream are appended in the order in which
-    they were sent; answers carry the request's `correlation_id` and may come in another order. When
-    the stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
+    """A pipeline of the same requests. Requests of one stream are appended in the order in which they
+    were sent; answers carry the request's `correlation_id` and may come in another order. When the
+    stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
     unanswered request is unknown.
     """
 
@@ -55,12 +57,14 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Produce: _aio.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
     """One request, one answer. The answer comes when every batch of the request has met `acks`, has
-    failed, or `timeout_ms` is over.
+    failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
+    batch with a producer id in its header may be sent again until it is answered: it is stored
+    once. A batch without one must not be sent again when its outcome is unknown.
     """
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
-    """A pipeline of the same requests. Requests of one stream are appended in the order in which
-    they were sent; answers carry the request's `correlation_id` and may come in another order. When
-    the stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
+    """A pipeline of the same requests. Requests of one stream are appended in the order in which they
+    were sent; answers carry the request's `correlation_id` and may come in another order. When the
+    stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
     unanswered request is unknown.
     """
 
@@ -76,7 +80,9 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_produce_pb2.ProduceResponse, _abc.Awaitable[_produce_pb2.ProduceResponse]]:
         """One request, one answer. The answer comes when every batch of the request has met `acks`, has
-        failed, or `timeout_ms` is over.
+        failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
+        batch with a producer id in its header may be sent again until it is answered: it is stored
+        once. A batch without one must not be sent again when its outcome is unknown.
         """
 
     @_abc_1.abstractmethod
@@ -85,9 +91,9 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_produce_pb2.ProduceStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_produce_pb2.ProduceStreamResponse], _abc.AsyncIterator[_produce_pb2.ProduceStreamResponse]]:
-        """A pipeline of the same requests. Requests of one stream are appended in the order in which
-        they were sent; answers carry the request's `correlation_id` and may come in another order. When
-        the stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
+        """A pipeline of the same requests. Requests of one stream are appended in the order in which they
+        were sent; answers carry the request's `correlation_id` and may come in another order. When the
+        stream breaks, any suffix of the requests and of the answers is lost, and the outcome of an
         unanswered request is unknown.
         """
 

@@ -21,6 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Record(_message.Message):
+    """A plain record."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
@@ -37,7 +39,9 @@ class Record(_message.Message):
     offset: _builtins.int
     """On the way out: the record's place. On the way in: ignored."""
     @_builtins.property
-    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]: ...
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]:
+        """In this order; a key may occur several times."""
+
     def __init__(
         self,
         *,
@@ -68,12 +72,16 @@ Global___Record: _TypeAlias = Record  # noqa: Y015
 
 @_typing.final
 class Header(_message.Message):
+    """A header of a record."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
+    """UTF-8 text, may be empty."""
     value: _builtins.bytes
+    """Absent and empty are different things."""
     def __init__(
         self,
         *,
@@ -92,6 +100,8 @@ Global___Header: _TypeAlias = Header  # noqa: Y015
 
 @_typing.final
 class ProduceRecordsRequest(_message.Message):
+    """Records for one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -100,13 +110,20 @@ class ProduceRecordsRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PRODUCER_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """The topic's name. It must be there, else UNKNOWN_TOPIC: create it first, or ask for its
+    metadata with `allow_auto_create_topics`.
+    """
     partition: _builtins.int
     """Absent: chosen by the key as BATCH.md tells, or one for the whole request if there is no key."""
     timeout_ms: _builtins.int
-    """How long the broker may wait for the acknowledgement, in milliseconds; 0: its default."""
+    """How long the broker may wait for the acknowledgement, in milliseconds; 0: its default. When it
+    is over the records are answered DEADLINE_EXCEEDED, and their outcome is unknown.
+    """
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
-        """At most 10,000 records and 1 MiB in one request."""
+        """At most 10,000 records and 1 MiB in one request, else BATCH_TOO_LARGE; none is
+        INVALID_ARGUMENT.
+        """
 
     @_builtins.property
     def producer(self) -> Global___ProducerIdentity:
@@ -133,7 +150,9 @@ Global___ProduceRecordsRequest: _TypeAlias = ProduceRecordsRequest  # noqa: Y015
 
 @_typing.final
 class ProducerIdentity(_message.Message):
-    """Lets the broker recognise a resend."""
+    """Lets the broker recognise a resend. A resend must carry the same records in the same order under
+    the same numbers; it is answered with the first offsets.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -141,9 +160,13 @@ class ProducerIdentity(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
+    """As it was handed out; never negative."""
     producer_epoch: _builtins.int
+    """As it was handed out; never negative."""
     sequence: _builtins.int
-    """Of the first record; needs `partition` to be set."""
+    """Of the first record: 0 for the producer's first record in this partition, then one more for
+    each record, back to 0 after 2147483647. Needs `partition` to be set.
+    """
     def __init__(
         self,
         *,
@@ -161,6 +184,8 @@ Global___ProducerIdentity: _TypeAlias = ProducerIdentity  # noqa: Y015
 
 @_typing.final
 class ProduceRecordsResponse(_message.Message):
+    """What became of the records."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PLACES_FIELD_NUMBER: _builtins.int
@@ -187,13 +212,17 @@ Global___ProduceRecordsResponse: _TypeAlias = ProduceRecordsResponse  # noqa: Y0
 
 @_typing.final
 class RecordPlace(_message.Message):
+    """Where a record went."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
+    """The partition that it went to."""
     offset: _builtins.int
+    """Its offset; -1 with an error."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: the record is stored."""
@@ -215,6 +244,8 @@ Global___RecordPlace: _TypeAlias = RecordPlace  # noqa: Y015
 
 @_typing.final
 class FetchRecordsRequest(_message.Message):
+    """From where to read. May be sent again at any time: it changes nothing."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -223,11 +254,15 @@ class FetchRecordsRequest(_message.Message):
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """The topic's name."""
     partition: _builtins.int
+    """The partition's number, from 0."""
     fetch_offset: _builtins.int
-    """The first offset wanted."""
+    """The first offset wanted. Below the log start or above the high watermark: OFFSET_OUT_OF_RANGE."""
     max_records: _builtins.int
-    """0: the broker's default (500)."""
+    """0: the broker's default (500). The broker may send fewer, to keep the answer below 3 MiB; a
+    single larger record is sent alone.
+    """
     max_wait_ms: _builtins.int
     """Wait at most so long for a first record, in milliseconds; 0: answer at once."""
     def __init__(
@@ -249,6 +284,8 @@ Global___FetchRecordsRequest: _TypeAlias = FetchRecordsRequest  # noqa: Y015
 
 @_typing.final
 class FetchRecordsResponse(_message.Message):
+    """What was readable."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORDS_FIELD_NUMBER: _builtins.int
@@ -256,11 +293,19 @@ class FetchRecordsResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     next_offset: _builtins.int
-    """Where to go on."""
+    """Where to go on: the `fetch_offset` of the next call."""
     high_watermark: _builtins.int
+    """The first offset that is not committed yet: the reader has caught up when `next_offset` equals
+    it.
+    """
     log_start_offset: _builtins.int
+    """The first offset that is kept."""
     @_builtins.property
-    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]: ...
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
+        """In ascending order of offset; none if nothing came within `max_wait_ms`. Offsets may have gaps:
+        transaction markers and compacted records are not shown.
+        """
+
     def __init__(
         self,
         *,

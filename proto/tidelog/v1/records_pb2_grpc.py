@@ -26,8 +26,11 @@ if _version_not_supported:
 
 
 class RecordsServiceStub(object):
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     def __init__(self, channel):
@@ -49,12 +52,19 @@ class RecordsServiceStub(object):
 
 
 class RecordsServiceServicer(object):
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     def ProduceRecords(self, request, context):
-        """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says.
+        """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
+        failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
+        call fails as a whole only before anything was written; otherwise each place tells. After a
+        broken connection the outcome is unknown: send the request again only with a producer identity,
+        or if duplicates do no harm.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,8 +99,11 @@ def add_RecordsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RecordsService(object):
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     @staticmethod

@@ -27,8 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RecordsServiceStub:
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     @_typing.overload
@@ -36,25 +39,41 @@ class RecordsServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RecordsServiceAsyncStub: ...
     ProduceRecords: _grpc.UnaryUnaryMultiCallable[_records_pb2.ProduceRecordsRequest, _records_pb2.ProduceRecordsResponse]
-    """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says."""
+    """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
+    failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
+    call fails as a whole only before anything was written; otherwise each place tells. After a
+    broken connection the outcome is unknown: send the request again only with a producer identity,
+    or if duplicates do no harm.
+    """
     FetchRecords: _grpc.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]
     """Reads plain records of one partition from an offset on."""
 
 @_typing.type_check_only
 class RecordsServiceAsyncStub(RecordsServiceStub):
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ProduceRecords: _aio.UnaryUnaryMultiCallable[_records_pb2.ProduceRecordsRequest, _records_pb2.ProduceRecordsResponse]  # type: ignore[assignment]
-    """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says."""
+    """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
+    failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
+    call fails as a whole only before anything was written; otherwise each place tells. After a
+    broken connection the outcome is unknown: send the request again only with a producer identity,
+    or if duplicates do no harm.
+    """
     FetchRecords: _aio.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]  # type: ignore[assignment]
     """Reads plain records of one partition from an offset on."""
 
 class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The easy path: plain records for a first client in a new language. The broker builds and reads the
-    batches. Slower than ProduceService and FetchService, and the same guarantees.
+    """The easy path: plain records for a first client in a new language. The broker builds and reads
+    the batches. Slower than ProduceService and FetchService, and the same guarantees.
+
+    Send each call to the leader of its partition, which metadata names. Another broker may pass it
+    on or answer NOT_LEADER; then refresh metadata and ask the leader.
     """
 
     @_abc_1.abstractmethod
@@ -63,7 +82,12 @@ class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _records_pb2.ProduceRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_records_pb2.ProduceRecordsResponse, _abc.Awaitable[_records_pb2.ProduceRecordsResponse]]:
-        """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says."""
+        """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
+        failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
+        call fails as a whole only before anything was written; otherwise each place tells. After a
+        broken connection the outcome is unknown: send the request again only with a producer identity,
+        or if duplicates do no harm.
+        """
 
     @_abc_1.abstractmethod
     def FetchRecords(

@@ -40,6 +40,7 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 28
     UNKNOWN_LEADER_EPOCH = 29
     NOT_ENOUGH_IN_SYNC_REPLICAS = 30
+    NO_ELIGIBLE_LEADER = 31
     CORRUPT_BATCH = 40
     ROUTE_MISMATCH = 41
     BATCH_TOO_LARGE = 42
@@ -59,17 +60,22 @@ class ErrorCode(IntEnum):
     STALE_ASSIGNMENT = 74
     GROUP_NOT_FOUND = 75
     GROUP_NOT_EMPTY = 76
+    INSTANCE_ID_IN_USE = 77
     INVALID_TRANSACTION_STATE = 80
     CONCURRENT_TRANSACTIONS = 81
     TRANSACTION_ABORTED = 82
     SINK_STATE_EXPIRED = 83
     STAGED_TOKEN_MISSING = 84
+    TRANSACTION_NOT_FOUND = 85
     NOT_CONTROLLER = 90
     STALE_BROKER_EPOCH = 91
     UNKNOWN_BROKER = 92
     STALE_PARTITION_EPOCH = 93
     MEMBERSHIP_CHANGE_IN_PROGRESS = 94
     WRONG_CLUSTER = 95
+    UNKNOWN_VOTER = 96
+    VOTER_NOT_CAUGHT_UP = 97
+    BROKER_ID_IN_USE = 98
     STORAGE_FAILED = 100
     STORAGE_FULL = 101
     STORAGE_CORRUPT = 102
@@ -204,6 +210,11 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         "Bring the missing brokers back; `tidelog topic describe` names them.",
         retriable=True,
     ),
+    ErrorCode.NO_ELIGIBLE_LEADER: _meaning(
+        "No replica that is alive may lead the partition without losing acknowledged records.",
+        "Bring the last leaders back, or decide with `tidelog partition elect-leaders`.",
+        retriable=True,
+    ),
     ErrorCode.CORRUPT_BATCH: _meaning(
         "A batch's bytes contradict its checksum or its format.",
         "If it repeats, look for a faulty disk, memory or network path.",
@@ -282,6 +293,10 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         "The group has active members.",
         "Stop its members first.",
     ),
+    ErrorCode.INSTANCE_ID_IN_USE: _meaning(
+        "Another living member of the group has this group_instance_id.",
+        "Stop the other member, or give this one another group_instance_id.",
+    ),
     ErrorCode.INVALID_TRANSACTION_STATE: _meaning(
         "The call does not fit the state of the transaction.",
         "Abort the transaction and begin again.",
@@ -302,6 +317,10 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ErrorCode.STAGED_TOKEN_MISSING: _meaning(
         "A staged write is not there any more.",
         "Stage the batch again.",
+    ),
+    ErrorCode.TRANSACTION_NOT_FOUND: _meaning(
+        "No transaction of this transactional id is known.",
+        "Check the id with `tidelog txn list`.",
     ),
     ErrorCode.NOT_CONTROLLER: _meaning(
         "This node is not the active controller.",
@@ -329,6 +348,20 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ErrorCode.WRONG_CLUSTER: _meaning(
         "The peer or the data directory belongs to another cluster or node.",
         "Check the addresses and the data directory.",
+    ),
+    ErrorCode.UNKNOWN_VOTER: _meaning(
+        "The quorum has no member of this node id and directory uuid.",
+        "Check both with `tidelog quorum describe`.",
+    ),
+    ErrorCode.VOTER_NOT_CAUGHT_UP: _meaning(
+        "The new member has not caught up with the quorum's log, so it cannot vote yet.",
+        "Wait until `tidelog quorum describe` shows no lag, then try again.",
+        retriable=True,
+    ),
+    ErrorCode.BROKER_ID_IN_USE: _meaning(
+        "Another living process is registered under this broker id.",
+        "Stop the other process, or give this one another id.",
+        retriable=True,
     ),
     ErrorCode.STORAGE_FAILED: _meaning(
         "A disk refused a read, write or flush; the replicas on it stop.",
