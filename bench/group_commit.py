@@ -1,0 +1,44 @@
+"""A group-commit file for the bare chain: appends collect while one fdatasync is in flight.
+
+Owns the durable side of the bare skeleton, which Tidelog's latency is compared with. It must never
+tell a position flushed before the fdatasync that covers it has returned.
+"""
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+
+
+class GroupCommit:
+    """One file, one flushing thread; `flushed` counts the appends that are durable."""
+
+    def __init__(self, directory: str) -> None:
+        self._file = tempfile.TemporaryFile(dir=directory, buffering=0)
+        self._changed = threading.Condition()
+        self._pending: list[bytes] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._notify: Callable[[], None] = lambda: None
+        self.flushed = 0
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def on_flushed(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
+        self._loop, self._notify = loop, notify
+
+    def append(self, message: bytes) -> None:
+        with self._changed:
+            self._pending.append(message)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._pending:
+                    self._changed.wait()
+                taken, self._pending = self._pending, []
+            self._file.write(b"".join(taken))
+            os.fdatasync(self._file.fileno())
+            self.flushed += len(taken)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._notify)
