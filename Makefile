@@ -16,7 +16,7 @@ ROUNDS ?=
 PEERS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check fix test proto lock docs sim chaos bench cluster package clean
+.PHONY: help setup run check fix test proto baseline lock docs sim chaos bench cluster package clean
 
 help: ## this list
 	@echo "make TARGET [NAME=value ...]"
@@ -30,8 +30,9 @@ run: ## start a node on this machine and say what to type next (ARGS="--port 929
 	@tools/setup.sh run
 	@exec $(BIN)/tidelog dev $(ARGS)
 
-check: ## every check that reads the sources; never writes
+check: ## every check that reads the sources; never writes (ARGS="types lint": only these)
 	@tools/setup.sh dev
+	@tools/setup.sh proto
 	@$(PYTHON) -m tools.check $(ARGS)
 
 fix: ## let the formatter and the linter rewrite what they can
@@ -47,6 +48,10 @@ test: ## every test, or those under T=path (ARGS="-k name -x")
 proto: ## write the generated code beside proto/**/*.proto
 	@tools/setup.sh proto
 	@tools/generate_proto.sh proto
+
+baseline: ## at a release only: what later contracts must stay compatible with
+	@tools/setup.sh dev
+	@$(BIN)/buf build -o proto/baseline.binpb
 
 lock: ## resolve requirements/*.lock again from pyproject.toml (UPGRADE=1: to the newest)
 	@tools/setup.sh dev

@@ -58,10 +58,10 @@ CHECKERS: Final = (
         command=_module("tools.check_generated"),
         repair="make proto",
     ),
-    Checker(name="proto-lint", command=_tool("buf", "lint", "proto")),
+    Checker(name="proto-lint", command=_tool("buf", "lint")),
     Checker(
         name="proto-breaking",
-        command=_tool("buf", "breaking", "proto", "--against", "proto/baseline.binpb"),
+        command=_tool("buf", "breaking", "--against", "proto/baseline.binpb"),
     ),
     Checker(
         name="docs-generated",
@@ -71,7 +71,11 @@ CHECKERS: Final = (
     Checker(name="links", command=_module("tools.check_links")),
     Checker(name="locks", command=_module("tools.lock"), repair="make lock"),
     Checker(name="tidy", command=_module("tools.tidy")),
-    Checker(name="lint", command=_tool("ruff", "check", "--quiet"), repair="make fix"),
+    Checker(
+        name="lint",
+        command=_tool("ruff", "check", "--quiet", "--output-format=concise"),
+        repair="make fix",
+    ),
     Checker(
         name="format", command=_tool("ruff", "format", "--check", "--quiet"), repair="make fix"
     ),

@@ -74,6 +74,11 @@ if [ "$profile" != proto ]; then
     "${pip[@]}" install --no-deps --no-build-isolation --editable . ||
         fail "pip could not install the project itself" "pip's message is above"
 fi
+if [ "$profile" = dev ] && ! command -v java >/dev/null 2>&1 && [ -z "${JAVA_HOME:-}" ]; then
+    echo "tidelog: no Java here: installing one for the Spark tests into $venv ..." >&2
+    "${pip[@]}" install --require-hashes -r requirements/java.lock ||
+        echo "tidelog: the Spark tests need Java 17 or newer" >&2
+fi
 rm -f "$venv"/.installed-*
 digest "$profile" >"$venv/.installed-$profile"
 echo "tidelog: $venv is ready after $((SECONDS - started)) s" >&2
