@@ -48,6 +48,7 @@ LOCKS: Final = (
         inputs=("requirements/build.in",),
         constraints=("requirements/dev.lock",),
     ),
+    Lock(name="base", is_project=True, constraints=("requirements/dev.lock",)),
     Lock(name="oldest", is_project=True, resolution="lowest-direct"),
     Lock(name="proto", inputs=("requirements/proto.in",)),
     Lock(name="java", inputs=("requirements/java.in",)),

@@ -9,6 +9,7 @@ from tools.repository import ROOTS, TOP
 
 REGISTRY = ".".join(("pypi", "org"))
 PLANTS = {
+    "sources_parse": ("tools/new.py", "def broken(:\n"),
     "files_are_short": ("tools/long.py", '"""Owns nothing at all."""\n' * 501),
     "functions_are_short": ("tools/long.py", "def long() -> None:\n" + "    assert True\n" * 60),
     "modules_say_what_they_own": ("broker/tidelog/broker/new.py", "VALUE = 1\n"),
