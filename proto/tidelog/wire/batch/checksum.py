@@ -24,6 +24,12 @@ def checksum(data: Buffer) -> int:
     return value
 
 
+def extend_checksum(crc: int, data: bytes) -> int:
+    """CRC-32C of what `crc` is the sum of, followed by these bytes."""
+    value: int = google_crc32c.extend(crc, data)
+    return value
+
+
 def batch_checksum(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
     """The sum that the header should hold: from the attributes to the end of the batch."""
     end = position + header.size_bytes

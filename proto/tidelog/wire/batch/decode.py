@@ -4,7 +4,7 @@ Owns the way from bytes to tuples and its checks; the accelerated decoder must a
 length is checked before it is used, every limit before memory is spent on it.
 """
 
-from typing import Final, NoReturn
+from typing import Final
 
 from tidelog.wire.batch.checksum import verify_checksum
 from tidelog.wire.batch.compression import decompress
@@ -15,6 +15,7 @@ from tidelog.wire.batch.layout import (
     INT64_MAX,
     INT64_MIN,
     RECORD_BYTES_MIN,
+    UINT64_MAX,
     Buffer,
     Codec,
     DecodedRecord,
@@ -22,7 +23,7 @@ from tidelog.wire.batch.layout import (
     TimestampType,
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
-from tidelog.wire.batch.varint import decode_varint
+from tidelog.wire.batch.varint import decode_varint, decode_zigzag
 
 _NO_HEADERS: Final[tuple[Header, ...]] = ()
 
@@ -40,7 +41,7 @@ def decode_batch(
     if verify:
         verify_checksum(buffer, header, position)
     body = decompressed_body(buffer, header, position, limits)
-    return _RecordReader(header, body, position, limits, is_compacted).read()
+    return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
 
 
 def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits: Limits) -> bytes:
@@ -48,7 +49,7 @@ def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits
     data = buffer[position + HEADER_BYTES : position + header.size_bytes]
     if header.codec is Codec.NONE:
         return bytes(data)
-    tried = f"decompress the batch at byte {position} (base offset {header.base_offset})"
+    tried = f"decompress {_where(header, position)}"
     body = decompress(header.codec, data, limits, tried)
     if len(body) < header.record_count * RECORD_BYTES_MIN:
         raise CorruptBatch(
@@ -58,123 +59,138 @@ def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits
     return body
 
 
-class _RecordReader:
-    """One pass over a body; an error names the record and the byte of the body."""
+def read_records(
+    header: BatchHeader, body: bytes, position: int, *, limits: Limits, is_compacted: bool
+) -> list[DecodedRecord]:
+    """The records of a decompressed body; `position` is the batch's, for errors."""
+    records: list[DecodedRecord] = []
+    try:
+        at = _read_into(records, header, body, limits.headers_per_batch_max, is_compacted)
+        if at != len(body):
+            raise ValueError(f"{len(body) - at} bytes follow the last record")
+    except IndexError:
+        raise CorruptBatch(
+            tried=f"read record {len(records)} of {_where(header, position)}",
+            happened="the records end before it does",
+        ) from None
+    except ValueError as error:
+        raise CorruptBatch(
+            tried=f"read record {len(records)} of {_where(header, position)}",
+            happened=str(error),
+        ) from None
+    return records
 
-    def __init__(
-        self, header: BatchHeader, body: bytes, position: int, limits: Limits, is_compacted: bool
-    ) -> None:
-        self._header = header
-        self._body = body
-        self._position = position
-        self._limits = limits
-        self._is_compacted = is_compacted
-        self._headers_left = limits.headers_per_batch_max
 
-    def read(self) -> list[DecodedRecord]:
-        header, body = self._header, self._body
-        append_time = header.timestamp_type is TimestampType.APPEND
-        timestamp_type = header.timestamp_type
-        records: list[DecodedRecord] = []
-        at = 0
-        end = len(body)
-        expected_delta = 0
-        for index in range(header.record_count):
-            try:
-                length, start = decode_varint(body, at)
-                stop = start + length
-                if length < RECORD_BYTES_MIN - 1 or stop > end:
-                    self._fail(index, at, f"a record of {length} bytes does not fit")
-                if body[start] >= 0x80:
-                    self._fail(index, start, "its attributes have an unknown bit")
-                timestamp_delta, at = decode_varint(body, start + 1)
-                offset_delta, at = decode_varint(body, at)
-                key_length, at = decode_varint(body, at)
-                key = None
-                if key_length >= 0:
-                    key = body[at : at + key_length]
-                    at += key_length
-                    if at > stop:
-                        self._fail(index, at, "its key reaches beyond its end")
-                value_length, at = decode_varint(body, at)
-                value = None
-                if value_length >= 0:
-                    value = body[at : at + value_length]
-                    at += value_length
-                    if at > stop:
-                        self._fail(index, at, "its value reaches beyond its end")
-                header_count, at = decode_varint(body, at)
-                headers: tuple[Header, ...] = _NO_HEADERS
-                if header_count:
-                    headers, at = self._read_headers(index, at, header_count)
-            except IndexError:
-                self._fail(index, at, "it is cut off")
-            except ValueError as error:
-                self._fail(index, at, str(error))
-            if at != stop:
-                self._fail(index, at, f"it ends at byte {at}, its length says {stop}")
-            self._check_offset(index, at, offset_delta, expected_delta)
-            expected_delta = offset_delta + 1
-            timestamp_ms = header.base_timestamp + timestamp_delta
-            if append_time:
-                timestamp_ms = header.max_timestamp
-            elif not INT64_MIN <= timestamp_ms <= INT64_MAX:
-                self._fail(index, at, "its timestamp does not fit 64 bits")
-            records.append(
-                (
-                    header.base_offset + offset_delta,
-                    timestamp_ms,
-                    timestamp_type,
-                    key,
-                    value,
-                    headers,
-                )
-            )
-        if at != end:
-            self._fail(header.record_count, at, f"{end - at} bytes follow the last record")
-        return records
+def _read_into(
+    records: list[DecodedRecord],
+    header: BatchHeader,
+    body: bytes,
+    headers_left: int,
+    is_compacted: bool,
+) -> int:
+    """The loop that decoding spends its time in; returns the position after the last record.
 
-    def _check_offset(self, index: int, at: int, offset_delta: int, expected_delta: int) -> None:
-        if offset_delta == expected_delta:
-            return
-        if self._is_compacted and expected_delta < offset_delta <= self._header.last_offset_delta:
-            return
-        self._fail(index, at, f"its offset delta is {offset_delta} after {expected_delta - 1}")
+    Numbers of one and two bytes are read in place, since a call costs more than reading them. They
+    stay in zigzag form: twice the number, and odd for a null or negative one. Whatever lies beyond
+    the body ends in IndexError, whatever contradicts itself in ValueError.
+    """
+    base_offset, base_ms = header.base_offset, header.base_timestamp
+    timestamp_type = header.timestamp_type
+    is_append = timestamp_type is TimestampType.APPEND
+    append = records.append
+    expected = at = 0
+    for _ in range(header.record_count):
+        length, at = body[at], at + 1
+        if length > 0x7F:
+            more, at = body[at], at + 1
+            length += (more << 7) - 0x80
+            if more > 0x7F:
+                length, at = decode_zigzag(body, at - 2)
+        stop = at + (length >> 1)
+        # The attributes are reserved: skipped as a number, which is one byte from 0 to 127.
+        at = at + 1 if body[at] < 0x80 else decode_zigzag(body, at)[1]
+        time, at = body[at], at + 1
+        if time > 0x7F:
+            more, at = body[at], at + 1
+            time += (more << 7) - 0x80
+            if more > 0x7F:
+                time, at = decode_zigzag(body, at - 2)
+        offset, at = body[at], at + 1
+        if offset > 0x7F:
+            more, at = body[at], at + 1
+            offset += (more << 7) - 0x80
+            if more > 0x7F:
+                offset, at = decode_zigzag(body, at - 2)
+        if offset != expected:
+            _check_gap(offset, expected, header, is_compacted)
+        expected = offset + 2
+        key_length, at = body[at], at + 1
+        if key_length > 0x7F:
+            key_length, at = decode_zigzag(body, at - 1)
+        key = None
+        if not key_length & 1:
+            start, at = at, at + (key_length >> 1)
+            key = body[start:at]
+        value_length, at = body[at], at + 1
+        if value_length > 0x7F:
+            more, at = body[at], at + 1
+            value_length += (more << 7) - 0x80
+            if more > 0x7F:
+                value_length, at = decode_zigzag(body, at - 2)
+        value = None
+        if not value_length & 1:
+            start, at = at, at + (value_length >> 1)
+            value = body[start:at]
+        header_count, at = body[at], at + 1
+        headers = _NO_HEADERS
+        if header_count:
+            headers, at = _read_headers(body, at - 1, headers_left)
+            headers_left -= len(headers)
+        if at != stop or length & 1:
+            raise ValueError(f"it ends at byte {at} of the records, its length says {stop}")
+        timestamp_ms = header.max_timestamp if is_append else base_ms + ((time >> 1) ^ -(time & 1))
+        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
+            timestamp_ms = _wrapped(timestamp_ms)
+        append((base_offset + (offset >> 1), timestamp_ms, timestamp_type, key, value, headers))
+    return at
 
-    def _read_headers(self, index: int, at: int, count: int) -> tuple[tuple[Header, ...], int]:
-        body = self._body
-        if count < 0 or 2 * count > len(body) - at:
-            self._fail(index, at, f"{count} headers do not fit")
-        self._headers_left -= count
-        if count > self._limits.headers_per_record_max or self._headers_left < 0:
-            raise BatchTooLarge(
-                tried=self._tried(index, at),
-                happened=f"it has {count} headers, the limit is "
-                f"{self._limits.headers_per_record_max} a record and "
-                f"{self._limits.headers_per_batch_max} a batch",
-            )
-        headers: list[Header] = []
-        for _ in range(count):
-            name_length, at = decode_varint(body, at)
-            if name_length < 0 or at + name_length > len(body):
-                self._fail(index, at, f"a header name of {name_length} bytes does not fit")
-            name = body[at : at + name_length].decode()
-            at += name_length
-            content_length, at = decode_varint(body, at)
-            content = None
-            if content_length >= 0:
-                content = body[at : at + content_length]
-                at += content_length
-                if at > len(body):
-                    self._fail(index, at, f"a header of {content_length} bytes does not fit")
-            headers.append((name, content))
-        return tuple(headers), at
 
-    def _tried(self, index: int, at: int) -> str:
-        return (
-            f"read record {index} (byte {at} of the records) of the batch at byte "
-            f"{self._position} (base offset {self._header.base_offset})"
+def _check_gap(offset: int, expected: int, header: BatchHeader, is_compacted: bool) -> None:
+    """Only compaction leaves a gap before a record; both numbers are in zigzag form."""
+    delta = (offset >> 1) ^ -(offset & 1)
+    if not is_compacted or not expected >> 1 <= delta <= header.last_offset_delta:
+        raise ValueError(f"its offset delta is {delta}, after {(expected >> 1) - 1}")
+
+
+def _wrapped(timestamp_ms: int) -> int:
+    """What the sum is in 64 bits, as every client in a language with such integers reads it."""
+    return ((timestamp_ms - INT64_MIN) & UINT64_MAX) + INT64_MIN
+
+
+def _read_headers(body: bytes, at: int, headers_left: int) -> tuple[tuple[Header, ...], int]:
+    count, at = decode_varint(body, at)
+    if count < 0 or 2 * count > len(body) - at:
+        raise ValueError(f"{count} headers do not fit into the {len(body) - at} bytes that follow")
+    if count > headers_left:
+        raise BatchTooLarge(
+            tried="read the headers of a batch's records",
+            happened=f"a record has {count}, {headers_left} are admitted",
         )
+    headers: list[Header] = []
+    for _ in range(count):
+        name_length, at = decode_varint(body, at)
+        if not 0 <= name_length <= len(body) - at:
+            raise ValueError(f"a header's name has {name_length} bytes")
+        start, at = at, at + name_length
+        name = body[start:at].decode()
+        content_length, at = decode_varint(body, at)
+        content = None
+        if content_length >= 0:
+            start, at = at, at + content_length
+            content = body[start:at]
+        headers.append((name, content))
+    return tuple(headers), at
 
-    def _fail(self, index: int, at: int, happened: str) -> NoReturn:
-        raise CorruptBatch(tried=self._tried(index, at), happened=happened)
+
+def _where(header: BatchHeader, position: int) -> str:
+    return f"the batch at byte {position} (base offset {header.base_offset})"

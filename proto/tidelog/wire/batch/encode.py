@@ -5,9 +5,10 @@ of all records are joined once; numbers come encoded from a cache.
 """
 
 from collections.abc import Sequence as SequenceOf
+from functools import lru_cache
 from typing import Final
 
-from tidelog.wire.batch.checksum import checksum
+from tidelog.wire.batch.checksum import checksum, extend_checksum
 from tidelog.wire.batch.compression import compress
 from tidelog.wire.batch.errors import BatchTooLarge
 from tidelog.wire.batch.layout import (
@@ -26,7 +27,13 @@ from tidelog.wire.batch.layout import (
     RecordTuple,
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
-from tidelog.wire.batch.varint import VARINTS
+from tidelog.wire.batch.varint import (
+    LEADS,
+    LEADS_AFTER_PLAIN,
+    NULL_THEN_VARINTS,
+    VARINTS,
+    counted_varints,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -36,6 +43,9 @@ RECORD_OVERHEAD_BYTES_MAX: Final = 36
 HEADER_OVERHEAD_BYTES_MAX: Final = 10
 
 _TRIED: Final = "seal a batch"
+_NULL: Final = b"\x01"
+_NO_SHAPE: Final = -1
+_CACHED_HEADER_NAMES: Final = 1_024
 
 
 def record_size_estimate(
@@ -72,25 +82,20 @@ def encode_batch(
 
     Records that compress beyond what a reader admits are sealed uncompressed: the header says so.
     """
-    assert records, "a batch holds at least one record"
+    assert len(records) > 0, "a batch holds at least one record"
     if len(records) > limits.records_per_batch_max:
         raise BatchTooLarge(
             tried=_TRIED,
             happened=f"{len(records)} records, the limit is {limits.records_per_batch_max}",
         )
-    base_timestamp, max_timestamp = _timestamp_range(records)
-    body = _encode_records(records, base_timestamp, limits)
+    body, highest_ms = _encode_records(records, limits)
     codec, body = _compress(codec, body, limits)
     size_bytes = HEADER_BYTES + len(body)
     if size_bytes > limits.batch_bytes_max:
         raise BatchTooLarge(
             tried=_TRIED, happened=f"{size_bytes} bytes, the limit is {limits.batch_bytes_max}"
         )
-    attributes = int(codec)
-    if is_transactional:
-        attributes |= TRANSACTIONAL_BIT
-    if is_control:
-        attributes |= CONTROL_BIT
+    attributes = codec | is_transactional * TRANSACTIONAL_BIT | is_control * CONTROL_BIT
     head = HEADER_STRUCT.pack(
         base_offset,
         size_bytes - PREFIX_BYTES,
@@ -99,15 +104,16 @@ def encode_batch(
         0,
         attributes,
         len(records) - 1,
-        base_timestamp,
-        max_timestamp,
+        records[0][0],
+        highest_ms,
         producer_id,
         producer_epoch,
         base_sequence,
         len(records),
     )
-    summed = head[ATTRIBUTES_POSITION:] + body
-    return head[:CHECKSUM_POSITION] + checksum(summed).to_bytes(4, "big") + summed
+    summed = head[ATTRIBUTES_POSITION:]
+    crc = extend_checksum(checksum(summed), body)
+    return b"".join((head[:CHECKSUM_POSITION], crc.to_bytes(4, "big"), summed, body))
 
 
 def _compress(codec: Codec, body: bytes, limits: Limits) -> tuple[Codec, bytes]:
@@ -119,61 +125,79 @@ def _compress(codec: Codec, body: bytes, limits: Limits) -> tuple[Codec, bytes]:
     return codec, compressed
 
 
-def _timestamp_range(records: SequenceOf[RecordTuple]) -> tuple[int, int]:
-    timestamps = [record[0] for record in records]
-    base, lowest, highest = timestamps[0], min(timestamps), max(timestamps)
-    if (
-        lowest < INT64_MIN
-        or highest > INT64_MAX
-        or highest - base > INT64_MAX
-        or lowest - base < INT64_MIN
-    ):
-        raise TidelogError(
-            ErrorCode.INVALID_TIMESTAMP,
-            tried=_TRIED,
-            happened=f"timestamps from {lowest} to {highest} do not fit 64 bits around {base}",
-        )
-    return base, highest
+def _encode_records(records: SequenceOf[RecordTuple], limits: Limits) -> tuple[bytes, int]:
+    """The records' bytes and the highest timestamp; the loop that producing records spends most in.
 
-
-def _encode_records(records: SequenceOf[RecordTuple], base_timestamp: int, limits: Limits) -> bytes:
+    Each part that is looked up comes with all constant bytes around it (varint.py). A record
+    without headers leaves its last byte, the header count 0, to the lead of the record after it.
+    Neighbours of equal lengths share a lead. Records with headers or without a value take the
+    general way.
+    """
     parts: list[bytes] = []
-    extend = parts.extend
-    varints = VARINTS
-    offset_delta = 0
-    for timestamp_ms, key, value, headers in records:
-        time_bytes = varints[timestamp_ms - base_timestamp]
-        offset_bytes = varints[offset_delta]
-        offset_delta += 1
-        size = len(time_bytes) + len(offset_bytes) + 1
-        if key is None:
-            key_length, key = b"\x01", b""
-            size += 1
+    varints, null_then, next_leads = VARINTS, NULL_THEN_VARINTS, LEADS_AFTER_PLAIN
+    leads = LEADS
+    base_ms = last_ms = lowest_ms = highest_ms = records[0][0]
+    time = b"\x00"
+    time_bytes = 1
+    lead = lengths = b""
+    last_shape = _NO_SHAPE
+    last_offset_bytes = 0
+    # Offset deltas may be more than there are records: the list is shared and only grows.
+    offsets = counted_varints(len(records))
+    for (timestamp_ms, key, value, headers), offset in zip(records, offsets, strict=False):
+        if timestamp_ms != last_ms:
+            time = varints[timestamp_ms - base_ms]
+            time_bytes = len(time)
+            last_ms = timestamp_ms
+            last_shape = _NO_SHAPE
+            if timestamp_ms > highest_ms:
+                highest_ms = timestamp_ms
+            elif timestamp_ms < lowest_ms:
+                lowest_ms = timestamp_ms
+        if headers or value is None:
+            parts += _general_parts(
+                leads, time, offset, key, value, _encode_headers(headers, limits)
+            )
+            leads = LEADS
+            last_shape = _NO_SHAPE
+        elif key is None:
+            shape = len(value)
+            if shape != last_shape or len(offset) != last_offset_bytes:
+                lengths = null_then[shape]
+                last_offset_bytes = len(offset)
+                lead = leads[2 + time_bytes + last_offset_bytes + len(lengths) + shape]
+                last_shape = shape if leads is next_leads else _NO_SHAPE
+                leads = next_leads
+            parts += (lead, time, offset, lengths, value)
         else:
             key_length = varints[len(key)]
-            size += len(key_length) + len(key)
-        if value is None:
-            value_length, value = b"\x01", b""
-            size += 1
-        else:
             value_length = varints[len(value)]
-            size += len(value_length) + len(value)
-        tail = _encode_headers(headers, limits) if headers else b"\x00"
-        size += len(tail)
-        extend(
-            (
-                varints[size],
-                b"\x00",
-                time_bytes,
-                offset_bytes,
-                key_length,
-                key,
-                value_length,
-                value,
-                tail,
-            )
-        )
-    return b"".join(parts)
+            size = len(key_length) + len(key) + len(value_length) + len(value)
+            lead = leads[2 + time_bytes + len(offset) + size]
+            parts += (lead, time, offset, key_length, key, value_length, value)
+            leads = next_leads
+            last_shape = _NO_SHAPE
+    if leads is next_leads:
+        parts.append(b"\x00")
+    _check_timestamps(lowest_ms, highest_ms)
+    return b"".join(parts), highest_ms
+
+
+def _general_parts(
+    leads: dict[int, bytes],
+    time: bytes,
+    offset: bytes,
+    key: bytes | None,
+    value: bytes | None,
+    headers: bytes,
+) -> tuple[bytes, ...]:
+    key_length = VARINTS[-1 if key is None else len(key)]
+    value_length = VARINTS[-1 if value is None else len(value)]
+    key = key or b""
+    value = value or b""
+    size = 1 + len(time) + len(offset) + len(key_length) + len(key)
+    size += len(value_length) + len(value) + len(headers)
+    return leads[size], time, offset, key_length, key, value_length, value, headers
 
 
 def _encode_headers(headers: SequenceOf[Header], limits: Limits) -> bytes:
@@ -185,10 +209,24 @@ def _encode_headers(headers: SequenceOf[Header], limits: Limits) -> bytes:
         )
     parts = [VARINTS[len(headers)]]
     for name, content in headers:
-        encoded = name.encode()
-        parts += (VARINTS[len(encoded)], encoded)
+        parts.append(_encode_header_name(name))
         if content is None:
-            parts.append(b"\x01")
+            parts.append(_NULL)
         else:
             parts += (VARINTS[len(content)], content)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=_CACHED_HEADER_NAMES)
+def _encode_header_name(name: str) -> bytes:
+    encoded = name.encode()
+    return VARINTS[len(encoded)] + encoded
+
+
+def _check_timestamps(lowest_ms: int, highest_ms: int) -> None:
+    if lowest_ms < INT64_MIN or highest_ms > INT64_MAX:
+        raise TidelogError(
+            ErrorCode.INVALID_TIMESTAMP,
+            tried=_TRIED,
+            happened=f"timestamps from {lowest_ms} to {highest_ms} do not fit 64 bits",
+        )

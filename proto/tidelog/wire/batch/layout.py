@@ -35,6 +35,7 @@ RECORD_BYTES_MIN: Final = 7
 INT32_MAX: Final = 2**31 - 1
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+UINT64_MAX: Final = 2**64 - 1
 
 
 class Codec(IntEnum):

@@ -6,7 +6,7 @@ is here, the short ones are written out where records are read, since a call cos
 
 from typing import Final
 
-from tidelog.wire.batch.layout import INT64_MAX, INT64_MIN
+from tidelog.wire.batch.layout import UINT64_MAX
 
 VARINT_BYTES_MAX: Final = 10
 """A 64-bit number; a reader accepts any number in more bytes than it needs, up to these."""
@@ -16,8 +16,7 @@ _CACHED_MAGNITUDE_MAX: Final = 8_192
 
 def encode_varint(number: int) -> bytes:
     """The encoded form of a signed 64-bit number."""
-    assert INT64_MIN <= number <= INT64_MAX, f"{number} does not fit 64 bits"
-    rest = (number << 1) ^ (number >> 63)
+    rest = ((number << 1) ^ (number >> 63)) & UINT64_MAX
     encoded = bytearray()
     while rest > 0x7F:
         encoded.append((rest & 0x7F) | 0x80)
@@ -27,10 +26,18 @@ def encode_varint(number: int) -> bytes:
 
 
 class _VarintCache(dict[int, bytes]):
-    """Encoded numbers, each computed at its first use; large ones are not kept."""
+    """Numbers encoded with constant bytes before and after; each computed at its first use.
+
+    Large ones are not kept, so that the caches stay small whatever is encoded.
+    """
+
+    def __init__(self, *, before: bytes = b"", after: bytes = b"") -> None:
+        super().__init__()
+        self._before = before
+        self._after = after
 
     def __missing__(self, number: int) -> bytes:
-        encoded = encode_varint(number)
+        encoded = self._before + encode_varint(number) + self._after
         if -_CACHED_MAGNITUDE_MAX <= number <= _CACHED_MAGNITUDE_MAX:
             self[number] = encoded
         return encoded
@@ -38,23 +45,45 @@ class _VarintCache(dict[int, bytes]):
 
 VARINTS: Final[dict[int, bytes]] = _VarintCache()
 
+NULL_THEN_VARINTS: Final[dict[int, bytes]] = _VarintCache(before=b"\x01")
+"""The length -1 of a key that is null, then the length of a value."""
+
+LEADS: Final[dict[int, bytes]] = _VarintCache(after=b"\x00")
+"""The length of a record, then its attributes, always 0."""
+
+LEADS_AFTER_PLAIN: Final[dict[int, bytes]] = _VarintCache(before=b"\x00", after=b"\x00")
+"""The same after a record without headers: its header count, 0, goes first."""
+
+_counted: list[bytes] = []
+
+
+def counted_varints(count: int) -> list[bytes]:
+    """The encoded forms of 0, 1, 2 …, at least `count` of them: a batch's offset deltas."""
+    have = len(_counted)
+    if have < count:
+        # A slice of fixed place: two threads at once write the same bytes and never shorten it.
+        _counted[have:count] = [encode_varint(number) for number in range(have, count)]
+    assert len(_counted) >= count, f"{len(_counted)} offset deltas for {count} records"
+    return _counted
+
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; IndexError beyond the end of the data.
+    """The number at `position` and the position after it; errors as of `decode_zigzag`."""
+    number, position = decode_zigzag(data, position)
+    return (number >> 1) ^ -(number & 1), position
 
-    ValueError if it is longer than ten bytes or does not fit 64 bits.
+
+def decode_zigzag(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` as it is encoded, unsigned, and the position after it.
+
+    IndexError beyond the end of the data, ValueError if it is longer than ten bytes. Bits above 64
+    are dropped, as in Java.
     """
-    rest = 0
-    shift = 0
-    while True:
+    number = 0
+    for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
         byte = data[position]
         position += 1
-        rest |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            break
-        shift += 7
-        if shift >= 7 * VARINT_BYTES_MAX:
-            raise ValueError("a number is longer than ten bytes")
-    if rest >> 64:
-        raise ValueError("a number does not fit 64 bits")
-    return (rest >> 1) ^ -(rest & 1), position
+            return number & UINT64_MAX, position
+    raise ValueError("a number is longer than ten bytes")
