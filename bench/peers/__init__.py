@@ -1,0 +1,1 @@
+"""Systems that Tidelog stands beside in one run: how each is started, driven and stopped."""

@@ -1,0 +1,1 @@
+"""Apache Kafka as a peer: its node, and its own performance tools."""
