@@ -9,6 +9,7 @@ import argparse
 import ast
 import inspect
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +81,7 @@ def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
 
 def field_texts(kind: type[msgspec.Struct]) -> dict[str, str]:
     """The string below each field of a Struct."""
-    body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0]
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef), f"{kind.__name__} is not a class statement"
     found = {}
     for field, below in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
