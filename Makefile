@@ -51,7 +51,7 @@ proto: ## write the generated code beside proto/**/*.proto
 
 baseline: ## at a release only: what later contracts must stay compatible with
 	@tools/setup.sh dev
-	@$(BIN)/buf build -o proto/baseline.binpb
+	@$(BIN)/buf build --exclude-source-info -o proto/baseline.binpb
 
 lock: ## resolve requirements/*.lock again from pyproject.toml (UPGRADE=1: to the newest)
 	@tools/setup.sh dev
