@@ -1,0 +1,273 @@
+"""The Disk port over files: what may block runs in threads, cached reads on the loop.
+
+Owns a data directory from `open_disk` to `shutdown`. Stop 6 of a record's walk passes through
+here. One event loop uses it, the one that opened it.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+from tidelog.ports.disk import Append, File
+from tidelog.ports.real import disk_io
+from tidelog.ports.real.disk_descriptors import DESCRIPTORS_MAX, Descriptors, RealFile
+from tidelog.ports.real.disk_flush import Flusher
+from tidelog.ports.real.disk_lock import LOCK_NAME, take_lock
+from tidelog.ports.real.disk_threads import Handover, ReaderPool, Request
+from tidelog.ports.real.disk_writer import FlushRequest, Writer
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+CACHED_READ_BYTES_MAX: Final = 1024 * 1024
+"""Copied on the event loop at most: about the largest answer to a fetch."""
+
+_Result = TypeVar("_Result")
+
+
+class RealDisk:
+    """A data directory; made by `open_disk`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        lock: int,
+        *,
+        flusher: Flusher | None = None,
+        descriptors_max: int = DESCRIPTORS_MAX,
+    ) -> None:
+        self._root = str(directory)
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._handover = Handover(self._loop)
+        self._descriptors = Descriptors(self._root, descriptors_max)
+        self._flusher = flusher or Flusher(self._root)
+        self._cached = disk_io.CachedReader(CACHED_READ_BYTES_MAX)
+        self._readers = ReaderPool(self._root, self._handover)
+        self._writer = Writer(self._root, self._descriptors, self._flusher, self._handover)
+        self._is_shut_down = False
+
+    @property
+    def name(self) -> str:
+        """For messages: where the directory is."""
+        return self._root
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading and appending; with `create` it must not exist yet."""
+        checked = check_path(path)
+        if create:
+            return await self._change(
+                f"create {path}", lambda: self._descriptors.open(checked, create=True)
+            )
+        return await self._look(
+            f"open {path}", lambda: self._descriptors.open(checked, create=False)
+        )
+
+    async def close(self, file: File) -> None:
+        """Give the descriptor back. The file's unflushed bytes stay unflushed."""
+        real = _real(file)
+        await self._look(f"close {file.path}", lambda: self._descriptors.close(real))
+
+    async def append(self, appends: Sequence[Append]) -> None:
+        """Write all of them, in order, in one turn of the writer."""
+        files = [_real(append.file) for append in appends]
+        request = self._request(
+            lambda: self._append(appends), f"append to {', '.join(file.path for file in files)}"
+        )
+        self._writer.submit(request)
+        for file, append in zip(files, appends, strict=True):
+            file.set_size(file.size_bytes + sum(map(len, append.pieces)))
+        try:
+            await request.future
+        except TidelogError:
+            for file in files:
+                file.set_size(file.end_bytes)
+            raise
+
+    async def read(self, file: File, byte_position: int, length_bytes: int) -> bytes:
+        """Up to `length_bytes` from `byte_position`; shorter only at the end of the file."""
+        assert byte_position >= 0, f"no byte lies at {byte_position}"
+        assert length_bytes >= 0, f"nobody reads {length_bytes} bytes"
+        self._check_open(f"read {file.path}")
+        real = _real(file)
+        wanted = min(length_bytes, real.size_bytes - byte_position)
+        if wanted > 0 and (descriptor := self._descriptors.pin_open(real)) >= 0:
+            data = self._cached.read(descriptor, byte_position, wanted)
+            self._descriptors.unpin(real)
+            if data is not None:
+                return data
+        return await self._look(
+            f"read {file.path} at {byte_position}",
+            lambda: self._read(real, byte_position, length_bytes),
+        )
+
+    async def truncate(self, file: File, size_bytes: int) -> None:
+        """Cut the tail off."""
+        real = _real(file)
+        assert 0 <= size_bytes <= real.size_bytes, "a truncation never makes a file longer"
+        request = self._request(
+            lambda: self._writer.truncate(real, size_bytes), f"truncate {file.path}"
+        )
+        self._writer.submit(request)
+        real.set_size(size_bytes)
+        try:
+            await request.future
+        except TidelogError:
+            real.set_size(real.end_bytes)
+            raise
+
+    async def flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
+        """Make the files' bytes, and the names in the directories, durable."""
+        self._check_open("flush")
+        request = FlushRequest(
+            self._loop.create_future(),
+            [_real(file) for file in files],
+            [directory and check_path(directory) for directory in directories],
+        )
+        self._writer.submit(request)
+        await request.future
+
+    async def list(self, directory: str = "") -> list[str]:
+        """The names in a directory, sorted; directories end with `/`. Missing: empty."""
+        path = self._path(directory and check_path(directory))
+        return await self._look(f"list {directory or '.'}", lambda: _list(path))
+
+    async def make_directory(self, path: str) -> None:
+        """With its parents; existing ones are fine."""
+        full = self._path(check_path(path))
+        await self._change(f"make {path}", lambda: os.makedirs(full, exist_ok=True))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Replace atomically; durable once both parents are flushed."""
+        from_, to = check_path(old), check_path(new)
+
+        def rename() -> None:
+            os.replace(self._path(from_), self._path(to))
+            self._descriptors.on_rename(from_, to)
+
+        await self._change(f"rename {old} to {new}", rename)
+
+    async def remove(self, path: str) -> None:
+        """A file, or a directory with all in it; durable once the parent is flushed."""
+        checked = check_path(path)
+
+        def remove() -> None:
+            full = self._path(checked)
+            if os.path.isdir(full) and not os.path.islink(full):
+                shutil.rmtree(full)
+            else:
+                os.unlink(full)
+            self._descriptors.on_remove(checked)
+
+        await self._change(f"remove {path}", remove)
+
+    async def free_bytes(self) -> int:
+        """Room left on the file system for unprivileged writers."""
+
+        def free() -> int:
+            status = os.statvfs(self._root)
+            return status.f_bavail * status.f_frsize
+
+        return await self._look("ask for free space", free)
+
+    async def shutdown(self) -> None:
+        """Close every file, stop the threads, let the lock go. Flushes nothing."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        await asyncio.to_thread(self._stop_threads)
+        self._descriptors.close_all()
+        self._flusher.close()
+        os.close(self._lock)
+
+    def _stop_threads(self) -> None:
+        self._writer.stop()
+        self._readers.stop()
+
+    def _append(self, appends: Sequence[Append]) -> None:
+        for append in appends:
+            self._writer.append(_real(append.file), append.pieces)
+
+    def _read(self, file: RealFile, byte_position: int, length_bytes: int) -> bytes:
+        descriptor = self._descriptors.pin(file)
+        try:
+            return disk_io.read_all(descriptor, byte_position, length_bytes)
+        finally:
+            self._descriptors.unpin(file)
+
+    async def _change(self, tried: str, work: Callable[[], _Result]) -> _Result:
+        """Something that alters the directory: on the writer thread, in order."""
+        request = self._request(work, tried)
+        self._writer.submit(request)
+        return cast(_Result, await request.future)
+
+    async def _look(self, tried: str, work: Callable[[], _Result]) -> _Result:
+        """Something that alters nothing: on a reader thread."""
+        self._check_open(tried)
+
+        def looked() -> object:
+            try:
+                return work()
+            except OSError as error:
+                raise disk_io.storage_error(error, f"{tried} in {self._root}") from error
+
+        request = Request(self._loop.create_future(), looked)
+        self._readers.submit(request)
+        return cast(_Result, await request.future)
+
+    def _request(self, work: Callable[[], object], tried: str) -> Request:
+        self._check_open(tried)
+        return Request(self._loop.create_future(), self._writer.guard(work, tried))
+
+    def _check_open(self, tried: str) -> None:
+        if self._is_shut_down:
+            raise TidelogError(
+                ErrorCode.CLOSED, tried=f"{tried} in {self._root}", happened="it was shut down"
+            )
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path) if path else self._root
+
+
+async def open_disk(directory: Path, *, descriptors_max: int = DESCRIPTORS_MAX) -> RealDisk:
+    """Make the directory if it is missing, and take its lock."""
+    tried = f"open the data directory {directory}"
+    try:
+        _make_root(directory)
+        lock = take_lock(directory)
+        return RealDisk(directory, lock, descriptors_max=descriptors_max)
+    except OSError as error:
+        raise disk_io.storage_error(error, tried) from error
+
+
+def _make_root(directory: Path) -> None:
+    if not directory.is_dir():
+        directory.mkdir(parents=True)
+        disk_io.flush_directory(str(directory.parent))
+
+
+def check_path(path: str) -> str:
+    """Refuse what is absolute, climbs, or means the lock; the port's paths never leave."""
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") for part in parts) or parts[0] == LOCK_NAME:
+        raise TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=f"use the path {path!r}",
+            happened="it is not a relative path of plain names",
+        )
+    return path
+
+
+def _list(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            names = [entry.name + "/" if entry.is_dir() else entry.name for entry in entries]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name != LOCK_NAME)
+
+
+def _real(file: File) -> RealFile:
+    assert isinstance(file, RealFile), "a file goes back to the disk that opened it"
+    return file

@@ -1,0 +1,204 @@
+"""The open descriptors of a data directory: a bounded table, least recently used out first.
+
+Threads pin a descriptor while they use it. One with unflushed writes is never evicted: the kernel
+reports a failed write-back to descriptors that were open at the time, and nowhere else. So the
+bound is exceeded rather than broken promises: pinned and dirty ones come on top.
+"""
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+DESCRIPTORS_MAX: Final = 4_096
+"""A quarter of what a process may have open on a common machine."""
+
+
+EVICTION_SCAN_MAX: Final = 64
+"""Entries looked at per opening, so that many dirty files do not make each opening slow."""
+
+
+class RealFile:
+    """An open file. The writer thread owns `end_bytes`, the event loop `size_bytes`."""
+
+    def __init__(self, path: str, size_bytes: int, device: int) -> None:
+        self._path = path
+        self._size_bytes = size_bytes
+        self.device = device
+        self.end_bytes = size_bytes
+        self.open_count = 1
+        self.descriptor = -1
+        self.pin_count = 0
+        self.is_dirty = False
+        """Written since the last flush: the descriptor stays."""
+        self.is_torn = False
+        """An append took effect in part: nothing is appended before a truncate."""
+        self.is_removed = False
+        """Its name is gone: the descriptor cannot be had again, so it stays."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the data directory."""
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        """Where the next append goes."""
+        return self._size_bytes
+
+    def set_size(self, size_bytes: int) -> None:
+        """Called on the event loop only."""
+        self._size_bytes = size_bytes
+
+    def set_path(self, path: str) -> None:
+        """After a rename."""
+        self._path = path
+
+    def __repr__(self) -> str:
+        return f"RealFile({self._path!r}, {self._size_bytes} bytes)"
+
+
+class Descriptors:
+    """Files by path, and which of them hold a descriptor; used by every thread."""
+
+    def __init__(self, root: str, limit: int = DESCRIPTORS_MAX) -> None:
+        assert limit > 0, "a table without room serves nobody"
+        self._root = root
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._files: dict[str, RealFile] = {}
+        self._recent: OrderedDict[RealFile, None] = OrderedDict()
+        self._unused: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def open(self, path: str, *, create: bool) -> RealFile:
+        """Open a file, or count one more opening of it: a path has one state, as a file has."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        descriptor = os.open(os.path.join(self._root, path), flags, 0o644)
+        status = os.fstat(descriptor)
+        with self._changing():
+            file = self._files.get(path)
+            if file is not None:
+                file.open_count += 1
+                self._unused.append(descriptor)
+                return file
+            file = RealFile(path, status.st_size, status.st_dev)
+            file.is_dirty = create
+            self._files[path] = file
+            self._take(file, descriptor)
+        return file
+
+    def pin(self, file: RealFile) -> int:
+        """A descriptor that stays open until `unpin`; may have to open the file again."""
+        if (descriptor := self.pin_open(file)) >= 0:
+            return descriptor
+        descriptor = os.open(os.path.join(self._root, file.path), os.O_RDWR | os.O_CLOEXEC)
+        with self._changing():
+            file.pin_count += 1
+            if file.descriptor < 0:
+                self._take(file, descriptor)
+            else:
+                self._unused.append(descriptor)
+            return file.descriptor
+
+    def pin_open(self, file: RealFile) -> int:
+        """As `pin`, but never waits: -1 where the file would have to be opened again."""
+        with self._lock:
+            if file.open_count == 0:
+                raise TidelogError(
+                    ErrorCode.CLOSED, tried=f"use {file.path}", happened="the file was closed"
+                )
+            if file.descriptor >= 0:
+                file.pin_count += 1
+                self._recent.move_to_end(file)
+            return file.descriptor
+
+    def unpin(self, file: RealFile) -> None:
+        """The descriptor may be evicted again."""
+        with self._changing():
+            assert file.pin_count > 0, f"{file.path} is not pinned"
+            file.pin_count -= 1
+            if file.open_count == 0 and file.pin_count == 0:
+                self._drop(file)
+
+    def close(self, file: RealFile) -> None:
+        """One opening less; with the last one the descriptor goes."""
+        with self._changing():
+            assert file.open_count > 0, f"{file.path} is closed twice"
+            file.open_count -= 1
+            if file.open_count > 0:
+                return
+            if self._files.get(file.path) is file:
+                del self._files[file.path]
+            if file.pin_count == 0:
+                self._drop(file)
+
+    def close_all(self) -> None:
+        """Every descriptor, whatever its state."""
+        with self._changing():
+            for file in list(self._recent):
+                file.open_count = 0
+                self._drop(file)
+            self._files.clear()
+
+    def on_rename(self, old: str, new: str) -> None:
+        """Open files below `old` are found at `new` now; what was at `new` has no name."""
+        self.on_remove(new)
+        with self._lock:
+            for path, file in _below(self._files, old):
+                del self._files[path]
+                file.set_path(new + path[len(old) :])
+                self._files[file.path] = file
+
+    def on_remove(self, path: str) -> None:
+        """Open files below `path` keep their descriptor and lose their name."""
+        with self._lock:
+            for found, file in _below(self._files, path):
+                del self._files[found]
+                file.is_removed = True
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock, then close what fell out: closing a removed file may take its time."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            while self._unused:
+                os.close(self._unused.pop())
+
+    def _take(self, file: RealFile, descriptor: int) -> None:
+        file.descriptor = descriptor
+        self._recent[file] = None
+        self._evict()
+
+    def _evict(self) -> None:
+        """Drop the oldest ones over the limit; those that must stay count as just used."""
+        for _ in range(min(EVICTION_SCAN_MAX, len(self._recent))):
+            if len(self._recent) <= self._limit:
+                return
+            file = next(iter(self._recent))
+            if file.pin_count or file.is_dirty or file.is_removed:
+                self._recent.move_to_end(file)
+            else:
+                self._drop(file)
+
+    def _drop(self, file: RealFile) -> None:
+        if file.descriptor >= 0:
+            self._unused.append(file.descriptor)
+            file.descriptor = -1
+            del self._recent[file]
+
+
+def _below(files: dict[str, RealFile], path: str) -> list[tuple[str, RealFile]]:
+    return [
+        (found, file)
+        for found, file in files.items()
+        if found == path or found.startswith(path + "/")
+    ]
