@@ -36,6 +36,7 @@ _REGISTRY: Final = re.compile(
     r"|repo1?\.maven(?:\.apache)?\.org)"
 )
 _UNFINISHED: Final = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+_ISSUE: Final = re.compile(r"\b[Ii]ssue #?\d+\b")
 _SET_CALLS: Final = frozenset({"set", "frozenset"})
 PURE: Final = (
     "proto/tidelog/wire",
@@ -119,6 +120,11 @@ def no_registry_host(top: Path) -> Iterator[str]:
 def nothing_is_left_undone(top: Path) -> Iterator[str]:
     """What is missing belongs in an issue, where somebody sees it."""
     yield from _matches(top, _UNFINISHED, "is a note about work not done")
+
+
+def no_number_of_an_issue(top: Path) -> Iterator[str]:
+    """The sources outlive the tracker; an ADR or a comment gives the reason itself."""
+    yield from _matches(top, _ISSUE, "points into a tracker")
 
 
 def the_namespace_stays_open(top: Path) -> Iterator[str]:
@@ -266,6 +272,7 @@ RULES: Final[tuple[Rule, ...]] = (
     no_path_of_a_machine,
     no_registry_host,
     nothing_is_left_undone,
+    no_number_of_an_issue,
     the_namespace_stays_open,
     packages_are_typed,
     rooms_hold_nothing_else,

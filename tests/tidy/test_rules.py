@@ -16,6 +16,7 @@ PLANTS = {
     "no_path_of_a_machine": ("docs/page.md", "Look into /" + "home/somebody/data.\n"),
     "no_registry_host": ("tools/install.sh", f"pip install -i https://{REGISTRY}/simple x\n"),
     "nothing_is_left_undone": ("tools/new.py", "# TO" + "DO: finish\n"),
+    "no_number_of_an_issue": ("docs/page.md", f"As issue {7} wants it.\n"),
     "the_namespace_stays_open": ("ports/tidelog/__init__.py", ""),
     "packages_are_typed": ("broker/tidelog/broker/__init__.py", '"""Owns the broker\'s data."""\n'),
     "rooms_hold_nothing_else": ("broker/common/__init__.py", '"""Owns what is common."""\n'),
