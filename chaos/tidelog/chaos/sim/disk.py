@@ -1,0 +1,431 @@
+"""The Disk port over a simulated medium: operations take time, fail as told, and end in order.
+
+Operations that change something pass one writer, as on a real disk; each takes effect when its
+time is over. A process that dies leaves its operations undone from that moment on.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, cast
+
+from tidelog.chaos.sim.clock import set_done, sleep_ns
+from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.loop import SimulatedLoop
+from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
+from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.trace import Trace
+from tidelog.ports.disk import Append, File
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_T = TypeVar("_T")
+Work = Callable[[bool], _T]
+"""An effect on the medium; told whether its process died in the middle of it."""
+
+_READ_NS: Final = (5_000, 200_000)
+_WRITE_NS: Final = (5_000, 300_000)
+_FLUSH_NS: Final = (200_000, 8_000_000)
+_SLOW_FACTOR: Final = 200
+
+
+class SimulatedFile:
+    """An open file of one process."""
+
+    def __init__(self, path: str, inode: Inode) -> None:
+        self._path = path
+        self.inode = inode
+        self.is_open = True
+
+    @property
+    def path(self) -> str:
+        """Relative to the data directory."""
+        return self._path
+
+    def rename(self, path: str) -> None:
+        """The file goes by another name now."""
+        self._path = path
+
+    @property
+    def size_bytes(self) -> int:
+        """Where the next append goes."""
+        return len(self.inode.seen)
+
+
+class SimulatedDisk:
+    """One process's hold on a medium."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        *,
+        loop: SimulatedLoop,
+        random: SeededRandom,
+        faults: Faults,
+        trace: Trace,
+    ) -> None:
+        if medium.holder is not None:
+            raise TidelogError(
+                ErrorCode.STORAGE_IN_USE,
+                tried=f"lock {medium.name}",
+                happened="another process holds it",
+            )
+        medium.holder = self
+        self._medium = medium
+        self._loop = loop
+        self._random = random
+        self._faults = faults
+        self._trace = trace
+        self._files: list[SimulatedFile] = []
+        self._turns: list[_Turn] = []
+        self._failing = FaultKind.WRITE_ERROR
+        self._is_shut = False
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self._medium.name
+
+    # -- files ---------------------------------------------------------------------------------
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        """Open, or create and open."""
+        tried = f"open {self._name_of(path)}"
+        _check_path(path, tried)
+        return await self._in_turn(lambda _: self._open_now(path, create, tried), tried, _READ_NS)
+
+    async def close(self, file: File) -> None:
+        """Give the descriptor back; what was written stays as it is."""
+        self._own(file).is_open = False
+
+    async def append(self, appends: Sequence[Append]) -> None:
+        """All of them in one turn of the writer."""
+        work = [
+            (self._own(append.file), b"".join(bytes(piece) for piece in append.pieces))
+            for append in appends
+        ]
+        tried = f"append to {', '.join(self._name_of(file.path) for file, _ in work)}"
+        await self._in_turn(
+            lambda is_dying: self._append_now(work, tried, is_dying), tried, _WRITE_NS
+        )
+
+    async def read(self, file: File, byte_position: int, length_bytes: int) -> bytes:
+        """What is seen through the page cache."""
+        own = self._own(file)
+        tried = f"read {self._name_of(own.path)} at {byte_position}"
+        await self._wait(_READ_NS, tried)
+        self._check_usable(tried)
+        if self._faults.fires(FaultKind.READ_ERROR):
+            raise self._fail(FaultKind.READ_ERROR, tried)
+        self._trace.note(self.name, "disk:read", f"{own.path} {byte_position} {length_bytes}")
+        return bytes(own.inode.seen[byte_position : byte_position + length_bytes])
+
+    async def truncate(self, file: File, size_bytes: int) -> None:
+        """Cut the tail off."""
+        own = self._own(file)
+        tried = f"truncate {self._name_of(own.path)} to {size_bytes}"
+        await self._in_turn(lambda _: self._truncate_now(own, size_bytes, tried), tried, _WRITE_NS)
+
+    async def flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
+        """Durable is what had ended before the call; of the rest nobody may rely on anything."""
+        tried = f"flush {len(files)} files and {len(directories)} directories of {self.name}"
+        owned = [self._own(file) for file in files]
+        covered = [(file.inode, file.inode.made) for file in owned]
+        places = [self._directory(path, tried) for path in directories]
+        names = [(place, place.made) for place in places]
+        await self._in_turn(
+            lambda is_dying: self._flush_now(covered, names, tried, is_dying), tried, _FLUSH_NS
+        )
+
+    # -- names ---------------------------------------------------------------------------------
+
+    async def list(self, directory: str = "") -> list[str]:
+        """Sorted; directories end with a slash."""
+        tried = f"list {self._name_of(directory)}"
+        if directory:
+            _check_path(directory, tried)
+        await self._wait(_READ_NS, tried)
+        self._check_usable(tried)
+        place = self._medium.find(directory)
+        if not isinstance(place, Directory):
+            return []
+        return sorted(
+            name + "/" if isinstance(child, Directory) else name
+            for name, child in place.seen.items()
+        )
+
+    async def make_directory(self, path: str) -> None:
+        """With its parents."""
+        tried = f"make the directory {self._name_of(path)}"
+        _check_path(path, tried)
+        await self._in_turn(lambda _: self._make_directory_now(path, tried), tried, _WRITE_NS)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Atomic; durable once both parents are flushed."""
+        tried = f"rename {self._name_of(old)} to {new}"
+        _check_path(old, tried)
+        _check_path(new, tried)
+        await self._in_turn(lambda _: self._rename_now(old, new, tried), tried, _WRITE_NS)
+
+    async def remove(self, path: str) -> None:
+        """A file, or a directory with all in it."""
+        tried = f"remove {self._name_of(path)}"
+        _check_path(path, tried)
+        await self._in_turn(lambda _: self._remove_now(path, tried), tried, _WRITE_NS)
+
+    async def free_bytes(self) -> int:
+        """What the capacity leaves."""
+        return max(0, self._medium.capacity_bytes - self._medium.used_bytes())
+
+    async def shutdown(self) -> None:
+        """Close everything, let the lock go; flushes nothing."""
+        if self._turns:
+            with contextlib.suppress(TidelogError):
+                await asyncio.shield(self._turns[-1].done)
+        self._is_shut = True
+        for file in self._files:
+            file.is_open = False
+        if self._medium.holder is self:
+            self._medium.holder = None
+
+    # -- the writer ----------------------------------------------------------------------------
+
+    async def _in_turn(self, work: Work[_T], tried: str, cost_ns: tuple[int, int]) -> _T:
+        """Queue work for the writer. It takes effect even if the caller does not wait for it."""
+        self._check_usable(tried)
+        done: asyncio.Future[None] = asyncio.Future(loop=self._loop)
+        turn = _Turn(work=work, tried=tried, cost_ns=cost_ns, done=done)
+        self._turns.append(turn)
+        if len(self._turns) == 1:
+            self._begin_turn()
+        await asyncio.shield(done)
+        return cast("_T", turn.result)
+
+    def _begin_turn(self) -> None:
+        turn = self._turns[0]
+        self._loop.call_at_ns(
+            self._loop.now_ns + self._cost_ns(turn.cost_ns, turn.tried),
+            self._end_turn,
+            turn,
+            context=self._loop.world_context,
+        )
+
+    def _end_turn(self, turn: "_Turn") -> None:
+        if not self._turns or self._turns[0] is not turn:
+            return  # the process died meanwhile
+        del self._turns[0]
+        try:
+            turn.result = turn.work(False)
+        except TidelogError as error:
+            if not turn.done.done():
+                turn.done.set_exception(error)
+                turn.done.exception()
+        else:
+            set_done(turn.done)
+        if self._turns:
+            self._begin_turn()
+
+    def die(self, *, is_machine: bool) -> None:
+        """The process died: of the work under way a part is done, of what waited nothing."""
+        under_way = self._turns[:1]
+        self._turns.clear()
+        for turn in under_way:
+            if not is_machine and self._random.chance(0.5):
+                with contextlib.suppress(TidelogError):
+                    turn.work(True)
+        self._is_shut = True
+        if self._medium.holder is self:
+            self._medium.holder = None
+
+    async def _wait(self, cost_ns: tuple[int, int], tried: str) -> None:
+        self._check_usable(tried)
+        await sleep_ns(self._loop, self._cost_ns(cost_ns, tried))
+
+    def _cost_ns(self, cost_ns: tuple[int, int], tried: str) -> int:
+        cost = self._random.between(*cost_ns)
+        if self._faults.fires(FaultKind.SLOW_DISK):
+            cost *= _SLOW_FACTOR
+            self._faults.took_effect(FaultKind.SLOW_DISK, self.name, f"{tried}: {cost} ns")
+        return cost
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def _open_now(self, path: str, create: bool, tried: str) -> File:
+        self._check_writable(tried) if create else self._check_usable(tried)
+        place = self._medium.find(path)
+        if create:
+            if place is not None:
+                raise _storage_failed(tried, "it exists already")
+            parent, name = self._parent(path, tried)
+            place = Inode()
+            self._medium.change_names(NameChange(added=(parent, name, place)))
+        if not isinstance(place, Inode):
+            raise _storage_failed(tried, "there is no such file")
+        self._trace.note(self.name, "disk:create" if create else "disk:open", path)
+        file = SimulatedFile(path, place)
+        self._files.append(file)
+        return file
+
+    def _append_now(
+        self, work: Sequence[tuple[SimulatedFile, bytes]], tried: str, is_dying: bool
+    ) -> None:
+        self._check_writable(tried)
+        total = sum(len(data) for _, data in work)
+        limit = self._random.below(total + 1) if is_dying else self._append_limit(total)
+        room = total if limit is None else limit
+        for file, data in work:
+            if not file.is_open:
+                raise _storage_failed(tried, "the file was closed")
+            part = data[: max(0, room)]
+            room -= len(part)
+            if part:
+                file.inode.write(part)
+            self._trace.note(self.name, "disk:append", f"{file.path} {len(part)}")
+        if limit is None or is_dying:
+            return
+        if self._failing is FaultKind.NO_SPACE:
+            self._faults.took_effect(FaultKind.NO_SPACE, self.name, f"{limit} of {total} bytes")
+            raise TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
+        raise self._fail(self._failing, tried)
+
+    def _append_limit(self, total: int) -> int | None:
+        """How many bytes an append that fails still writes; None: it does not fail."""
+        free = self._medium.capacity_bytes - self._medium.used_bytes()
+        if total > free:
+            self._failing = FaultKind.NO_SPACE
+            return max(0, free)
+        for kind in (FaultKind.NO_SPACE, FaultKind.WRITE_ERROR):
+            if self._faults.fires(kind):
+                self._failing = kind
+                return self._random.below(total + 1)
+        return None
+
+    def _truncate_now(self, file: SimulatedFile, size_bytes: int, tried: str) -> None:
+        self._check_writable(tried)
+        if not 0 <= size_bytes <= file.size_bytes:
+            raise _storage_failed(tried, f"the file has {file.size_bytes} bytes")
+        file.inode.truncate(size_bytes)
+        self._trace.note(self.name, "disk:truncate", f"{file.path} {size_bytes}")
+
+    def _flush_now(
+        self,
+        covered: Sequence[tuple[Inode, int]],
+        names: Sequence[tuple[Directory, int]],
+        tried: str,
+        is_dying: bool,
+    ) -> None:
+        self._check_writable(tried)
+        if self._faults.fires(FaultKind.FLUSH_ERROR):
+            self._medium.is_failed = True
+            raise self._fail(FaultKind.FLUSH_ERROR, tried)
+        covers_more = self._random.chance(0.5)
+        for inode, until in covered:
+            if is_dying and self._random.chance(0.5):
+                continue
+            inode.cover(inode.made if covers_more else until)
+        for place, until in names:
+            if is_dying and self._random.chance(0.5):
+                continue
+            self._medium.cover_names(place, until)
+        self._trace.note(self.name, "disk:flush", f"{len(covered)} {len(names)}")
+
+    def _make_directory_now(self, path: str, tried: str) -> None:
+        self._check_writable(tried)
+        place = self._medium.root
+        for part in path.split("/"):
+            child = place.seen.get(part)
+            if child is None:
+                child = Directory()
+                self._medium.change_names(NameChange(added=(place, part, child)))
+            if not isinstance(child, Directory):
+                raise _storage_failed(tried, f"{part} is a file")
+            place = child
+        self._trace.note(self.name, "disk:make_directory", path)
+
+    def _rename_now(self, old: str, new: str, tried: str) -> None:
+        self._check_writable(tried)
+        place = self._medium.find(old)
+        if place is None:
+            raise _storage_failed(tried, "there is no such file")
+        old_parent, old_name = self._parent(old, tried)
+        new_parent, new_name = self._parent(new, tried)
+        self._medium.change_names(
+            NameChange(added=(new_parent, new_name, place), removed=(old_parent, old_name))
+        )
+        for file in self._files:
+            if file.inode is place:
+                file.rename(new)
+        self._trace.note(self.name, "disk:rename", f"{old} {new}")
+
+    def _remove_now(self, path: str, tried: str) -> None:
+        self._check_writable(tried)
+        parent, name = self._parent(path, tried)
+        if name not in parent.seen:
+            raise _storage_failed(tried, "there is no such file")
+        self._medium.change_names(NameChange(removed=(parent, name)))
+        self._trace.note(self.name, "disk:remove", path)
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _check_usable(self, tried: str) -> None:
+        if self._is_shut:
+            raise TidelogError(ErrorCode.CLOSED, tried=tried, happened="the disk was shut down")
+
+    def _check_writable(self, tried: str) -> None:
+        self._check_usable(tried)
+        if self._medium.is_failed:
+            raise _storage_failed(tried, "an earlier flush failed, so nothing is written any more")
+        if self._medium.is_read_only:
+            raise self._fail(FaultKind.READ_ONLY, tried)
+
+    def _fail(self, kind: FaultKind, tried: str) -> TidelogError:
+        self._faults.took_effect(kind, self.name, tried)
+        return _storage_failed(tried, f"simulated fault: {kind.value}")
+
+    def _own(self, file: File) -> SimulatedFile:
+        assert isinstance(file, SimulatedFile), "a file goes back to the disk that opened it"
+        if not file.is_open:
+            raise _storage_failed(f"use {self._name_of(file.path)}", "the file was closed")
+        return file
+
+    def _directory(self, path: str, tried: str) -> Directory:
+        if path:
+            _check_path(path, tried)
+        place = self._medium.find(path)
+        if not isinstance(place, Directory):
+            raise _storage_failed(tried, f"there is no directory {path}")
+        return place
+
+    def _parent(self, path: str, tried: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent, tried), name
+
+    def _name_of(self, path: str) -> str:
+        return f"{self.name}/{path}" if path else self.name
+
+
+class _Turn:
+    """Work that waits for the writer."""
+
+    def __init__(
+        self,
+        *,
+        work: Callable[[bool], object],
+        tried: str,
+        cost_ns: tuple[int, int],
+        done: asyncio.Future[None],
+    ) -> None:
+        self.work = work
+        self.tried = tried
+        self.cost_ns = cost_ns
+        self.done = done
+        self.result: object = None
+
+
+def _check_path(path: str, tried: str) -> None:
+    parts = path.split("/")
+    if not path or any(part in ("", ".", "..") for part in parts):
+        raise _storage_failed(tried, "a path is relative and stays inside the data directory")
+
+
+def _storage_failed(tried: str, happened: str) -> TidelogError:
+    return TidelogError(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)

@@ -1,0 +1,140 @@
+"""Which faults a run may suffer, how likely each is, and which of them were really felt.
+
+Every fault kind is a named switch. A run draws, from its seed, a subset of the kinds that its suite
+allows; about a quarter of the runs draw none. `fires` asks at the place where a fault can happen;
+`took_effect` is called where the fault has changed what somebody could see, and only that counts.
+"""
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.trace import Trace
+
+CALM_PROBABILITY: Final = 0.25
+KIND_PROBABILITY: Final = 0.35
+
+
+class FaultKind(enum.Enum):
+    """What can go wrong. The value is the name in summaries and traces."""
+
+    PROCESS_CRASH = "process_crash"
+    MACHINE_CRASH = "machine_crash"
+    PAUSE = "pause"
+    WALL_JUMP = "wall_jump"
+
+    NETWORK_DELAY = "network_delay"
+    BREAK = "break"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition_one_way"
+    LATE_PROCESSING = "late_processing"
+    CANCEL_HANDLER = "cancel_handler"
+    CLOSED_EARLY = "closed_early"
+    DATAGRAM_LOSS = "datagram_loss"
+    DATAGRAM_DUPLICATE = "datagram_duplicate"
+    DATAGRAM_REORDER = "datagram_reorder"
+
+    LOST_WRITE = "lost_write"
+    TORN_WRITE = "torn_write"
+    HOLE = "hole"
+    LOST_NAME = "lost_name"
+    BIT_FLIP = "bit_flip"
+    READ_ERROR = "read_error"
+    WRITE_ERROR = "write_error"
+    FLUSH_ERROR = "flush_error"
+    NO_SPACE = "no_space"
+    READ_ONLY = "read_only"
+    SLOW_DISK = "slow_disk"
+
+
+PROBABILITIES: Final[dict[FaultKind, float]] = {
+    FaultKind.NETWORK_DELAY: 0.03,
+    FaultKind.BREAK: 0.01,
+    FaultKind.LATE_PROCESSING: 0.6,
+    FaultKind.CANCEL_HANDLER: 0.04,
+    FaultKind.CLOSED_EARLY: 0.5,
+    FaultKind.DATAGRAM_LOSS: 0.1,
+    FaultKind.DATAGRAM_DUPLICATE: 0.1,
+    FaultKind.DATAGRAM_REORDER: 0.1,
+    FaultKind.LOST_WRITE: 0.4,
+    FaultKind.TORN_WRITE: 0.4,
+    FaultKind.HOLE: 0.3,
+    FaultKind.LOST_NAME: 0.5,
+    FaultKind.READ_ERROR: 0.02,
+    FaultKind.WRITE_ERROR: 0.004,
+    FaultKind.FLUSH_ERROR: 0.006,
+    FaultKind.NO_SPACE: 0.02,
+    FaultKind.SLOW_DISK: 0.05,
+}
+"""How often a kind fires where it can. Kinds that are not here are started by the suite's plan."""
+
+
+class FaultCount(msgspec.Struct):
+    """How often a kind was switched on at its place, and how often somebody felt it."""
+
+    fired: int = 0
+    felt: int = 0
+
+
+class Faults:
+    """The switches of one run."""
+
+    def __init__(
+        self,
+        random: SeededRandom,
+        trace: Trace,
+        *,
+        enabled: Iterable[FaultKind] = (),
+        probabilities: dict[FaultKind, float] | None = None,
+    ) -> None:
+        self._random = random
+        self._trace = trace
+        wanted = set(enabled)
+        self.enabled: dict[FaultKind, None] = {kind: None for kind in FaultKind if kind in wanted}
+        self._probabilities = PROBABILITIES | (probabilities or {})
+        self.active: dict[FaultKind, None] = dict(self.enabled)
+        """Of the enabled kinds those of the present period; `heal` empties it."""
+        self.counts: dict[FaultKind, FaultCount] = {kind: FaultCount() for kind in self.enabled}
+
+    def is_active(self, kind: FaultKind) -> bool:
+        """Whether the kind may happen now."""
+        return kind in self.active
+
+    def fires(self, kind: FaultKind) -> bool:
+        """Whether the kind happens at this place, this time."""
+        if kind not in self.active or not self._random.chance(self._probabilities.get(kind, 1.0)):
+            return False
+        self.counts[kind].fired += 1
+        return True
+
+    def took_effect(self, kind: FaultKind, subject: str, detail: str = "") -> None:
+        """The fault changed what somebody could see."""
+        count = self.counts.setdefault(kind, FaultCount())
+        count.felt += 1
+        self._trace.note(subject, f"fault:{kind.value}", detail)
+
+    def begin_period(self) -> None:
+        """Draw which of the enabled kinds the next period may show; now and then none."""
+        if self._random.chance(CALM_PROBABILITY):
+            self.active = {}
+        else:
+            self.active = {kind: None for kind in self.enabled if self._random.chance(0.7)}
+
+    def heal(self) -> None:
+        """Nothing goes wrong from here on."""
+        self.active = {}
+
+    def unfelt(self) -> list[FaultKind]:
+        """Enabled kinds without effect: such a run does not count."""
+        return [kind for kind in self.enabled if self.counts[kind].felt == 0]
+
+
+def draw_kinds(random: SeededRandom, allowed: Iterable[FaultKind]) -> list[FaultKind]:
+    """The kinds of one run."""
+    ordered = list(allowed)
+    if random.chance(CALM_PROBABILITY):
+        return []
+    return [kind for kind in ordered if random.chance(KIND_PROBABILITY)]

@@ -1,0 +1,253 @@
+"""What a simulated data directory holds: as processes see it, and as a crash would leave it.
+
+Every file has its bytes as seen through the page cache and the list of changes that no flush has
+covered; every directory likewise with its names. `crash` rolls the uncovered changes like dice:
+kept, dropped, torn, or kept with holes, byte by byte. It must never lose what a flush covered.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.seeds import SeededRandom
+
+_PIECES_MAX: Final = 4
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Bytes appended at a place."""
+
+    byte_position: int
+    data: bytes
+
+
+class Truncation(msgspec.Struct, frozen=True):
+    """A tail cut off."""
+
+    size_bytes: int
+
+
+class Inode:
+    """One file."""
+
+    def __init__(self) -> None:
+        self.seen = bytearray()
+        self.durable = bytearray()
+        self.pending: list[Write | Truncation] = []
+        """Not covered by a flush, in the order of their effect."""
+        self.made = 0
+        """Changes ever made; the pending ones are the last of them."""
+
+    def write(self, data: bytes) -> None:
+        """Append to what is seen."""
+        self._add(Write(len(self.seen), data))
+        self.seen += data
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut what is seen."""
+        self._add(Truncation(size_bytes))
+        del self.seen[size_bytes:]
+
+    def cover(self, until: int) -> None:
+        """Make the changes up to the `until`-th durable."""
+        count = max(0, until - (self.made - len(self.pending)))
+        for change in self.pending[:count]:
+            _apply(self.durable, change)
+        del self.pending[:count]
+
+    def _add(self, change: Write | Truncation) -> None:
+        self.pending.append(change)
+        self.made += 1
+
+
+class Directory:
+    """One directory: names to inodes and directories."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+        self.pending: list[NameChange] = []
+        self.made = 0
+
+
+class NameChange:
+    """A change of names in one or, for a rename, two directories: it happened or it did not."""
+
+    def __init__(
+        self,
+        *,
+        added: tuple[Directory, str, Inode | Directory] | None = None,
+        removed: tuple[Directory, str] | None = None,
+    ) -> None:
+        self.added = added
+        self.removed = removed
+        self.waits_for: list[Directory] = []
+        """The directories whose flush is still missing."""
+        for directory in (added and added[0], removed and removed[0]):
+            if directory is not None and directory not in self.waits_for:
+                self.waits_for.append(directory)
+
+    def apply(self, names_of: Callable[[Directory], dict[str, Inode | Directory]]) -> None:
+        """To the names as seen, or to the durable ones."""
+        if self.removed is not None:
+            names_of(self.removed[0]).pop(self.removed[1], None)
+        if self.added is not None:
+            names_of(self.added[0])[self.added[1]] = self.added[2]
+
+
+def _seen(directory: Directory) -> dict[str, Inode | Directory]:
+    return directory.seen
+
+
+def _durable(directory: Directory) -> dict[str, Inode | Directory]:
+    return directory.durable
+
+
+class Medium:
+    """One data directory of one machine; it outlives processes and boots."""
+
+    def __init__(self, name: str, *, capacity_bytes: int = 1 << 40) -> None:
+        self.name = name
+        self.capacity_bytes = capacity_bytes
+        self.root = Directory()
+        self.is_failed = False
+        """A flush failed: nothing is written any more until the machine starts again."""
+        self.is_read_only = False
+        self.holder: object | None = None
+        """Who holds the lock."""
+
+    def find(self, path: str) -> Inode | Directory | None:
+        """What a path names; "" is the data directory itself."""
+        place: Inode | Directory | None = self.root
+        for part in path.split("/") if path else ():
+            if not isinstance(place, Directory):
+                return None
+            place = place.seen.get(part)
+        return place
+
+    def change_names(self, change: NameChange) -> None:
+        """Seen at once, durable when every directory involved is flushed."""
+        change.apply(_seen)
+        for directory in change.waits_for:
+            directory.pending.append(change)
+            directory.made += 1
+
+    def cover_names(self, directory: Directory, until: int) -> None:
+        """Make the changes of a directory up to the `until`-th durable."""
+        count = max(0, until - (directory.made - len(directory.pending)))
+        covered = directory.pending[:count]
+        del directory.pending[:count]
+        for change in covered:
+            change.waits_for.remove(directory)
+            if not change.waits_for:
+                change.apply(_durable)
+
+    def used_bytes(self) -> int:
+        """Bytes of all files as seen."""
+        return sum(len(inode.seen) for _, inode in self.files())
+
+    def files(self) -> list[tuple[str, Inode]]:
+        """Every file that is seen, by path."""
+        return _files(self.root, "", _seen)
+
+    def durable_files(self) -> list[tuple[str, Inode]]:
+        """Every file that a crash of the machine could not take."""
+        return _files(self.root, "", _durable)
+
+    def crash(self, random: SeededRandom, faults: Faults) -> None:
+        """The machine dies: what no flush covered is kept, dropped or torn."""
+        self._crash_names(self.root, random, faults)
+        for path, inode in self.files():
+            _crash_file(inode, f"{self.name}/{path}", random, faults)
+        self.is_failed = False
+        self.is_read_only = False
+        self.holder = None
+
+    def _crash_names(self, directory: Directory, random: SeededRandom, faults: Faults) -> None:
+        for change in list(directory.pending):
+            if faults.fires(FaultKind.LOST_NAME):
+                detail = (
+                    change.added[1] if change.added else f"-{change.removed and change.removed[1]}"
+                )
+                faults.took_effect(FaultKind.LOST_NAME, self.name, detail)
+            else:
+                change.apply(_durable)
+            for other in change.waits_for:
+                other.pending.remove(change)
+        directory.seen = dict(directory.durable)
+        for name in sorted(directory.seen):
+            child = directory.seen[name]
+            if isinstance(child, Directory):
+                self._crash_names(child, random, faults)
+
+    def flip_bit(self, path: str, inode: Inode, random: SeededRandom, faults: Faults) -> int:
+        """Damage one durable bit of a file at rest; returns the byte's position."""
+        assert inode.durable, "only a durable byte can rot"
+        byte_position = random.below(len(inode.durable))
+        mask = 1 << random.below(8)
+        inode.durable[byte_position] ^= mask
+        if byte_position < len(inode.seen):
+            inode.seen[byte_position] ^= mask
+        faults.took_effect(FaultKind.BIT_FLIP, f"{self.name}/{path}", f"byte {byte_position}")
+        return byte_position
+
+
+def _files(
+    directory: Directory,
+    prefix: str,
+    names_of: Callable[[Directory], dict[str, Inode | Directory]],
+) -> list[tuple[str, Inode]]:
+    found: list[tuple[str, Inode]] = []
+    for name, child in sorted(names_of(directory).items()):
+        if isinstance(child, Inode):
+            found.append((prefix + name, child))
+        else:
+            found += _files(child, f"{prefix}{name}/", names_of)
+    return found
+
+
+def _apply(content: bytearray, change: Write | Truncation) -> None:
+    if isinstance(change, Truncation):
+        del content[change.size_bytes :]
+        return
+    if len(content) < change.byte_position:
+        content.extend(bytes(change.byte_position - len(content)))
+    content[change.byte_position : change.byte_position + len(change.data)] = change.data
+
+
+def _crash_file(inode: Inode, subject: str, random: SeededRandom, faults: Faults) -> None:
+    left = bytearray(inode.durable)
+    for change in inode.pending:
+        for kept in _survivors(change, subject, random, faults):
+            _apply(left, kept)
+    inode.seen = left
+    inode.durable = bytearray(left)
+    inode.pending.clear()
+
+
+def _survivors(
+    change: Write | Truncation, subject: str, random: SeededRandom, faults: Faults
+) -> list[Write | Truncation]:
+    """What a crash leaves of one change that no flush covered."""
+    if faults.fires(FaultKind.LOST_WRITE):
+        faults.took_effect(FaultKind.LOST_WRITE, subject)
+        return []
+    if isinstance(change, Truncation) or len(change.data) < 2:
+        return [change]
+    if faults.fires(FaultKind.TORN_WRITE):
+        kept_bytes = random.between(1, len(change.data) - 1)
+        faults.took_effect(FaultKind.TORN_WRITE, subject, f"{kept_bytes} of {len(change.data)}")
+        return [Write(change.byte_position, change.data[:kept_bytes])]
+    if faults.fires(FaultKind.HOLE):
+        faults.took_effect(FaultKind.HOLE, subject)
+        return [_piece(change, random) for _ in range(random.between(1, _PIECES_MAX))]
+    return [change]
+
+
+def _piece(write: Write, random: SeededRandom) -> Write:
+    """A part out of the middle or the end: later bytes arrived, earlier ones did not."""
+    begin = random.between(1, len(write.data) - 1)
+    end = random.between(begin + 1, len(write.data))
+    return Write(write.byte_position + begin, write.data[begin:end])
