@@ -4,7 +4,13 @@ Owns the codec that `proto/BATCH.md` describes byte by byte. Nothing here reads 
 a socket. A broker uses header, stamp and checksum; a client encode and decode_records.
 """
 
-from tidelog.wire.batch.accelerated import decode_batch_accelerated, decode_records
+from tidelog.wire.batch.accelerated import (
+    NO_ACCELERATOR,
+    decode_batch_accelerated,
+    decode_records,
+    has_accelerator,
+    use_accelerator,
+)
 from tidelog.wire.batch.checksum import (
     batch_checksum,
     checksum,
@@ -49,6 +55,7 @@ __all__ = [
     "HEADERS_PER_RECORD_MAX",
     "HEADER_BYTES",
     "MAGIC",
+    "NO_ACCELERATOR",
     "RECORDS_PER_BATCH_MAX",
     "BatchHeader",
     "BatchTooLarge",
@@ -68,6 +75,7 @@ __all__ = [
     "decode_records",
     "encode_batch",
     "fetch_sum",
+    "has_accelerator",
     "iterate_headers",
     "peek_size",
     "read_header",
@@ -75,5 +83,6 @@ __all__ = [
     "route_sum",
     "stamp",
     "stamp_append_time",
+    "use_accelerator",
     "verify_checksum",
 ]

@@ -23,6 +23,7 @@ from tidelog.wire.batch.layout import (
     TimestampType,
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
+from tidelog.wire.batch.uniform import read_uniform
 from tidelog.wire.batch.varint import decode_varint, decode_zigzag
 
 _NO_HEADERS: Final[tuple[Header, ...]] = ()
@@ -41,7 +42,10 @@ def decode_batch(
     if verify:
         verify_checksum(buffer, header, position)
     body = decompressed_body(buffer, header, position, limits)
-    return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
+    records = read_uniform(header, body)
+    if records is None:
+        return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
+    return records
 
 
 def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits: Limits) -> bytes:
@@ -62,7 +66,7 @@ def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits
 def read_records(
     header: BatchHeader, body: bytes, position: int, *, limits: Limits, is_compacted: bool
 ) -> list[DecodedRecord]:
-    """The records of a decompressed body; `position` is the batch's, for errors."""
+    """The records of a decompressed body, one by one; `position` is the batch's, for errors."""
     records: list[DecodedRecord] = []
     try:
         at = _read_into(records, header, body, limits.headers_per_batch_max, is_compacted)
@@ -95,8 +99,8 @@ def _read_into(
     the body ends in IndexError, whatever contradicts itself in ValueError.
     """
     base_offset, base_ms = header.base_offset, header.base_timestamp
-    timestamp_type = header.timestamp_type
-    is_append = timestamp_type is TimestampType.APPEND
+    timestamp_type = int(header.timestamp_type)
+    is_append = timestamp_type == TimestampType.APPEND
     append = records.append
     expected = at = 0
     for _ in range(header.record_count):
@@ -178,15 +182,19 @@ def _read_headers(body: bytes, at: int, headers_left: int) -> tuple[tuple[Header
         )
     headers: list[Header] = []
     for _ in range(count):
-        name_length, at = decode_varint(body, at)
-        if not 0 <= name_length <= len(body) - at:
-            raise ValueError(f"a header's name has {name_length} bytes")
-        start, at = at, at + name_length
+        length, at = body[at], at + 1
+        if length > 0x7F:
+            length, at = decode_zigzag(body, at - 1)
+        start, at = at, at + (length >> 1)
+        if length & 1 or at > len(body):
+            raise ValueError("the name of a header does not fit")
         name = body[start:at].decode()
-        content_length, at = decode_varint(body, at)
+        length, at = body[at], at + 1
+        if length > 0x7F:
+            length, at = decode_zigzag(body, at - 1)
         content = None
-        if content_length >= 0:
-            start, at = at, at + content_length
+        if not length & 1:
+            start, at = at, at + (length >> 1)
             content = body[start:at]
         headers.append((name, content))
     return tuple(headers), at

@@ -62,7 +62,6 @@ Header: TypeAlias = tuple[str, bytes | None]
 RecordTuple: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """What is encoded: timestamp_ms, key, value, headers."""
 
-DecodedRecord: TypeAlias = tuple[
-    int, int, TimestampType, bytes | None, bytes | None, Sequence[Header]
-]
-"""What is decoded: offset, timestamp_ms, timestamp_type, key, value, headers."""
+DecodedRecord: TypeAlias = tuple[int, int, int, bytes | None, bytes | None, Sequence[Header]]
+"""What is decoded: offset, timestamp_ms, timestamp_type (a TimestampType's number), key, value,
+headers."""
