@@ -74,7 +74,7 @@ bench: ## measure, beside a peer in the same run with PEERS=kafka
 	@tools/setup.sh dev
 	@$(PYTHON) -m bench $(if $(PEERS),--peers $(PEERS)) $(ARGS)
 
-cluster: ## one node with a new data directory in memory of its own; today the same as `make run`
+cluster: ## several nodes on this machine in a later release; today one, as `make run`
 	@tools/setup.sh run
 	@exec $(BIN)/tidelog dev $(ARGS)
 
