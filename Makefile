@@ -16,7 +16,7 @@ ROUNDS ?=
 PEERS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check fix test proto baseline lock docs sim chaos bench cluster package clean
+.PHONY: help setup run check fix test oldest proto baseline lock docs sim chaos bench cluster package clean
 
 help: ## this list
 	@echo "make TARGET [NAME=value ...]"
@@ -44,6 +44,10 @@ fix: ## let the formatter and the linter rewrite what they can
 test: ## every test, or those under T=path (ARGS="-k name -x")
 	@tools/setup.sh dev
 	@$(PYTHON) -m pytest $(ARGS) $(T)
+
+oldest: ## the tests with the oldest supported version of every dependency; without Spark's
+	@tools/setup.sh oldest
+	@.venv-oldest/bin/python -m pytest -m "not spark" --ignore=tests/tidy --ignore=tests/spark --ignore=tests/bench $(ARGS) $(T)
 
 proto: ## write the generated code beside proto/**/*.proto
 	@tools/setup.sh proto

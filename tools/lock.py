@@ -49,7 +49,12 @@ LOCKS: Final = (
         constraints=("requirements/dev.lock",),
     ),
     Lock(name="base", is_project=True, constraints=("requirements/dev.lock",)),
-    Lock(name="oldest", is_project=True, resolution="lowest-direct"),
+    Lock(
+        name="oldest",
+        is_project=True,
+        inputs=("requirements/build.in", "requirements/test.in"),
+        resolution="lowest-direct",
+    ),
     Lock(name="proto", inputs=("requirements/proto.in",)),
     Lock(name="java", inputs=("requirements/java.in",)),
 )

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes .venv (or .venv-proto) hold exactly what a lock in requirements/ pins.
+# Makes .venv, or an environment beside it, hold exactly what a lock in requirements/ pins.
 #
 #   tools/setup.sh run     what a node needs            requirements/run.lock
 #   tools/setup.sh dev     that and every tool          requirements/dev.lock
 #   tools/setup.sh proto   the code generator, apart    requirements/proto.lock
+#   tools/setup.sh oldest  the oldest of everything     requirements/oldest.lock
 #
 # A stamp in the environment holds the digest of what was installed; with an equal one the script
 # ends within milliseconds. Packages come from wherever pip is configured to find them.
@@ -42,12 +43,14 @@ digest() {
 
 command -v git >/dev/null 2>&1 || fail "git was not found" "install git"
 
-profile="${1:?usage: tools/setup.sh run|dev|proto}"
+profile="${1:?usage: tools/setup.sh run|dev|proto|oldest}"
 lock="requirements/$profile.lock"
-[ -f "$lock" ] || fail "there is no $lock" "profiles are run, dev and proto"
+[ -f "$lock" ] || fail "there is no $lock" "profiles are run, dev, proto and oldest"
 
-venv=.venv
-[ "$profile" != proto ] || venv=.venv-proto
+case "$profile" in
+    run | dev) venv=.venv ;;
+    *) venv=".venv-$profile" ;;
+esac
 
 is_installed() {
     [ -f "$venv/.installed-$1" ] && [ "$(cat "$venv/.installed-$1")" = "$(digest "$1")" ]
@@ -59,7 +62,8 @@ if is_installed "$profile" || { [ "$profile" = run ] && is_installed dev; }; the
 fi
 
 started=$SECONDS
-if ! [ -x "$venv/bin/python" ]; then
+# An environment without pip was interrupted while it was made.
+if ! [ -x "$venv/bin/python" ] || ! [ -x "$venv/bin/pip" ]; then
     python="$(find_python)"
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
         fail "$python has no venv module" "install it (Debian, Ubuntu: apt install python3-venv)"

@@ -31,6 +31,12 @@ def _script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def _environment(machine: Path, text: str) -> None:
+    (machine / ".venv/bin").mkdir(parents=True)
+    _script(machine / ".venv/bin/python", text)
+    _script(machine / ".venv/bin/pip", "exit 0")
+
+
 def _set_up(machine: Path, profile: str = "run") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(machine / "tools/setup.sh"), profile],
@@ -67,9 +73,7 @@ def test_a_machine_without_git_is_told_so(machine: Path) -> None:
 
 
 def test_packages_that_cannot_be_fetched_end_in_one_hint(machine: Path) -> None:
-    _script(machine / "bin/python3", 'mkdir -p .venv/bin && cat "$0" >.venv/bin/python')
-    (machine / ".venv/bin").mkdir(parents=True)
-    _script(machine / ".venv/bin/python", "echo no route to host >&2; exit 1")
+    _environment(machine, "echo no route to host >&2; exit 1")
     done = _set_up(machine)
     assert done.returncode == 1
     assert "tidelog: pip could not install requirements/run.lock" in done.stderr
@@ -78,8 +82,7 @@ def test_packages_that_cannot_be_fetched_end_in_one_hint(machine: Path) -> None:
 
 
 def test_an_environment_that_is_current_is_left_alone(machine: Path) -> None:
-    (machine / ".venv/bin").mkdir(parents=True)
-    _script(machine / ".venv/bin/python", "exit 0")
+    _environment(machine, "exit 0")
     assert _set_up(machine, "dev").returncode == 0
     _script(machine / ".venv/bin/python", "exit 1")
     assert _set_up(machine, "dev").stderr == ""
