@@ -82,7 +82,7 @@ class NewTopic(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIGURATION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """1–249 of the characters a–z A–Z 0–9 . _ -"""
+    """1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`."""
     partition_count: _builtins.int
     """0: the cluster's default."""
     replication_factor: _builtins.int
