@@ -11,17 +11,20 @@ from typing import Final
 import cramjam
 
 from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch
-from tidelog.wire.batch.layout import Buffer, Codec
+from tidelog.wire.batch.layout import Codec
 from tidelog.wire.batch.limits import Limits
 from tidelog.wire.batch.snappy import compress_snappy, decompress_snappy
+from tidelog.wire.batch.zstd import check_zstd_frame
 
-_FIRST_GUESS_RATIO: Final = 8
-_FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
+_GUESSED_RATIO: Final = 8
+_GUESSED_BYTES_MIN: Final = 64 * 1024
 _GROWTH: Final = 8
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """How cramjam says that the output buffer ended before the output; a test watches the words."""
 
 _ZSTD_LEVEL: Final = 3
+_GZIP_LENGTH_BYTES: Final = 4
+"""A gzip stream ends with its length, modulo 2³², lowest byte first."""
 
 
 def compress(codec: Codec, body: bytes) -> bytes:
@@ -34,31 +37,42 @@ def compress(codec: Codec, body: bytes) -> bytes:
         case Codec.SNAPPY:
             return compress_snappy(body)
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(body))
+            # Kafka's Java clients refuse blocks that refer to the ones before them.
+            compressor = cramjam.lz4.Compressor(block_linked=False)
+            compressor.compress(body)
+            return bytes(compressor.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(body, level=_ZSTD_LEVEL))
 
 
-def decompress(codec: Codec, data: Buffer, limits: Limits, tried: str) -> bytes:
+def decompress(codec: Codec, data: bytes, limits: Limits, tried: str) -> bytes:
     """What was compressed; `tried` says in an error which batch this is."""
+    cap = limits.decompressed_bytes_cap(len(data))
     match codec:
         case Codec.NONE:
-            return bytes(data)
+            return data
         case Codec.GZIP:
-            return _decompress_into(cramjam.gzip.decompress_into, data, limits, tried)
+            ending = int.from_bytes(data[-_GZIP_LENGTH_BYTES:], "little")
+            return _decompress_into(cramjam.gzip.decompress_into, data, ending, cap, tried)
         case Codec.SNAPPY:
-            return decompress_snappy(data, limits, tried)
+            return decompress_snappy(data, cap, tried)
         case Codec.LZ4:
-            return _decompress_into(cramjam.lz4.decompress_into, data, limits, tried)
+            return _decompress_into(cramjam.lz4.decompress_into, data, 0, cap, tried)
         case Codec.ZSTD:
-            return _decompress_into(cramjam.zstd.decompress_into, data, limits, tried)
+            declared = check_zstd_frame(data, cap, tried) or 0
+            return _decompress_into(cramjam.zstd.decompress_into, data, declared, cap, tried)
 
 
 def _decompress_into(
-    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limits: Limits, tried: str
+    decompress_into: Callable[[bytes, bytearray], int],
+    data: bytes,
+    expected_bytes: int,
+    cap: int,
+    tried: str,
 ) -> bytes:
-    cap = limits.decompressed_bytes_cap(len(data))
-    room = min(cap, max(_FIRST_GUESS_RATIO * len(data), _FIRST_GUESS_BYTES_MIN))
+    """Decompresses into a buffer of what is expected, and of more, up to the cap, if that fills."""
+    guess = max(_GUESSED_RATIO * len(data), _GUESSED_BYTES_MIN)
+    room = min(cap, expected_bytes or guess)
     while True:
         output = bytearray(room)
         try:
@@ -70,7 +84,6 @@ def _decompress_into(
             return bytes(memoryview(output)[:size_bytes])
         if room >= cap:
             raise BatchTooLarge(
-                tried=tried,
-                happened=f"{len(data)} compressed bytes become more than {cap}",
+                tried=tried, happened=f"{len(data)} compressed bytes become more than {cap}"
             )
-        room = min(cap, _GROWTH * room)
+        room = min(cap, max(_GROWTH * room, guess))

@@ -50,9 +50,9 @@ def decode_batch(
 
 def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits: Limits) -> bytes:
     """The records' bytes after decompression."""
-    data = buffer[position + HEADER_BYTES : position + header.size_bytes]
+    data = bytes(buffer[position + HEADER_BYTES : position + header.size_bytes])
     if header.codec is Codec.NONE:
-        return bytes(data)
+        return data
     tried = f"decompress {_where(header, position)}"
     body = decompress(header.codec, data, limits, tried)
     if len(body) < header.record_count * RECORD_BYTES_MIN:

@@ -29,6 +29,9 @@ DECOMPRESSION_RATIO_MAX: Final = 1_000
 DECOMPRESSION_ALLOWANCE_BYTES: Final = 1024 * 1024
 """What any batch may decompress to whatever its ratio: zeros compress better than any bound."""
 
+ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What a zstd frame may ask its decoder to set aside: the size that RFC 8878 wants supported."""
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one call; a topic's `max.message.bytes` becomes `batch_bytes_max`."""

@@ -10,8 +10,6 @@ from typing import Final
 import cramjam
 
 from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch
-from tidelog.wire.batch.layout import Buffer
-from tidelog.wire.batch.limits import Limits
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _STREAM_HEADER: Final = _MAGIC + struct.pack(">ii", 1, 1)
@@ -30,11 +28,10 @@ def compress_snappy(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def decompress_snappy(data: Buffer, limits: Limits, tried: str) -> bytes:
+def decompress_snappy(data: bytes, cap: int, tried: str) -> bytes:
     """Reads both framings; they are told apart by the stream's magic."""
     view = memoryview(data)
-    cap = limits.decompressed_bytes_cap(len(view))
-    if bytes(view[: len(_MAGIC)]) != _MAGIC:
+    if not data.startswith(_MAGIC):
         return _decompress_block(view, cap, tried)
     blocks: list[bytes] = []
     admitted = cap

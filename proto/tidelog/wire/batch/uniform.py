@@ -20,8 +20,10 @@ from tidelog.wire.batch.varint import counted_varints, decode_varint
 _RUN_RECORDS_MIN: Final = 24
 """A run costs about as much to set up as this many records cost one by one."""
 
-_TIME_BYTES_MAX: Final = 2
-"""Timestamps up to eight seconds around the first one's; the deltas of those are kept."""
+_TIME_BYTES_MAX: Final = 4
+"""Timestamps up to a day and a half around the first one's."""
+
+_TIME_DELTAS_KEPT_MAX: Final = 65_536
 
 _BASE_MS_MAX: Final = 2**62
 """Farther from zero a delta could overflow 64 bits, which is left to the other decoders."""
@@ -180,11 +182,12 @@ def _contents(
 
 
 class _TimeDeltas(dict[int, int]):
-    """Deltas by the bytes that encode them, read as a little-endian number; at most 16,512."""
+    """Deltas by the bytes that encode them, read as a little-endian number."""
 
     def __missing__(self, encoded: int) -> int:
         delta, _ = decode_varint(encoded.to_bytes(_TIME_BYTES_MAX, "little"), 0)
-        self[encoded] = delta
+        if len(self) < _TIME_DELTAS_KEPT_MAX:
+            self[encoded] = delta
         return delta
 
 
@@ -192,11 +195,10 @@ _time_deltas: Final = _TimeDeltas()
 
 
 def _times(base_ms: int, body: bytes, at: int, run: int, shape: _Shape) -> list[int]:
-    first = _column(body, at, run, shape.size)
-    encoded: Iterable[int] = first
-    if shape.time_bytes == _TIME_BYTES_MAX:
-        pairs = bytearray(_TIME_BYTES_MAX * run)
-        pairs[0::2] = first
-        pairs[1::2] = _column(body, at + 1, run, shape.size)
-        encoded = struct.unpack(f"<{run}H", pairs)
+    encoded: Iterable[int] = _column(body, at, run, shape.size)
+    if shape.time_bytes > 1:
+        words = bytearray(_TIME_BYTES_MAX * run)
+        for place in range(shape.time_bytes):
+            words[place::_TIME_BYTES_MAX] = _column(body, at + place, run, shape.size)
+        encoded = struct.unpack(f"<{run}I", words)
     return [base_ms + delta for delta in map(_time_deltas.__getitem__, encoded)]
