@@ -1,0 +1,108 @@
+"""What clients did and saw, written down by themselves.
+
+Times are any monotonic nanoseconds that all clients share. Every value is sent at most once and by
+one client, so that a value names its send. Nothing in here may know how a broker works.
+"""
+
+import enum
+
+import msgspec
+
+PartitionKey = str
+"""Names one partition, such as `orders-3`."""
+
+
+class Outcome(enum.Enum):
+    """What a client knows of its send."""
+
+    ACKNOWLEDGED = "acknowledged"
+    INDETERMINATE = "indeterminate"
+    """It may have taken effect, or may still take effect."""
+    FAILED = "failed"
+    """It was refused and never takes effect."""
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch on its way into a partition."""
+
+    client: str
+    partition: PartitionKey
+    values: tuple[str, ...]
+    began_ns: int
+    ended_ns: int
+    outcome: Outcome
+    base_offset: int = -1
+    """Only of an acknowledged send."""
+    stream: str = ""
+    """Sends of one stream are appended in the order they were sent; empty: a single call."""
+    stream_position: int = 0
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer with records of a partition."""
+
+    reader: str
+    """A reading session: its polls follow each other without a seek."""
+    partition: PartitionKey
+    began_ns: int
+    ended_ns: int
+    position: int
+    """The first offset that was asked for."""
+    records: tuple[tuple[int, str], ...]
+    """Offset and value, from `position` on."""
+    high_watermark: int
+    is_final: bool = False
+    """Part of the drain after everything had ended and healed."""
+
+
+class Anomaly(msgspec.Struct, frozen=True):
+    """Something that must not be."""
+
+    check: str
+    partition: PartitionKey
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.check} in {self.partition}: {self.detail}"
+
+
+class History:
+    """All sends and polls of a run, in the order in which they ended."""
+
+    def __init__(self) -> None:
+        self.sends: list[Send] = []
+        self.polls: list[Poll] = []
+        self._begun: dict[str, Send] = {}
+
+    def begin(self, send: Send) -> None:
+        """A send is about to leave; if nothing more is heard of it, it is indeterminate."""
+        assert send.outcome is Outcome.INDETERMINATE, "a send begins with an unknown outcome"
+        self._begun[send.values[0]] = send
+
+    def end(self, send: Send) -> None:
+        """A send that was begun came to an end."""
+        assert send.values[0] in self._begun, "a send ends once, after it began"
+        del self._begun[send.values[0]]
+        self.sends.append(send)
+
+    def settle(self, now_ns: int) -> None:
+        """The run is over: what never ended is indeterminate."""
+        for send in self._begun.values():
+            self.sends.append(msgspec.structs.replace(send, ended_ns=now_ns))
+        self._begun.clear()
+
+    def partitions(self) -> list[PartitionKey]:
+        """Every partition that was touched, in order of first touch."""
+        touched: dict[PartitionKey, None] = {}
+        for send in self.sends:
+            touched[send.partition] = None
+        for poll in self.polls:
+            touched[poll.partition] = None
+        return list(touched)
+
+    def of(self, partition: PartitionKey) -> "History":
+        """The part of one partition."""
+        part = History()
+        part.sends = [send for send in self.sends if send.partition == partition]
+        part.polls = [poll for poll in self.polls if poll.partition == partition]
+        return part
