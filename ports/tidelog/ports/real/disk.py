@@ -33,16 +33,16 @@ class RealDisk:
         self,
         directory: Path,
         lock: int,
+        flusher: Flusher,
         *,
-        flusher: Flusher | None = None,
-        descriptors_max: int = DESCRIPTORS_MAX,
+        descriptors_max: int,
     ) -> None:
         self._root = str(directory)
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._handover = Handover(self._loop)
         self._descriptors = Descriptors(self._root, descriptors_max)
-        self._flusher = flusher or Flusher(self._root)
+        self._flusher = flusher
         self._cached = disk_io.CachedReader(CACHED_READ_BYTES_MAX)
         self._readers = ReaderPool(self._root, self._handover)
         self._writer = Writer(self._root, self._descriptors, self._flusher, self._handover)
@@ -76,14 +76,7 @@ class RealDisk:
             lambda: self._append(appends), f"append to {', '.join(file.path for file in files)}"
         )
         self._writer.submit(request)
-        for file, append in zip(files, appends, strict=True):
-            file.set_size(file.size_bytes + sum(map(len, append.pieces)))
-        try:
-            await request.future
-        except TidelogError:
-            for file in files:
-                file.set_size(file.end_bytes)
-            raise
+        await request.future
 
     async def read(self, file: File, byte_position: int, length_bytes: int) -> bytes:
         """Up to `length_bytes` from `byte_position`; shorter only at the end of the file."""
@@ -105,17 +98,11 @@ class RealDisk:
     async def truncate(self, file: File, size_bytes: int) -> None:
         """Cut the tail off."""
         real = _real(file)
-        assert 0 <= size_bytes <= real.size_bytes, "a truncation never makes a file longer"
         request = self._request(
             lambda: self._writer.truncate(real, size_bytes), f"truncate {file.path}"
         )
         self._writer.submit(request)
-        real.set_size(size_bytes)
-        try:
-            await request.future
-        except TidelogError:
-            real.set_size(real.end_bytes)
-            raise
+        await request.future
 
     async def flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
         """Make the files' bytes, and the names in the directories, durable."""
@@ -230,13 +217,19 @@ class RealDisk:
         return os.path.join(self._root, path) if path else self._root
 
 
-async def open_disk(directory: Path, *, descriptors_max: int = DESCRIPTORS_MAX) -> RealDisk:
+async def open_disk(
+    directory: Path,
+    *,
+    descriptors_max: int = DESCRIPTORS_MAX,
+    make_flusher: Callable[[str], Flusher] = Flusher,
+) -> RealDisk:
     """Make the directory if it is missing, and take its lock."""
     tried = f"open the data directory {directory}"
     try:
         _make_root(directory)
         lock = take_lock(directory)
-        return RealDisk(directory, lock, descriptors_max=descriptors_max)
+        flusher = make_flusher(str(directory))
+        return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
     except OSError as error:
         raise disk_io.storage_error(error, tried) from error
 
@@ -252,7 +245,7 @@ def check_path(path: str) -> str:
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts) or parts[0] == LOCK_NAME:
         raise TidelogError(
-            ErrorCode.INVALID_ARGUMENT,
+            ErrorCode.STORAGE_FAILED,
             tried=f"use the path {path!r}",
             happened="it is not a relative path of plain names",
         )

@@ -23,11 +23,10 @@ EVICTION_SCAN_MAX: Final = 64
 
 
 class RealFile:
-    """An open file. The writer thread owns `end_bytes`, the event loop `size_bytes`."""
+    """An open file. Its writer thread alone changes `end_bytes`; others read it at any time."""
 
     def __init__(self, path: str, size_bytes: int, device: int) -> None:
         self._path = path
-        self._size_bytes = size_bytes
         self.device = device
         self.end_bytes = size_bytes
         self.open_count = 1
@@ -47,19 +46,15 @@ class RealFile:
 
     @property
     def size_bytes(self) -> int:
-        """Where the next append goes."""
-        return self._size_bytes
-
-    def set_size(self, size_bytes: int) -> None:
-        """Called on the event loop only."""
-        self._size_bytes = size_bytes
+        """Where the next append goes: behind all that have ended."""
+        return self.end_bytes
 
     def set_path(self, path: str) -> None:
         """After a rename."""
         self._path = path
 
     def __repr__(self) -> str:
-        return f"RealFile({self._path!r}, {self._size_bytes} bytes)"
+        return f"RealFile({self._path!r}, {self.end_bytes} bytes)"
 
 
 class Descriptors:

@@ -31,10 +31,12 @@ class Flusher:
         *,
         flush_file: Callable[[int], None] = disk_io.flush_file,
         flush_file_system: Callable[[int], None] = disk_io.flush_file_system,
+        flush_directory: Callable[[int], None] = os.fsync,
         syncfs_files_min: int = SYNCFS_FILES_MIN,
     ) -> None:
         self.root = root
-        self.flush_file = flush_file
+        self._flush_file = flush_file
+        self._flush_directory = flush_directory
         self._flush_file_system = flush_file_system
         self._syncfs_files_min = syncfs_files_min
         # Opened before any write: syncfs reports only the errors that came after the opening.
@@ -52,9 +54,9 @@ class Flusher:
         covered = set(at_once)
         for file, descriptor in files.items():
             if file not in covered:
-                self.flush_file(descriptor)
+                self._flush_file(descriptor)
         for descriptor in directories.values():
-            os.fsync(descriptor)
+            self._flush_directory(descriptor)
 
     def close(self) -> None:
         """Give the descriptor of the directory back."""

@@ -117,6 +117,7 @@ class Writer:
 
     def truncate(self, file: RealFile, size_bytes: int) -> None:
         """Called on the writer thread: cut the file's tail off."""
+        assert 0 <= size_bytes <= file.end_bytes, "a truncation never makes a file longer"
         descriptor = self._descriptors.pin(file)
         file.is_dirty = True
         try:
