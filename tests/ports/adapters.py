@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from tests.ports.abilities import Ability
 from tests.ports.real_world import RealWorld
+from tests.ports.simulated_world import SimulatedWorld
 from tidelog.ports import Clock, DeathHint, Disk, Host, Network, Random, Worker
 
 T = TypeVar("T")
@@ -68,5 +69,8 @@ class World(Protocol):
         ...
 
 
-WORLDS: Final[dict[str, Callable[[Path], World]]] = {"real": RealWorld}
+WORLDS: Final[dict[str, Callable[[Path], World]]] = {
+    "real": RealWorld,
+    "simulated": SimulatedWorld,
+}
 """By name; each is made with an empty temporary directory of its own."""

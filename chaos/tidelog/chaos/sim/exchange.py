@@ -280,6 +280,11 @@ def too_large(tried: str, length_bytes: int) -> TidelogError:
     )
 
 
+def as_answer(error: TidelogError) -> TidelogError:
+    """As it travels: code and texts, whatever class it was at the peer."""
+    return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
+
+
 def copy_error(error: TidelogError) -> TidelogError:
     """An equal error with a traceback of its own."""
     rebuild, arguments = error.__reduce__()[:2]

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from tidelog.chaos.sim.exchange import End, Frame, FrameKind, Pipe, copy_error, too_large
+from tidelog.chaos.sim.exchange import End, Frame, FrameKind, Pipe, as_answer, too_large
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.loop import SimulatedLoop
 from tidelog.chaos.sim.seeds import SeededRandom
@@ -421,7 +421,7 @@ class Exchange:
                 stream = HandlerEnd(self)
                 await method.handler(self._request_context(endpoint), stream)
         except TidelogError as error:
-            self._back.put(Frame(FrameKind.ERROR, error=copy_error(error)))
+            self._back.put(Frame(FrameKind.ERROR, error=as_answer(error)))
         except Exception as error:  # noqa: BLE001 - stands for the supervisor of the real adapter
             self._fabric.report_bug(f"the handler of {self.method}", error)
             failure = TidelogError(
