@@ -1,8 +1,8 @@
-"""The bare gRPC chain: what gRPC Python alone moves through the hops that Tidelog's records take.
+"""The bare gRPC chain: what gRPC Python alone moves through the hops that a record takes.
 
-Owns the ceiling that Tidelog's own figures are compared with in the same run: generic byte handlers,
-no batches, no log, each role in a process of its own. It must never grow product logic. Roles are
-run as `python -m bench.chain ROLE …`; `python -m bench.spike.chains` puts them together.
+Owns the ceiling that Tidelog's own figures are compared with in the same run: generic byte
+handlers, no batches, no log, each role in its own process. It must never grow product logic. Roles
+are run as `python -m bench.chain ROLE …`; `python -m bench.spike.chains` puts them together.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import grpc.aio
 import msgspec
 
 from bench.group_commit import GroupCommit
+from bench.processes import print_result
 from bench.table import percentile
 
 SERVICE: Final = "bench.Chain"
@@ -36,7 +37,7 @@ SERVE_SECONDS_MAX: Final = 900
 ACKNOWLEDGEMENT: Final = b"\x01"
 LATENCY_WARM_UP_RECORDS: Final = 200
 
-Context = Any  # grpc.aio.ServicerContext[bytes, bytes]: generic handlers are untyped in grpc's stubs
+Context = Any  # grpc's stubs leave generic handlers untyped
 
 
 def window_messages(message_bytes: int) -> int:
@@ -208,9 +209,8 @@ async def produce(address: str, messages: int, message_bytes: int) -> Moved:
 
 async def fetch(address: str, messages: int, message_bytes: int) -> Moved:
     async with _channel(address) as channel:
-        call: Any = channel.unary_stream(f"/{SERVICE}/Fetch")(
-            json.dumps([messages, message_bytes]).encode()
-        )
+        fetching: Any = channel.unary_stream(f"/{SERVICE}/Fetch")
+        call = fetching(json.dumps([messages, message_bytes]).encode())
         start = time.perf_counter()
         for _ in range(messages):
             assert len(await call.read()) == message_bytes, "a message came back cut"
@@ -220,7 +220,8 @@ async def fetch(address: str, messages: int, message_bytes: int) -> Moved:
 
 async def tail(address: str, messages: int, message_bytes: int) -> Moved:
     async with _channel(address) as channel:
-        call: Any = channel.unary_stream(f"/{SERVICE}/Tail")(b"")
+        tailing: Any = channel.unary_stream(f"/{SERVICE}/Tail")
+        call = tailing(b"")
         await call.read()
         print("tailing", flush=True)
         await call.read()
@@ -287,10 +288,8 @@ def main() -> None:
         case "tail":
             result = asyncio.run(tail(given.address, given.messages, given.bytes))
         case _:
-            result = asyncio.run(
-                latency(given.address, given.messages, given.bytes, given.rate)
-            )
-    print("result " + msgspec.json.encode(result).decode(), flush=True)
+            result = asyncio.run(latency(given.address, given.messages, given.bytes, given.rate))
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ class GroupCommit:
     """One file, one flushing thread; `flushed` counts the appends that are durable."""
 
     def __init__(self, directory: str) -> None:
-        self._file = tempfile.TemporaryFile(dir=directory, buffering=0)
+        handle, name = tempfile.mkstemp(dir=directory)
+        os.unlink(name)  # gone with the process, however that ends
+        self._file = handle
         self._changed = threading.Condition()
         self._pending: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -37,8 +39,13 @@ class GroupCommit:
                 while not self._pending:
                     self._changed.wait()
                 taken, self._pending = self._pending, []
-            self._file.write(b"".join(taken))
-            os.fdatasync(self._file.fileno())
+            self._write(b"".join(taken))
+            os.fdatasync(self._file)
             self.flushed += len(taken)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._notify)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]

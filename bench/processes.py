@@ -6,6 +6,7 @@ without a deadline.
 
 import os
 import queue
+import re
 import resource
 import signal
 import subprocess
@@ -13,13 +14,20 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 STOP_TIMEOUT_SECONDS: Final = 15.0
 START_TIMEOUT_SECONDS: Final = 60.0
 CLOCK_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 LINES_KEPT_MAX: Final = 10_000
+
+
+RESULT_MARK: Final = "result "
+RESULT_LINE: Final = re.compile("^" + RESULT_MARK)  # a traceback may quote the word further right
+Result = TypeVar("Result", bound=msgspec.Struct)
 
 
 class ChildFailedError(RuntimeError):
@@ -60,16 +68,22 @@ class Child:
 
     def wait_line(self, marker: str, *, timeout_seconds: float = START_TIMEOUT_SECONDS) -> str:
         """The first line from now on that contains `marker`."""
+        return self.wait_match(re.compile(re.escape(marker)), timeout_seconds=timeout_seconds)
+
+    def wait_match(
+        self, pattern: re.Pattern[str], *, timeout_seconds: float = START_TIMEOUT_SECONDS
+    ) -> str:
+        """The first line from now on that `pattern` is found in."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise ChildFailedError(self._told(f"said no '{marker}' in time")) from None
+                raise ChildFailedError(self._told(f"said no '{pattern.pattern}' in time")) from None
             if line is None:
-                raise ChildFailedError(self._told(f"ended without saying '{marker}'"))
+                raise ChildFailedError(self._told(f"ended without saying '{pattern.pattern}'"))
             self._seen.append(line)
-            if marker in line:
+            if pattern.search(line):
                 return line
 
     def wait_end(self, *, timeout_seconds: float) -> list[str]:
@@ -87,6 +101,17 @@ class Child:
         if code != 0:
             raise ChildFailedError(self._told(f"ended with exit code {code}"))
         return self._seen
+
+    def result(self, kind: type[Result], *, timeout_seconds: float) -> Result:
+        """What the child printed with `print_result`."""
+        line = self.wait_match(RESULT_LINE, timeout_seconds=timeout_seconds)
+        return msgspec.json.decode(line.removeprefix(RESULT_MARK), type=kind)
+
+    def check_running(self) -> None:
+        """A child that went away in between has spoilt what was measured."""
+        if self._process.poll() is not None:
+            self.wait_end(timeout_seconds=STOP_TIMEOUT_SECONDS)
+            raise ChildFailedError(self._told("ended before it was told to"))
 
     def _told(self, what: str) -> str:
         return "\n".join([f"{self.name} {what}; its last lines:", *self._seen[-8:]])
@@ -106,6 +131,11 @@ class Child:
 
     def __exit__(self, *_exception: object) -> None:
         self.stop()
+
+
+def print_result(result: msgspec.Struct) -> None:
+    """The one line by which a child hands its figures to whoever started it."""
+    print(RESULT_MARK + msgspec.json.encode(result).decode(), flush=True)
 
 
 def python_child(module: str, *arguments: str) -> Child:

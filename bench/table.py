@@ -97,9 +97,7 @@ def _reads_as_figure(cell: str) -> bool:
     return cell in ("", "-") or cell.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
 
 
-def _aligned(
-    line: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]
-) -> list[str]:
+def _aligned(line: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
     return [
         cell.rjust(width) if right else cell.ljust(width)
         for cell, width, right in zip(line, widths, numeric, strict=True)

@@ -1,1 +1,1 @@
-"""Short measurements that a design decision rests on: `python -m bench.spike.<name>`, each ≤ 3 min."""
+"""Short measurements that a decision rests on: `python -m bench.spike.<name>`, each ≤ 3 min."""

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
-import msgspec
-
 from bench.chain import Latency, Moved
 from bench.processes import Child, python_child
 from bench.table import Table, median
@@ -32,8 +30,7 @@ def _start_leader(stack: ExitStack, *arguments: str) -> str:
 
 
 def _result(child: Child, kind: type[Result]) -> Result:
-    line = child.wait_line("result ", timeout_seconds=ROLE_SECONDS_MAX)
-    return msgspec.json.decode(line.removeprefix("result "), type=kind)
+    return child.result(kind, timeout_seconds=ROLE_SECONDS_MAX)
 
 
 def _sizes(messages: int, message_bytes: int) -> tuple[str, ...]:

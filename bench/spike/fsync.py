@@ -1,7 +1,7 @@
 """How to make many dirty partitions durable: per file, whole file system, or one shared journal.
 
-Owns the figures behind docs/adr/0003-fsync.md. Each round appends 4 KiB to every partition and makes
-the round durable; the strategies take turns round by round, so that all meet the same disk. It must
+Owns the figures behind docs/adr/0003-fsync.md. Each round appends 4 KiB to every partition and
+makes it durable; the strategies take turns round by round, so that all meet the same disk. It must
 never leave dirty pages of one strategy to the next: a syncfs outside the clock ends each round.
 """
 
@@ -25,7 +25,7 @@ FLUSH_THREADS: Final = 8
 DESCRIPTORS_SPARE: Final = 256
 FOREIGN_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_IOVEC_MAX: Final = 1024
-# Dirty partitions → rounds of each strategy: enough for a percentile, short enough for three minutes.
+# Dirty partitions → rounds of each strategy: enough for a percentile, within three minutes.
 ROUNDS: Final = {1: 100, 2: 60, 4: 60, 8: 60, 16: 40, 100: 30, 1_000: 12, 10_000: 4}
 FOREIGN_ROUNDS: Final = 8
 # Dirty partitions and bytes in each: a bulk producer, a busy broker, many trickling partitions.
@@ -37,7 +37,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def syncfs(descriptor: int) -> None:
-    """Writes back the whole file system that `descriptor` lies on; since Linux 5.8 it tells errors."""
+    """Writes back the whole file system of `descriptor`; since Linux 5.8 it tells errors."""
     if _libc.syncfs(descriptor) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -182,7 +182,7 @@ def measure_foreign(partition_count: int, root: Path) -> dict[str, list[Sample]]
 
 
 def _sustained_block(strategy: str, partitions: Partitions) -> list[float]:
-    """Sixteen rounds without a pause, in milliseconds; the journal's last one has the checkpoint."""
+    """Sixteen rounds in a row, in milliseconds; the journal's last one has the checkpoint."""
     rounds_ms = []
     for number in range(1, CHECKPOINT_ROUNDS + 1):
         start = time.perf_counter()
@@ -211,7 +211,7 @@ def measure_sustained(partition_count: int, chunk_bytes: int, root: Path) -> dic
 
 def _show_sustained(root: Path) -> None:
     table = Table(
-        f"Rounds back to back; the journal has a checkpoint (syncfs) every {CHECKPOINT_ROUNDS} rounds",
+        f"Rounds back to back; the journal's checkpoint (syncfs) every {CHECKPOINT_ROUNDS} rounds",
         (
             "dirty partitions",
             "KiB in each",

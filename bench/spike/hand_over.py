@@ -7,18 +7,17 @@ seal in the I/O thread: what is measured is the hand-over, not the encoder.
 """
 
 import argparse
-import json
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import msgspec
 
 from bench.chain import OPTIONS, SERVICE, window_messages
-from bench.processes import python_child
+from bench.processes import print_result, python_child
 from bench.table import Table, median
 
 SIZES_BYTES: Final = (16 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024)
@@ -47,7 +46,7 @@ class Stream:
         self._channel = grpc.insecure_channel(address, options=OPTIONS)
         self._stopped = threading.Event()
         self.acknowledged = 0
-        call = self._channel.stream_stream(f"/{SERVICE}/Produce")
+        call: Any = self._channel.stream_stream(f"/{SERVICE}/Produce")
         self._call = call(self._requests(), timeout=ROUND_SECONDS_MAX)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -127,8 +126,7 @@ def _measure(message_bytes: int, user: str) -> Moved:
         port = server.wait_line("listening").split()[1]
         arguments = ("--address", f"127.0.0.1:{port}", "--bytes", str(message_bytes))
         with python_child("bench.spike.hand_over", *arguments, "--user", user) as child:
-            line = child.wait_line("result ", timeout_seconds=ROUND_SECONDS_MAX)
-    return msgspec.json.decode(line.removeprefix("result "), type=Moved)
+            return child.result(Moved, timeout_seconds=ROUND_SECONDS_MAX)
 
 
 def _show(repetitions: int) -> None:
@@ -166,8 +164,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     given = parser.parse_args()
     if given.address:
-        result = _span(given.address, given.bytes, given.user)
-        print("result " + json.dumps(msgspec.to_builtins(result)), flush=True)
+        print_result(_span(given.address, given.bytes, given.user))
     else:
         _show(given.repetitions)
 

@@ -30,12 +30,19 @@ SERVICE: Final = "bench.Parking"
 SERVE_SECONDS_MAX: Final = 600
 CONNECT_SECONDS_MAX: Final = 60.0
 CONNECTING_AT_ONCE: Final = 50
-SETTLE_SECONDS: Final = 3.0
-SPAN_SECONDS: Final = 6.0
+SETTLE_SECONDS: Final = 2.0
+SPAN_SECONDS: Final = 8.0
 DESCRIPTORS_SPARE: Final = 512
 STAT_TIMEOUT_SECONDS: Final = 30.0
 KIB: Final = 1024
-OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.so_reuseport", 0))
+OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.so_reuseport", 0),
+    # Beyond 1,000 calls that wait to be taken up the server cancels new ones at random.
+    ("grpc.server.max_pending_requests", 50_000),
+    ("grpc.server.max_pending_requests_hard_limit", 50_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+)
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +51,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     consumers: int
     streams_per_connection: int
     wait_ms: int
+    ping_ms: int = 0
 
     @property
     def connections(self) -> int:
@@ -51,13 +59,30 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return "parked stream" if self.wait_ms == 0 else f"long-poll, {self.wait_ms} ms"
+        if self.wait_ms > 0:
+            return f"long-poll, {self.wait_ms} ms"
+        return f"parked, ping {self.ping_ms} ms" if self.ping_ms else "parked stream"
+
+    @property
+    def channel_options(self) -> list[tuple[str, int]]:
+        if self.ping_ms == 0:
+            return list(OPTIONS)
+        # Parked streams carry no data: without the last option the pings stop after two.
+        ping = ("grpc.keepalive_time_ms", self.ping_ms)
+        return [*OPTIONS, ping, ("grpc.http2.max_pings_without_data", 0)]
 
 
 CASES: Final = tuple(
-    Case(consumers=consumers, streams_per_connection=streams, wait_ms=wait_ms)
+    Case(consumers=consumers, streams_per_connection=streams, wait_ms=wait_ms, ping_ms=ping_ms)
     for consumers in (1_000, 5_000)
-    for streams, wait_ms in ((1, 0), (100, 0), (1, 500), (100, 500), (1, 5_000))
+    for streams, wait_ms, ping_ms in (
+        (1, 0, 0),
+        (1, 0, 5_000),
+        (100, 0, 0),
+        (1, 500, 0),
+        (100, 500, 0),
+        (1, 5_000, 0),
+    )
 )
 
 
@@ -66,6 +91,7 @@ class Parking:
 
     def __init__(self) -> None:
         self._nothing = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._polls = 0
 
     async def park(self, _request: bytes, context: Any) -> None:
@@ -73,21 +99,26 @@ class Parking:
         await self._nothing.wait()
 
     async def poll(self, request: bytes, _context: Any) -> bytes:
-        try:
-            async with asyncio.timeout(int(request) / 1e3):
-                await self._nothing.wait()
-        except TimeoutError:
-            self._polls += 1
+        answered = self._loop.create_future()
+        # Cheaper than asyncio.timeout, which cancels a task each time: long-polls at their best.
+        self._loop.call_later(int(request) / 1e3, _resolve, answered)
+        await answered
+        self._polls += 1
         return b""
 
     async def stat(self, _request: bytes, _context: Any) -> bytes:
         return str(self._polls).encode()
 
 
+def _resolve(answered: "asyncio.Future[None]") -> None:
+    if not answered.done():  # the client may have gone in between
+        answered.set_result(None)
+
+
 async def serve() -> None:
     raise_open_files_limit()
     parking = Parking()
-    handlers = {
+    handlers: dict[str, Any] = {
         "Park": grpc.unary_stream_rpc_method_handler(parking.park),
         "Poll": grpc.unary_unary_rpc_method_handler(parking.poll),
         "Stat": grpc.unary_unary_rpc_method_handler(parking.stat),
@@ -106,7 +137,8 @@ class Consumers:
     def __init__(self, address: str, case: Case) -> None:
         self._case = case
         self._channels = [
-            grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(case.connections)
+            grpc.aio.insecure_channel(address, options=case.channel_options)
+            for _ in range(case.connections)
         ]
         self._opening = asyncio.Semaphore(CONNECTING_AT_ONCE)
         self._waiting = 0
@@ -130,7 +162,8 @@ class Consumers:
 
     async def _parked(self, channel: grpc.aio.Channel) -> None:
         async with self._opening:
-            call: Any = channel.unary_stream(f"/{SERVICE}/Park")(b"", wait_for_ready=True)
+            park: Any = channel.unary_stream(f"/{SERVICE}/Park")
+            call = park(b"", wait_for_ready=True)
             await call.read()
         self._arrived()
         await call.read()
@@ -156,8 +189,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 def _polls(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
-        answer: bytes = channel.unary_unary(f"/{SERVICE}/Stat")(b"", timeout=STAT_TIMEOUT_SECONDS)
-        return int(answer)
+        stat: Any = channel.unary_unary(f"/{SERVICE}/Stat")
+        return int(stat(b"", timeout=STAT_TIMEOUT_SECONDS))
 
 
 def _weigh(server: Child, address: str, case: Case) -> Cost:
@@ -172,6 +205,7 @@ def _weigh(server: Child, address: str, case: Case) -> Cost:
         used = cpu_seconds(server.pid) - used
         held_bytes = resident_bytes(server.pid) - empty_bytes
         polls = _polls(address) - polls
+        consumers.check_running()
     return Cost(
         cpu_share=used / seconds,
         bytes_per_consumer=held_bytes / case.consumers,
@@ -205,13 +239,11 @@ def _show(cases: Iterable[Case]) -> None:
         if case.connections + DESCRIPTORS_SPARE > allowed:
             print(f"{case} skipped: {allowed:,} descriptors are allowed")
             continue
-        start = time.perf_counter()
         try:
             cost = measure(case)
         except ChildFailedError as failure:
             print(f"{case} was not reached: {failure}")
             continue
-        print(f"# {case.consumers:,} {case.name}: {time.perf_counter() - start:.0f} s")
         due = case.consumers / case.wait_ms * 1e3 if case.wait_ms else 0.0
         table.add(
             f"{case.consumers:,}",

@@ -6,6 +6,7 @@ the tools time themselves.
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from bench.peers.kafka.node import java
@@ -25,11 +26,9 @@ def parse_produced(lines: Sequence[str], record_bytes: int) -> Throughput:
     return Throughput(records=records, record_bytes=record_bytes, seconds=records / rate)
 
 
-def parse_consumed(
-    lines: Sequence[str], record_bytes: int, *, is_join_counted: bool
-) -> Throughput:
-    """The line of figures under the header, by the header's names: their order has changed before."""
-    for header, figures in zip(lines, lines[1:], strict=False):
+def parse_consumed(lines: Sequence[str], record_bytes: int, *, is_join_counted: bool) -> Throughput:
+    """The line of figures under the header, by the header's names: their order has changed."""
+    for header, figures in pairwise(lines):
         names = [name.strip() for name in header.split(",")]
         if set(CONSUMED_COLUMNS) <= set(names):
             row = dict(zip(names, (cell.strip() for cell in figures.split(",")), strict=True))
@@ -54,16 +53,13 @@ def producer_performance(
 
 
 def consumer_performance(
-    bootstrap: str, topic: str, records: int, record_bytes: int
-) -> tuple[Throughput, Throughput]:
-    """Kafka's Java consumer: with the group's join in the span, and without it."""
+    bootstrap: str, topic: str, records: int, record_bytes: int, *, is_join_counted: bool
+) -> Throughput:
+    """Kafka's Java consumer: with its group's join in the span, or without it."""
     tool = java(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
     )
     with tool:
         lines = tool.wait_end(timeout_seconds=TOOL_SECONDS_MAX)
-    return (
-        parse_consumed(lines, record_bytes, is_join_counted=True),
-        parse_consumed(lines, record_bytes, is_join_counted=False),
-    )
+    return parse_consumed(lines, record_bytes, is_join_counted=is_join_counted)

@@ -1,0 +1,228 @@
+"""The lines of a run: which client does what, under which settings, against which system.
+
+Owns the list and the pairs that are compared. Every line states replicas, acks, flush, batch and
+record size; a pair names two lines of equal durability. It must never pair a flushed line with an
+unflushed one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from bench.chain import Moved
+from bench.peers.kafka import tools
+from bench.processes import python_child
+from bench.settings import BATCH_BYTES, LINGER_MS, PARTITIONS, RECORD_BYTES, Acks, Load
+from bench.spike import chains
+from bench.table import Throughput
+
+ROLE_SECONDS_MAX: Final = 300.0
+JVM_TOOL_TIMES: Final = 3
+"""Kafka's tools get more records: a cold JVM is not what its users run."""
+SLOW_CLIENT_SHARE: Final = 20
+"""kafka-python gets a twentieth of the records: enough for a rate, and it ends in time."""
+CHAIN_MESSAGES: Final = 2000
+KEY_BYTES: Final = 16
+UNFLUSHED: Final[Mapping[str, str]] = {}
+FLUSHED: Final[Mapping[str, str]] = {"flush.messages": "1"}
+Result = TypeVar("Result", bound=msgspec.Struct)
+Direction = Literal["produce", "consume"]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One printed line; `run` gets the number of the repetition."""
+
+    key: str
+    direction: Direction
+    client: str
+    acks: str = "-"
+    flush: str = "-"
+    record: str = str(RECORD_BYTES)
+    run: Callable[[int], Throughput]
+    creates: Mapping[str, str] | None = None
+    """Settings of the topic that it fills, one topic a repetition; None where it fills none."""
+
+
+def run_role(role: str, load: Load, kind: type[Result]) -> Result:
+    """One client loop in a process of its own."""
+    with python_child("bench.clients", role, msgspec.json.encode(load).decode()) as child:
+        return child.result(kind, timeout_seconds=ROLE_SECONDS_MAX)
+
+
+def topic(key: str, repetition: int) -> str:
+    """Each line of each repetition fills a topic of its own."""
+    return f"{key}-{repetition}"
+
+
+class Client:
+    """One Python client against one node: its lines differ in a few settings only."""
+
+    def __init__(self, name: str, bootstrap: str, records: int) -> None:
+        self._name = name
+        self._bootstrap = bootstrap
+        self._records = records
+
+    def produce(
+        self,
+        key: str,
+        role: str,
+        acks: Acks,
+        flush: str,
+        *,
+        creates: Mapping[str, str] = UNFLUSHED,
+        key_bytes: int = 0,
+    ) -> Line:
+        def run(repetition: int) -> Throughput:
+            load = Load(
+                bootstrap=self._bootstrap,
+                topic=topic(key, repetition),
+                records=self._records,
+                acks=acks,
+                key_bytes=key_bytes,
+            )
+            return run_role(role, load, Throughput)
+
+        return Line(
+            key=key,
+            direction="produce",
+            client=f"{self._name} {'produce()' if 'confluent' in role else 'send()'}",
+            acks=acks,
+            flush=flush,
+            record=f"key {key_bytes} + {RECORD_BYTES}" if key_bytes else str(RECORD_BYTES),
+            run=run,
+            creates=creates,
+        )
+
+    def consume(self, key: str, role: str, call: str, reads: str) -> Line:
+        """`reads` is the producing line whose topic it reads."""
+
+        def run(repetition: int) -> Throughput:
+            name = topic(reads, repetition)
+            load = Load(bootstrap=self._bootstrap, topic=name, records=self._records)
+            return run_role(role, load, Throughput)
+
+        return Line(key=key, direction="consume", client=f"{self._name} {call}", run=run)
+
+
+def tidelog_lines(bootstrap: str, records: int) -> list[Line]:
+    """Tidelog through its SDK, record by record."""
+    sdk = Client("Tidelog", bootstrap, records)
+    after, role = "after the answer", "tidelog-produce"
+    return [
+        sdk.produce("tidelog-1", role, "1", after),
+        sdk.produce("tidelog-all", role, "all", "before the answer"),
+        sdk.produce("tidelog-keyed", role, "1", after, key_bytes=KEY_BYTES),
+        sdk.consume("tidelog-read", "tidelog-consume", "iterate", "tidelog-all"),
+    ]
+
+
+def kafka_lines(bootstrap: str, records: int) -> list[Line]:
+    """Kafka's own tools and its Python clients, unflushed and with flush.messages=1."""
+    fast = Client("confluent-kafka", bootstrap, records)
+    slow = Client("kafka-python", bootstrap, max(1, records // SLOW_CLIENT_SHARE))
+    flush, fast_role, slow_role = "flush.messages=1", "confluent-produce", "kafka-python-produce"
+    return [
+        *_java_lines(bootstrap, records * JVM_TOOL_TIMES),
+        fast.produce("confluent-1", fast_role, "1", "none"),
+        fast.produce("confluent-flushed", fast_role, "all", flush, creates=FLUSHED),
+        fast.produce("confluent-keyed", fast_role, "1", "none", key_bytes=KEY_BYTES),
+        slow.produce("python-1", slow_role, "1", "none"),
+        slow.produce("python-flushed", slow_role, "all", flush, creates=FLUSHED),
+        fast.consume("confluent-read", "confluent-consume", "poll()", "confluent-1"),
+        fast.consume("confluent-bulk", "confluent-consume-bulk", "consume(10000)", "confluent-1"),
+        slow.consume("python-read", "kafka-python-consume", "iterate", "confluent-1"),
+    ]
+
+
+def _java_lines(bootstrap: str, records: int) -> list[Line]:
+    def produce(key: str, acks: Acks, flush: str, creates: Mapping[str, str]) -> Line:
+        settings = {"acks": acks, "batch.size": str(BATCH_BYTES), "linger.ms": str(LINGER_MS)}
+        return Line(
+            key=key,
+            direction="produce",
+            client="Kafka ProducerPerformance",
+            acks=acks,
+            flush=flush,
+            run=lambda repetition: tools.producer_performance(
+                bootstrap, topic(key, repetition), records, RECORD_BYTES, settings
+            ),
+            creates=creates,
+        )
+
+    def consume(key: str, name: str, *, is_join_counted: bool) -> Line:
+        return Line(
+            key=key,
+            direction="consume",
+            client=f"Kafka ConsumerPerformance, {name}",
+            run=lambda repetition: tools.consumer_performance(
+                bootstrap,
+                topic("java-1", repetition),
+                records,
+                RECORD_BYTES,
+                is_join_counted=is_join_counted,
+            ),
+        )
+
+    return [
+        produce("java-1", "1", "none", UNFLUSHED),
+        produce("java-flushed", "all", "flush.messages=1", FLUSHED),
+        consume("java-read", "with join", is_join_counted=True),
+        consume("java-fetch", "without join", is_join_counted=False),
+    ]
+
+
+def _as_records(moved: Moved) -> Throughput:
+    """The chain knows bytes only: its rate as if it carried records of the usual size."""
+    return Throughput(
+        records=moved.messages * moved.message_bytes // RECORD_BYTES,
+        record_bytes=RECORD_BYTES,
+        seconds=moved.seconds,
+    )
+
+
+def chain_lines() -> list[Line]:
+    """What gRPC alone moves through the same hops in the same run, in messages of one batch."""
+
+    def line(key: str, name: str, run: Callable[[], Moved], acks: str, flush: str) -> Line:
+        return Line(
+            key=key,
+            direction="consume" if acks == "-" else "produce",
+            client=f"bare gRPC chain, {name}",
+            acks=acks,
+            flush=flush,
+            record="raw bytes",
+            run=lambda _repetition: _as_records(run()),
+        )
+
+    def produce() -> Moved:
+        return chains.produce(CHAIN_MESSAGES, BATCH_BYTES)
+
+    def produce_flushed() -> Moved:
+        return chains.produce(CHAIN_MESSAGES, BATCH_BYTES, fsync=True)
+
+    def fetch() -> Moved:
+        return chains.fetch(CHAIN_MESSAGES, BATCH_BYTES)
+
+    return [
+        line("bare-1", "produce", produce, "1", "none"),
+        line("bare-flushed", "produce", produce_flushed, "all", "fdatasync, group commit"),
+        line("bare-read", "fetch", fetch, "-", "-"),
+    ]
+
+
+PEERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "tidelog-1": ("confluent-1", "java-1", "python-1", "bare-1"),
+    "tidelog-all": ("confluent-flushed", "java-flushed", "python-flushed", "bare-flushed"),
+    "tidelog-keyed": ("confluent-keyed",),
+    "tidelog-read": (
+        *("confluent-read", "confluent-bulk", "python-read"),
+        *("java-read", "java-fetch", "bare-read"),
+    ),
+}
+"""Ours to theirs, at equal durability: each becomes one printed ratio."""
+
+COMMON: Final = (
+    f"1 client, 1 replica, {PARTITIONS} partitions, batch {BATCH_BYTES // 1024} KiB, "
+    f"linger {LINGER_MS} ms, no compression"
+)
