@@ -24,17 +24,13 @@ STATUS: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.UNKNOWN: grpc.StatusCode.UNKNOWN,
     ErrorCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
     ErrorCode.INVALID_CONFIGURATION: grpc.StatusCode.INVALID_ARGUMENT,
-    ErrorCode.UNSUPPORTED_VERSION: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
-    ErrorCode.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     ErrorCode.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
     ErrorCode.CANCELLED: grpc.StatusCode.CANCELLED,
     ErrorCode.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     ErrorCode.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     ErrorCode.RESOURCE_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.CLOSED: grpc.StatusCode.UNAVAILABLE,
-    ErrorCode.FORKED_CLIENT: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.CONCURRENT_USE: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.UNKNOWN_TOPIC: grpc.StatusCode.NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_ID: grpc.StatusCode.NOT_FOUND,
     ErrorCode.UNKNOWN_PARTITION: grpc.StatusCode.NOT_FOUND,
@@ -44,44 +40,31 @@ STATUS: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: grpc.StatusCode.INVALID_ARGUMENT,
     ErrorCode.NOT_LEADER: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.FENCED_LEADER_EPOCH: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.UNKNOWN_LEADER_EPOCH: grpc.StatusCode.UNAVAILABLE,
-    ErrorCode.NOT_ENOUGH_IN_SYNC_REPLICAS: grpc.StatusCode.UNAVAILABLE,
     ErrorCode.CORRUPT_BATCH: grpc.StatusCode.DATA_LOSS,
     ErrorCode.ROUTE_MISMATCH: grpc.StatusCode.DATA_LOSS,
     ErrorCode.BATCH_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.UNSUPPORTED_CODEC: grpc.StatusCode.INVALID_ARGUMENT,
     ErrorCode.INVALID_TIMESTAMP: grpc.StatusCode.INVALID_ARGUMENT,
     ErrorCode.INDETERMINATE: grpc.StatusCode.UNKNOWN,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.DUPLICATE_SEQUENCE: grpc.StatusCode.ALREADY_EXISTS,
     ErrorCode.UNKNOWN_PRODUCER_ID: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.FENCED_PRODUCER_EPOCH: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
     ErrorCode.NO_OFFSET_FOR_PARTITION: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: grpc.StatusCode.UNAVAILABLE,
     ErrorCode.NOT_COORDINATOR: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.UNKNOWN_MEMBER: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.FENCED_MEMBER_EPOCH: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.STALE_ASSIGNMENT: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.GROUP_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.GROUP_NOT_EMPTY: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.INVALID_TRANSACTION_STATE: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.CONCURRENT_TRANSACTIONS: grpc.StatusCode.ABORTED,
     ErrorCode.TRANSACTION_ABORTED: grpc.StatusCode.ABORTED,
-    ErrorCode.SINK_STATE_EXPIRED: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.STAGED_TOKEN_MISSING: grpc.StatusCode.NOT_FOUND,
     ErrorCode.NOT_CONTROLLER: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.STALE_BROKER_EPOCH: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.UNKNOWN_BROKER: grpc.StatusCode.NOT_FOUND,
     ErrorCode.STALE_PARTITION_EPOCH: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.MEMBERSHIP_CHANGE_IN_PROGRESS: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.WRONG_CLUSTER: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.STORAGE_FAILED: grpc.StatusCode.INTERNAL,
     ErrorCode.STORAGE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.STORAGE_CORRUPT: grpc.StatusCode.DATA_LOSS,
-    ErrorCode.STORAGE_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.STORAGE_NOT_FORMATTED: grpc.StatusCode.FAILED_PRECONDITION,
 }
+"""Codes that are not in it: UNAVAILABLE if they are retriable, FAILED_PRECONDITION if not."""
 
 # A status without a trailer comes from gRPC itself or from something between the two ends. These
 # are answers all the same: the request was refused before any handler saw it.
@@ -96,6 +79,14 @@ _NEVER_CONNECTED: Final = "failed to connect to all addresses"
 _REFUSED: Final = "Connection refused"
 _CLOSED_EARLY: Final = ("Socket closed", "Connection reset by peer", "Broken pipe")
 _TOO_LARGE: Final = "larger than max"
+
+
+def status_of(error: TidelogError) -> grpc.StatusCode:
+    """The status of a call that ended with this error."""
+    default = grpc.StatusCode.FAILED_PRECONDITION
+    if error.retriable:
+        default = grpc.StatusCode.UNAVAILABLE
+    return STATUS.get(error.code, default)
 
 
 def encode_error(error: TidelogError) -> bytes:

@@ -202,7 +202,7 @@ async def _supervise(
         )
     trailer = ((network_errors.TRAILER, network_errors.encode_error(failure)),)
     await context.abort(
-        network_errors.STATUS[failure.code], network_errors.status_text(failure), trailer
+        network_errors.status_of(failure), network_errors.status_text(failure), trailer
     )
     raise AssertionError("abort returned")
 
