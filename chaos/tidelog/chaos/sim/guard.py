@@ -2,14 +2,20 @@
 
 A sleep, a socket, a thread or a child process inside a simulation would make a seed unrepeatable;
 here it is a SimulationBreach at the place that tried. The interpreter's audit events are used, so
-that C code is caught as well. Outside a running simulation nothing changes.
+that C code is caught as well; sleeps and threads have none in every release, so those two functions
+are wrapped. Outside a running simulation nothing changes.
 """
 
+import functools
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class SimulationBreach(BaseException):
@@ -21,7 +27,6 @@ class SimulationBreach(BaseException):
 
 _REFUSED: Final = frozenset(
     {
-        "_thread.start_new_thread",
         "os.fork",
         "os.posix_spawn",
         "os.system",
@@ -30,7 +35,6 @@ _REFUSED: Final = frozenset(
         "socket.connect",
         "socket.getaddrinfo",
         "subprocess.Popen",
-        "time.sleep",
     }
 )
 
@@ -42,8 +46,22 @@ _is_installed = False
 
 def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
     del arguments
-    if event in _REFUSED and getattr(_running, "depth", 0) > 0:
+    if event in _REFUSED and _is_running():
         raise breach(event)
+
+
+def _is_running() -> bool:
+    return getattr(_running, "depth", 0) > 0
+
+
+def _refusing(name: str, function: Callable[_P, _T]) -> Callable[_P, _T]:
+    @functools.wraps(function)
+    def refuse(*arguments: _P.args, **keywords: _P.kwargs) -> _T:
+        if _is_running():
+            raise breach(name)
+        return function(*arguments, **keywords)
+
+    return refuse
 
 
 def breach(what: str) -> SimulationBreach:
@@ -59,6 +77,10 @@ def real_world_refused() -> Iterator[None]:
     global _is_installed
     if not _is_installed:
         sys.addaudithook(_on_audit_event)
+        time.sleep = _refusing("time.sleep", time.sleep)
+        threading.Thread.start = _refusing(  # type: ignore[method-assign]
+            "Thread.start", threading.Thread.start
+        )
         _is_installed = True
     _running.depth = getattr(_running, "depth", 0) + 1
     breaches.clear()
