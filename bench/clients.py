@@ -1,8 +1,9 @@
 """The per-record loops of every Python client, each run in a process of its own.
 
 Owns the loops that a user would write: produce one by one and flush, assign and iterate. They stay
-the same shape for each client, so that what differs is the client; a consumer's clock starts at its first record. It must never
-print inside the clock. `python -m bench.clients ROLE LOAD` prints one result line.
+the same shape for each client, so that what differs is the client; a consumer's clock starts at
+its first record. It must never print inside the clock. `python -m bench.clients ROLE LOAD` prints
+one result line.
 """
 
 import sys

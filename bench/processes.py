@@ -125,6 +125,9 @@ class Child:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait(STOP_TIMEOUT_SECONDS)
+        self._reader.join(STOP_TIMEOUT_SECONDS)
+        if self._process.stdout is not None and not self._reader.is_alive():
+            self._process.stdout.close()
 
     def __enter__(self) -> "Child":
         return self

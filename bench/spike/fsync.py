@@ -274,7 +274,7 @@ def _crossover(flush_ms: dict[int, dict[str, float]]) -> str:
         if by_strategy["syncfs"] >= by_strategy["fdatasync each"]:
             break
         above.append(partition_count)
-    return f"{above[-1]:,}" if above else "no count measured"
+    return f"{above[-1]:,} files" if above else "no count measured"
 
 
 def main() -> None:
