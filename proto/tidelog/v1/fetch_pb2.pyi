@@ -83,7 +83,9 @@ class FetchRequest(_message.Message):
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     CLIENT_RACK_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """Wait at most so long for `min_bytes`, in milliseconds; 0: answer at once."""
+    """Wait at most so long for `min_bytes`, in milliseconds; 0: answer at once. More than 30,000
+    counts as 30,000 unless the broker is configured otherwise.
+    """
     min_bytes: _builtins.int
     """Answer as soon as so many bytes are readable; 0 and 1 mean: any."""
     max_bytes: _builtins.int
@@ -96,7 +98,9 @@ class FetchRequest(_message.Message):
     """Where the client stands, so that the nearest replica may serve it; empty: unknown."""
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
-        """At most one a partition. All of them must be led by the broker asked, or have a replica there."""
+        """At most one a partition, at most 10,000. All of them must be led by the broker asked, or have a
+        replica there.
+        """
 
     def __init__(
         self,

@@ -69,7 +69,9 @@ class GetMetadataRequest(_message.Message):
     """Create named topics that do not exist yet, if the cluster allows it (`auto_create_topics`)."""
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which topics to describe, by name. Empty together with `topic_ids`: see `all_topics`."""
+        """Which topics to describe, by name; together with `topic_ids` at most 1,000. Both empty: see
+        `all_topics`.
+        """
 
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:

@@ -191,7 +191,7 @@ class PartitionAcknowledgement(_message.Message):
     timestamps that its producer gave.
     """
     log_start_offset: _builtins.int
-    """The first offset that is kept; -1: not known."""
+    """The first offset that is kept; means nothing with an error."""
     leader_epoch: _builtins.int
     """The partition's leader epoch as the broker knows it; -1: not known."""
     leader_id: _builtins.int

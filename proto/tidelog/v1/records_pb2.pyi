@@ -191,7 +191,7 @@ class ProduceRecordsResponse(_message.Message):
     PLACES_FIELD_NUMBER: _builtins.int
     DUPLICATES_POSSIBLE_FIELD_NUMBER: _builtins.int
     duplicates_possible: _builtins.bool
-    """True if the request carried no identity: sending it again may store the records twice."""
+    """Sending the same request again may store the records twice. Always true without an identity."""
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordPlace]:
         """Where each record went, in the order of the request."""
@@ -264,7 +264,9 @@ class FetchRecordsRequest(_message.Message):
     single larger record is sent alone.
     """
     max_wait_ms: _builtins.int
-    """Wait at most so long for a first record, in milliseconds; 0: answer at once."""
+    """Wait at most so long for a first record, in milliseconds; 0: answer at once. More than 30,000
+    counts as 30,000 unless the broker is configured otherwise.
+    """
     def __init__(
         self,
         *,
