@@ -402,7 +402,7 @@ class Exchange:
         )
         self._task = task
         if fabric.faults.fires(FaultKind.CANCEL_HANDLER):
-            steps = fabric.random.below(_CANCEL_STEPS_MAX)
+            steps = fabric.random.below(1 + fabric.random.below(_CANCEL_STEPS_MAX))
             fabric.loop.cancel_after(task, steps, self._on_cancelled_at_step)
 
     def _on_cancelled_at_step(self) -> None:
