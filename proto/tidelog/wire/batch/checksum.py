@@ -13,8 +13,8 @@ from tidelog.wire.batch.header import BatchHeader
 from tidelog.wire.batch.layout import ATTRIBUTES_POSITION, Buffer
 from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
 
-_ROUTE: Final = struct.Struct(">16siI")
-_FETCH: Final = struct.Struct(">16siqI")
+_ROUTE: Final = struct.Struct(">16sII")
+_FETCH: Final = struct.Struct(">16sIqI")
 
 
 def checksum(data: Buffer) -> int:

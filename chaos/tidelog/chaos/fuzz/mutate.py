@@ -1,0 +1,220 @@
+"""Changes valid batches into doubtful ones.
+
+Owns the kinds of damage: of single bits, of runs of bytes, of header fields, of the numbers inside
+the records before they are compressed, of one batch mixed with another.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.fuzz.generate import random_sample
+from tidelog.chaos.fuzz.seal import repair
+from tidelog.wire.batch import HEADER_BYTES, Codec, read_header
+from tidelog.wire.batch.compression import compress
+from tidelog.wire.batch.decode import decompressed_body
+from tidelog.wire.batch.limits import DEFAULT_LIMITS
+
+REPAIRED_SHARE: Final = 0.6
+_INSIDE_SHARE: Final = 0.4
+_SEED_BYTES_MAX: Final = 4_000
+_RUN_BYTES_MAX: Final = 40
+
+_FIELDS: Final = (
+    (0, 8),
+    (8, 4),
+    (12, 4),
+    (16, 1),
+    (17, 4),
+    (21, 2),
+    (23, 4),
+    (27, 8),
+    (35, 8),
+    (43, 8),
+    (51, 2),
+    (53, 4),
+    (57, 4),
+)
+"""Byte position and size of each header field."""
+
+_VARINTS: Final = (
+    b"\x00",
+    b"\x01",
+    b"\x02",
+    b"\x7f",
+    b"\x80\x00",
+    b"\x81\x80\x00",
+    b"\xff\x7f",
+    b"\xfe\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
+    b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\xc0\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+    b"\xff" * 12,
+)
+"""Numbers at the edges: needlessly long, of 32 and 64 bits, with bits above 64, never ending."""
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid batch, and its records as they were before compression."""
+
+    codec: Codec
+    batch: bytes
+    body: bytes
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decoder is given."""
+
+    codec: Codec
+    data: bytes
+    is_repaired: bool
+
+
+def make_seeds(random: Random, count_per_codec: int) -> list[Seed]:
+    """Valid batches of every codec, none of them large."""
+    seeds: list[Seed] = []
+    for codec in Codec:
+        have = 0
+        while have < count_per_codec:
+            batch = random_sample(random, codec=codec).seal()
+            header = read_header(batch)
+            body = decompressed_body(batch, header, 0, DEFAULT_LIMITS)
+            if len(body) > _SEED_BYTES_MAX or header.codec is not codec:
+                continue
+            seeds.append(Seed(codec=codec, batch=batch, body=body))
+            have += 1
+    return seeds
+
+
+def mutate(random: Random, seeds: list[Seed]) -> Mutant:
+    """One doubtful batch."""
+    seed = random.choice(seeds)
+    if random.random() < _INSIDE_SHARE:
+        return _mutate_inside(random, seed, seeds)
+    batch = bytearray(seed.batch)
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        random.choice(_ANYWHERE)(random, batch)
+    if random.random() < 0.05:
+        batch = _splice(random, batch, random.choice(seeds).batch)
+    # The share among these that makes REPAIRED_SHARE of all, as damage inside always is repaired.
+    is_repaired = random.random() < (REPAIRED_SHARE - _INSIDE_SHARE) / (1 - _INSIDE_SHARE)
+    data = repair(batch) if is_repaired else bytes(batch)
+    return Mutant(codec=seed.codec, data=data, is_repaired=is_repaired)
+
+
+def _mutate_inside(random: Random, seed: Seed, seeds: list[Seed]) -> Mutant:
+    """Damage to the records themselves, compressed and summed as if nothing had happened."""
+    body = bytearray(seed.body)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        random.choice(_INSIDE)(random, body)
+    if random.random() < 0.05:
+        body = _splice(random, body, random.choice(seeds).body)
+    batch = bytearray(seed.batch[:HEADER_BYTES]) + compress(seed.codec, bytes(body))
+    if random.random() < 0.1:
+        _change_field(random, batch)
+    if random.random() < 0.1:
+        _change_count(random, batch)
+    return Mutant(codec=seed.codec, data=repair(batch), is_repaired=True)
+
+
+def _flip_bit(random: Random, data: bytearray) -> None:
+    if data:
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+
+
+def _set_byte(random: Random, data: bytearray) -> None:
+    if data:
+        data[random.randrange(len(data))] = random.choice((0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF))
+
+
+def _delete_run(random: Random, data: bytearray) -> None:
+    start = random.randrange(len(data) + 1)
+    del data[start : start + random.randrange(1, _RUN_BYTES_MAX)]
+
+
+def _insert_run(random: Random, data: bytearray) -> None:
+    start = random.randrange(len(data) + 1)
+    data[start:start] = random.randbytes(random.randrange(1, _RUN_BYTES_MAX))
+
+
+def _repeat_run(random: Random, data: bytearray) -> None:
+    start = random.randrange(len(data) + 1)
+    data[start:start] = data[start : start + random.randrange(1, _RUN_BYTES_MAX)]
+
+
+def _cut(random: Random, data: bytearray) -> None:
+    del data[random.randrange(len(data) + 1) :]
+
+
+def _append(random: Random, data: bytearray) -> None:
+    data += random.randbytes(random.randrange(1, _RUN_BYTES_MAX))
+
+
+def _change_field(random: Random, data: bytearray) -> None:
+    position, size = random.choice(_FIELDS)
+    if position + size > len(data):
+        return
+    value = random.choice((0, 1, -1, 2 ** (8 * size - 1) - 1, -(2 ** (8 * size - 1))))
+    if random.random() < 0.5:
+        near = int.from_bytes(data[position : position + size], "big", signed=True)
+        value = near + random.randrange(-2, 3)
+    value %= 2 ** (8 * size)
+    data[position : position + size] = value.to_bytes(size, "big")
+
+
+def _change_count(random: Random, data: bytearray) -> None:
+    """Count and last offset delta together, so that only the records contradict them."""
+    if len(data) < HEADER_BYTES:
+        return
+    count = random.choice((1, 2, 3, 64, 65, 1_000, 262_144, 262_145, 2**31 - 1))
+    if random.random() < 0.5:
+        count = max(1, int.from_bytes(data[57:61], "big") + random.choice((-1, 1)))
+    data[57:61] = (count % 2**32).to_bytes(4, "big")
+    data[23:27] = ((count - 1) % 2**32).to_bytes(4, "big")
+
+
+def _change_number(random: Random, data: bytearray) -> None:
+    start = random.randrange(len(data) + 1)
+    data[start : start + random.choice((0, 1, 1, 1, 2))] = random.choice(_VARINTS)
+
+
+def _splice(random: Random, one: bytearray, other: bytes) -> bytearray:
+    return one[: random.randrange(len(one) + 1)] + other[random.randrange(len(other) + 1) :]
+
+
+_Damage = Callable[[Random, bytearray], None]
+
+_ANYWHERE: Final[tuple[_Damage, ...]] = (
+    _flip_bit,
+    _flip_bit,
+    _set_byte,
+    _delete_run,
+    _insert_run,
+    _repeat_run,
+    _cut,
+    _append,
+    _change_field,
+    _change_field,
+    _change_count,
+)
+
+_INSIDE: Final[tuple[_Damage, ...]] = (
+    _flip_bit,
+    _flip_bit,
+    _set_byte,
+    _set_byte,
+    _delete_run,
+    _insert_run,
+    _repeat_run,
+    _cut,
+    _append,
+    _change_number,
+    _change_number,
+    _change_number,
+)
