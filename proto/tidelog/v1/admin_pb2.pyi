@@ -305,6 +305,8 @@ class PartitionDescription(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_REPLICAS_FIELD_NUMBER: _builtins.int
+    REPLICA_STATES_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """Its number, from 0."""
     leader_id: _builtins.int
@@ -325,6 +327,18 @@ class PartitionDescription(_message.Message):
     def in_sync_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids of the replicas that the leader waits for, in ascending order."""
 
+    @_builtins.property
+    def eligible_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids that may become leader without losing acknowledged records, in ascending order;
+        empty: not known on the broker that answers.
+        """
+
+    @_builtins.property
+    def replica_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
+        """How far each replica is, as the leader knows it, in ascending order of broker id; empty: not
+        known on the broker that answers.
+        """
+
     def __init__(
         self,
         *,
@@ -336,14 +350,54 @@ class PartitionDescription(_message.Message):
         log_start_offset: _builtins.int = ...,
         high_watermark: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
+        eligible_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        replica_states: _abc.Iterable[Global___ReplicaDescription] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "in_sync_replicas", b"in_sync_replicas", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "replicas", b"replicas", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible_replicas", b"eligible_replicas", "high_watermark", b"high_watermark", "in_sync_replicas", b"in_sync_replicas", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "replica_states", b"replica_states", "replicas", b"replicas", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionDescription: _TypeAlias = PartitionDescription  # noqa: Y015
+
+@_typing.final
+class ReplicaDescription(_message.Message):
+    """How far a replica is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    FLUSHED_OFFSET_FIELD_NUMBER: _builtins.int
+    LAG_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_AGO_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """Its broker."""
+    log_end_offset: _builtins.int
+    """The next offset that it wants; -1: it was not heard of in this leader epoch."""
+    flushed_offset: _builtins.int
+    """All below is fsynced there; -1: it was not heard of in this leader epoch."""
+    lag: _builtins.int
+    """How many records it is behind the leader's log end; -1: not known."""
+    caught_up_ago_ms: _builtins.int
+    """How long ago it had all that the leader had, in milliseconds; -1: not known. 0 for the leader."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        flushed_offset: _builtins.int = ...,
+        lag: _builtins.int = ...,
+        caught_up_ago_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "caught_up_ago_ms", b"caught_up_ago_ms", "flushed_offset", b"flushed_offset", "lag", b"lag", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
 
 @_typing.final
 class DescribeClusterRequest(_message.Message):
