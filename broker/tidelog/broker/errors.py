@@ -1,0 +1,13 @@
+"""Small helpers on typed errors."""
+
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+def fresh(error: TidelogError) -> TidelogError:
+    """An equal error of its own: one that is kept and raised again would grow its traceback."""
+    return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
+
+
+def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
+    """INVALID_ARGUMENT: a value of the request is not allowed."""
+    return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)

@@ -1,0 +1,143 @@
+"""A parked read: positions named once, batches sent as they become readable, paid for by credit.
+
+Owns what the broker remembers of one fetch stream. It must never send batches without credit, nor
+batches from before a seek under the session epoch after it. An idle stream costs no CPU.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.handlers.fetch import (
+    FetchHandler,
+    FetchPosition,
+    PartitionBatches,
+    answer_of,
+    failed_answer,
+)
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionId, TopicId
+
+STREAM_ANSWER_BYTES: Final = 1024 * 1024
+"""Default of the bytes in one answer."""
+
+
+class FetchStreamRequest(msgspec.Struct, frozen=True):
+    """A change of positions, a grant of credit, or both."""
+
+    positions: Sequence[FetchPosition]
+    removed: Sequence[tuple[TopicId, int]]
+    credit_bytes: int
+    session_epoch: int
+    max_bytes: int
+
+
+class FetchStreamResponse(msgspec.Struct, frozen=True):
+    """Batches and errors, as of a session epoch."""
+
+    partitions: Sequence[PartitionBatches]
+    session_epoch: int
+
+
+class FetchSession:
+    """State of one stream. `take` is told of requests, `next_answer` is asked for what to send."""
+
+    def __init__(self, handler: FetchHandler, wake: Callable[[], None]) -> None:
+        self._handler = handler
+        self._wake = wake
+        self._positions: dict[PartitionKey, FetchPosition] = {}
+        self._ready: dict[PartitionKey, None] = {}
+        self._session_epoch = 0
+        self._credit_bytes = 0
+        self._answer_bytes = STREAM_ANSWER_BYTES
+        self._changes = 0
+
+    def take(self, request: FetchStreamRequest) -> None:
+        """Apply a request; RESOURCE_EXHAUSTED beyond the limit of positions ends the stream."""
+        for topic_id, partition in request.removed:
+            self._remove(PartitionKey(topic_id, PartitionId(partition)))
+        for position in request.positions:
+            key = PartitionKey(position.topic_id, PartitionId(position.partition))
+            self._positions[key] = position
+            self._ready[key] = None
+            self._handler.replicas.watch(key, self._on_news)
+        self._handler.check_positions(len(self._positions))
+        if request.positions or request.removed:
+            self._changes += 1
+        self._session_epoch = max(self._session_epoch, request.session_epoch)
+        self._credit_bytes += request.credit_bytes
+        limit = self._handler.limits.fetch_bytes_max
+        self._answer_bytes = min(limit, request.max_bytes or self._answer_bytes)
+        self._wake()
+
+    async def next_answer(self) -> FetchStreamResponse | None:
+        """What can be sent now; None if nothing can."""
+        answers: list[PartitionBatches] = []
+        left = min(self._answer_bytes, max(0, self._credit_bytes))
+        changes, session_epoch = self._changes, self._session_epoch
+        for key in list(self._ready):
+            if self._credit_bytes > 0 and left <= 0:
+                break
+            position = self._positions.get(key)
+            self._ready.pop(key, None)
+            if position is None:
+                continue
+            answer = await self._read(key, position, left)
+            if changes != self._changes:
+                # A seek came in while the disk was read: what was read may be from before it.
+                self._ready.setdefault(key, None)
+                break
+            if answer is not None:
+                answers.append(answer)
+                left -= len(answer.batches)
+        if not answers:
+            return None
+        return FetchStreamResponse(answers, session_epoch)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether asking for an answer may give one."""
+        return bool(self._ready) and self._credit_bytes > 0
+
+    def close(self) -> None:
+        """Stop watching."""
+        for key in list(self._positions):
+            self._remove(key)
+
+    def _on_news(self, key: PartitionKey) -> None:
+        if key in self._positions:
+            self._ready[key] = None
+            self._wake()
+
+    def _remove(self, key: PartitionKey) -> None:
+        self._positions.pop(key, None)
+        self._ready.pop(key, None)
+        self._handler.replicas.unwatch(key, self._on_news)
+
+    async def _read(
+        self, key: PartitionKey, position: FetchPosition, left: int
+    ) -> PartitionBatches | None:
+        """One partition's batches, and its position moved behind them; None without news."""
+        changes = self._changes
+        try:
+            replica = self._handler.find(position)
+            if position.fetch_offset >= replica.log.high_watermark:
+                return None
+            if left <= 0:
+                self._ready.setdefault(key, None)
+                return None
+            wanted = position.max_bytes or self._handler.limits.partition_fetch_bytes
+            found = await self._handler.read(replica, position.fetch_offset, min(left, wanted))
+        except TidelogError as error:
+            if changes == self._changes:
+                self._remove(key)
+            return failed_answer(position, error)
+        if changes != self._changes:
+            return None
+        self._positions[key] = msgspec.structs.replace(position, fetch_offset=found.next_offset)
+        self._credit_bytes -= len(found.data)
+        if found.next_offset < replica.log.high_watermark:
+            self._ready[key] = None
+        return answer_of(position, replica, found)

@@ -1,0 +1,245 @@
+"""Takes sealed batches: checks each at the border, hands it to the directory's owner, waits.
+
+Owns the checks of stop 5 of a record's walk: whole, undamaged, meant for this partition, at this
+leader epoch, within the limits. It must never change a batch or a log.
+"""
+
+import asyncio
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.errors import invalid
+from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.partition.owner import Appended
+from tidelog.broker.replicas import Replica, Replicas
+from tidelog.ports import Clock, RequestContext
+from tidelog.wire.batch import BatchHeader, CorruptBatch, read_header, route_sum, verify_checksum
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
+
+NO_OFFSET: Final = -1
+
+
+class Acks(enum.Enum):
+    """What an acknowledgement waits for."""
+
+    ALL = "all"
+    LEADER = "leader"
+    NONE = "none"
+
+
+class PartitionBatch(msgspec.Struct, frozen=True):
+    """One batch on its way to one partition."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    batch: bytes
+    route_sum: int
+
+
+class ProduceRequest(msgspec.Struct, frozen=True):
+    """At most one batch a partition."""
+
+    batches: Sequence[PartitionBatch]
+    acks: Acks
+    timeout_ms: int
+    transactional_id: str = ""
+
+
+class PartitionAcknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one batch."""
+
+    topic_id: TopicId
+    partition: int
+    error: TidelogError | None = None
+    base_offset: int = NO_OFFSET
+    append_time_ms: int = -1
+    log_start_offset: int = 0
+    leader_epoch: int = -1
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A request of which every batch is queued or refused."""
+
+    request: ProduceRequest
+    outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
+
+
+class ProduceHandler:
+    """`submit` keeps the order in which requests came; `wait` may be run for many at once."""
+
+    def __init__(self, replicas: Replicas, clock: Clock, limits: BrokerLimits) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._limits = limits
+
+    async def produce(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> list[PartitionAcknowledgement]:
+        """Append each batch and wait until it meets `acks`, fails, or the time is over."""
+        return await self.wait(self.submit(context, request))
+
+    def submit(self, context: RequestContext, request: ProduceRequest) -> Submitted:
+        """Check and queue every batch, without waiting."""
+        del context
+        _validate_request(request)
+        append_time_ms = self._clock.wall_ms()
+        outcomes: list[asyncio.Future[Appended] | TidelogError] = []
+        for batch in request.batches:
+            try:
+                outcomes.append(self._submit_batch(batch, request.acks, append_time_ms))
+            except TidelogError as error:
+                outcomes.append(error)
+        return Submitted(request, outcomes)
+
+    async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
+        """The answers, in the order of the request."""
+        request, outcomes = submitted.request, submitted.outcomes
+        if request.acks is Acks.NONE:
+            _forget(outcomes)
+            return [_answer(batch, None) for batch in request.batches]
+        timeout_ms = request.timeout_ms or self._limits.produce_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return [
+                    await _settle(batch, outcome)
+                    for batch, outcome in zip(request.batches, outcomes, strict=True)
+                ]
+        except TimeoutError:
+            return _settle_late(request, outcomes, timeout_ms)
+        finally:
+            _forget(outcomes)
+
+    def _submit_batch(
+        self, batch: PartitionBatch, acks: Acks, append_time_ms: int
+    ) -> "asyncio.Future[Appended]":
+        tried = f"produce to {batch.topic_id.hex()}-{batch.partition}"
+        replica = self._replicas.find(
+            batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
+        )
+        header = _checked_header(batch, replica, tried)
+        return self._replicas.owner.submit(
+            replica.log,
+            batch.batch,
+            header,
+            is_flush_awaited=acks is Acks.ALL,
+            append_time_ms=append_time_ms,
+        )
+
+
+def _validate_request(request: ProduceRequest) -> None:
+    if request.transactional_id:
+        raise _no_transactions("produce")
+    places = dict.fromkeys((batch.topic_id, batch.partition) for batch in request.batches)
+    if len(places) != len(request.batches):
+        raise invalid(
+            "produce", "the request names a partition twice", "Send one batch a partition."
+        )
+
+
+def _checked_header(batch: PartitionBatch, replica: Replica, tried: str) -> BatchHeader:
+    data = batch.batch
+    bytes_max = replica.settings.batch_bytes_max
+    if len(data) > bytes_max:
+        raise TidelogError(
+            ErrorCode.BATCH_TOO_LARGE,
+            tried=tried,
+            happened=f"the batch has {len(data)} bytes, "
+            f"the topic's max.message.bytes is {bytes_max}",
+        )
+    header = read_header(data)
+    if header.size_bytes != len(data):
+        raise CorruptBatch(
+            tried=tried,
+            happened=f"the batch ends after {header.size_bytes} of {len(data)} bytes",
+        )
+    verify_checksum(data, header)
+    if route_sum(batch.topic_id, batch.partition, header.crc) != batch.route_sum:
+        raise TidelogError(
+            ErrorCode.ROUTE_MISMATCH,
+            tried=tried,
+            happened="the route sum was computed for another topic, partition or batch",
+        )
+    if header.is_control:
+        raise invalid(tried, "the batch is marked as a control batch")
+    if header.is_transactional:
+        raise _no_transactions(tried)
+    return header
+
+
+def _no_transactions(tried: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.NOT_IMPLEMENTED, tried=tried, happened="transactional writes are not served"
+    )
+
+
+async def _settle(
+    batch: PartitionBatch, outcome: "asyncio.Future[Appended] | TidelogError"
+) -> PartitionAcknowledgement:
+    if isinstance(outcome, TidelogError):
+        return _answer(batch, outcome)
+    try:
+        return _answer(batch, await outcome)
+    except TidelogError as error:
+        return _answer(batch, error)
+
+
+def _settle_late(
+    request: ProduceRequest,
+    outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]",
+    timeout_ms: int,
+) -> list[PartitionAcknowledgement]:
+    """What is known when the time is over."""
+    answers = []
+    for batch, outcome in zip(request.batches, outcomes, strict=True):
+        if isinstance(outcome, TidelogError):
+            answers.append(_answer(batch, outcome))
+        elif outcome.done() and not outcome.cancelled():
+            failed = outcome.exception()
+            assert failed is None or isinstance(failed, TidelogError), "an owner refuses typed"
+            answers.append(_answer(batch, failed or outcome.result()))
+        else:
+            late = TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried=f"produce to {batch.topic_id.hex()}-{batch.partition}",
+                happened=f"not acknowledged within {timeout_ms} ms; it may still be stored",
+            )
+            answers.append(_answer(batch, late))
+    return answers
+
+
+def _answer(
+    batch: PartitionBatch, outcome: Appended | TidelogError | None
+) -> PartitionAcknowledgement:
+    if outcome is None:
+        return PartitionAcknowledgement(topic_id=batch.topic_id, partition=batch.partition)
+    if isinstance(outcome, TidelogError):
+        return PartitionAcknowledgement(
+            topic_id=batch.topic_id, partition=batch.partition, error=outcome
+        )
+    return PartitionAcknowledgement(
+        topic_id=batch.topic_id,
+        partition=batch.partition,
+        base_offset=outcome.base_offset,
+        append_time_ms=outcome.append_time_ms,
+        log_start_offset=outcome.log_start_offset,
+        leader_epoch=outcome.leader_epoch,
+    )
+
+
+def _forget(outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]") -> None:
+    """Nobody waits any more: a cancelled future swallows what the owner still answers."""
+    for outcome in outcomes:
+        if not isinstance(outcome, TidelogError) and not outcome.done():
+            outcome.cancel()
+
+
+def validate_topic_id(topic_id: bytes, *, tried: str) -> TopicId:
+    """An id from outside has the right length, or is refused."""
+    if len(topic_id) != TOPIC_ID_BYTES:
+        raise invalid(tried, f"the topic id has {len(topic_id)} bytes, not {TOPIC_ID_BYTES}")
+    return TopicId(topic_id)

@@ -1,0 +1,268 @@
+"""The easy path: plain records in and out; the broker builds and reads the batches.
+
+Goes through the same handlers as sealed batches do, so that it gives the same guarantees.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.broker.errors import invalid
+from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.handlers.produce import (
+    Acks,
+    PartitionAcknowledgement,
+    PartitionBatch,
+    ProduceHandler,
+    ProduceRequest,
+)
+from tidelog.broker.limits import BrokerLimits
+from tidelog.metadata_quorum.decisions import unknown_topic
+from tidelog.metadata_quorum.image import TopicImage
+from tidelog.metadata_quorum.port import Metadata
+from tidelog.ports import Clock, Random, RequestContext
+from tidelog.wire.batch import (
+    DecodedRecord,
+    RecordTuple,
+    decode_batch,
+    encode_batch,
+    iterate_headers,
+    read_header,
+    record_size_estimate,
+    route_sum,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.wire.partitioner import partition_for_key
+
+
+class PlainRecord(msgspec.Struct, frozen=True):
+    """A record as it came in; without timestamp: the time of its arrival."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int | None
+
+
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """Lets the broker recognise a resend."""
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+class ProduceRecordsRequest(msgspec.Struct, frozen=True):
+    """Records for one topic."""
+
+    topic: str
+    partition: int | None
+    records: Sequence[PlainRecord]
+    timeout_ms: int
+    producer: ProducerIdentity | None
+
+
+class RecordPlace(msgspec.Struct, frozen=True):
+    """Where a record went."""
+
+    partition: int
+    offset: int
+    error: TidelogError | None
+
+
+class FetchRecordsRequest(msgspec.Struct, frozen=True):
+    """Records of one partition."""
+
+    topic: str
+    partition: int
+    fetch_offset: int
+    max_records: int
+    max_wait_ms: int
+
+
+class FetchedRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Records and where to go on."""
+
+    records: Sequence[DecodedRecord]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class RecordsHandler:
+    """Plain records over the batch handlers."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        produce: ProduceHandler,
+        fetch: FetchHandler,
+        *,
+        clock: Clock,
+        random: Random,
+        limits: BrokerLimits,
+    ) -> None:
+        self._metadata = metadata
+        self._produce = produce
+        self._fetch = fetch
+        self._clock = clock
+        self._random = random
+        self._limits = limits
+
+    async def produce_records(
+        self, context: RequestContext, request: ProduceRecordsRequest
+    ) -> list[RecordPlace]:
+        """Seal one batch a partition, append them, tell each record's place."""
+        tried = f"produce records to {request.topic}"
+        self._validate(request, tried)
+        topic = self._topic(request.topic, tried)
+        partitions = self._partitions(request, topic, tried)
+        by_partition: dict[int, list[int]] = {}
+        for place, partition in enumerate(partitions):
+            by_partition.setdefault(partition, []).append(place)
+        batches = [
+            self._seal(request, topic, partition, places)
+            for partition, places in by_partition.items()
+        ]
+        answers = await self._produce.produce(
+            context, ProduceRequest(batches, Acks.ALL, request.timeout_ms)
+        )
+        return _places(partitions, answers)
+
+    async def fetch_records(
+        self, context: RequestContext, request: FetchRecordsRequest
+    ) -> FetchedRecords:
+        """Records from the offset on; waits for the first one if asked to."""
+        tried = f"fetch records from {request.topic}-{request.partition}"
+        topic = self._topic(request.topic, tried)
+        position = FetchPosition(
+            topic_id=topic.topic_id,
+            partition=request.partition,
+            leader_epoch=NO_LEADER_EPOCH,
+            fetch_offset=request.fetch_offset,
+            last_fetched_epoch=NO_LEADER_EPOCH,
+            max_bytes=0,
+        )
+        replica = self._fetch.find(position)
+        wanted = FetchRequest([position], request.max_wait_ms, 1, 0)
+        answers = await self._fetch.fetch(context, wanted)
+        count = request.max_records or self._limits.records_fetch_default
+        records, next_offset = _decoded(
+            answers[0].batches if answers else b"",
+            request.fetch_offset,
+            min(count, self._limits.records_per_request_max),
+        )
+        if answers and answers[0].error is not None:
+            raise answers[0].error
+        return FetchedRecords(
+            records=records,
+            next_offset=next_offset,
+            high_watermark=replica.log.high_watermark,
+            log_start_offset=replica.log.log_start_offset,
+        )
+
+    def _validate(self, request: ProduceRecordsRequest, tried: str) -> None:
+        if not request.records:
+            raise invalid(tried, "the request holds no records")
+        count_max = self._limits.records_per_request_max
+        if len(request.records) > count_max:
+            raise TidelogError(
+                ErrorCode.BATCH_TOO_LARGE,
+                tried=tried,
+                happened=f"{len(request.records)} records, the limit is {count_max}",
+            )
+        if request.producer is not None and request.partition is None:
+            raise invalid(tried, "a producer identity needs `partition` to be set")
+
+    def _topic(self, name: str, tried: str) -> TopicImage:
+        image = self._metadata.image()
+        topic = image.topic_named(name)
+        if topic is None:
+            raise unknown_topic(name, image, tried=tried)
+        return topic
+
+    def _partitions(
+        self, request: ProduceRecordsRequest, topic: TopicImage, tried: str
+    ) -> list[int]:
+        """Each record's partition: as asked, by its key, or one for all that have none."""
+        count = len(topic.partitions)
+        if request.partition is not None:
+            if request.partition >= count:
+                raise TidelogError(
+                    ErrorCode.UNKNOWN_PARTITION,
+                    tried=tried,
+                    happened=f"partition {request.partition}, the topic has {count}",
+                )
+            return [request.partition] * len(request.records)
+        keyless = self._random.below(count)
+        return [
+            keyless if record.key is None else partition_for_key(record.key, count)
+            for record in request.records
+        ]
+
+    def _seal(
+        self,
+        request: ProduceRecordsRequest,
+        topic: TopicImage,
+        partition: int,
+        places: Sequence[int],
+    ) -> PartitionBatch:
+        now_ms = self._clock.wall_ms()
+        records: list[RecordTuple] = []
+        size_bytes = 0
+        for place in places:
+            record = request.records[place]
+            timestamp_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
+            records.append((timestamp_ms, record.key, record.value, record.headers))
+            size_bytes += record_size_estimate(record.key, record.value, record.headers)
+        if size_bytes > self._limits.records_bytes_max:
+            raise TidelogError(
+                ErrorCode.BATCH_TOO_LARGE,
+                tried=f"produce records to {topic.name}",
+                happened=f"about {size_bytes} bytes for partition {partition}, "
+                f"the limit is {self._limits.records_bytes_max}",
+            )
+        who = request.producer or ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        batch = encode_batch(
+            records,
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            base_sequence=who.sequence,
+        )
+        total = route_sum(topic.topic_id, partition, read_header(batch).crc)
+        return PartitionBatch(topic.topic_id, partition, NO_LEADER_EPOCH, batch, total)
+
+
+def _places(
+    partitions: Sequence[int], answers: Sequence[PartitionAcknowledgement]
+) -> list[RecordPlace]:
+    by_partition = {answer.partition: answer for answer in answers}
+    seen: dict[int, int] = {}
+    places = []
+    for partition in partitions:
+        answer = by_partition[partition]
+        number = seen.get(partition, 0)
+        seen[partition] = number + 1
+        offset = -1 if answer.error else answer.base_offset + number
+        places.append(RecordPlace(partition, offset, answer.error))
+    return places
+
+
+def _decoded(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRecord], int]:
+    """Up to `count` records at or above the offset, and where to go on."""
+    records: list[DecodedRecord] = []
+    next_offset = fetch_offset
+    for position, header in iterate_headers(data):
+        if header.is_control:
+            next_offset = header.next_offset
+            continue
+        for record in decode_batch(data, position):
+            if record[0] < fetch_offset:
+                continue
+            if len(records) == count:
+                return records, next_offset
+            records.append(record)
+            next_offset = record[0] + 1
+        next_offset = max(next_offset, header.next_offset)
+    return records, next_offset

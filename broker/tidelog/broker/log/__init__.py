@@ -1,0 +1,1 @@
+"""One partition's log on disk: segments, index, recovery."""

@@ -1,0 +1,364 @@
+"""One data directory's partitions: plans offsets, groups writes and flushes, acknowledges. Pure.
+
+Owns the log states of every partition in the directory. It must never acknowledge acks=all before
+the flush that covers the batch, reuse an offset that a reader or a producer may have seen, or write
+behind bytes of which the fate is unknown. Stops 6, 8 and 9 of a record's walk.
+
+Theory of operation. Appends wait in one queue. One write is in flight at a time and takes all that
+waits; one flush round is in flight at a time and covers all that was written before it began:
+
+    queued ── Write ──▶ written (acks=1 answered) ── Flush ──▶ flushed (acks=all answered,
+      ▲                     │                                   high watermark moved)
+      └── held: the active segment is full and not flushed yet
+
+A segment is flushed before the next one is made, so only the active segment can be torn. A full
+disk cuts the round back, flushes the cut, refuses the round's batches and goes on. Any other
+failure stops every partition of the directory: what reached the disk is not known any more.
+"""
+
+from collections import deque
+from typing import Final, assert_never
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.state import PartitionLog, Segment
+from tidelog.broker.partition import invariants
+from tidelog.broker.partition.messages import (
+    Acknowledge,
+    AddPartition,
+    Advanced,
+    AppendBatch,
+    Effect,
+    Flush,
+    FlushEnded,
+    Message,
+    Refuse,
+    SegmentWrite,
+    Truncate,
+    TruncateEnded,
+    Write,
+    WriteEnded,
+)
+from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped_pieces
+from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
+
+WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""One write takes at most this much of the queue: it bounds the wait of what comes behind."""
+
+
+class Partition:
+    """A log with what its owner needs beside it."""
+
+    __slots__ = ("held", "log", "settings")
+
+    def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
+        self.log = log
+        self.settings = settings
+        self.held: deque[AppendBatch] = deque()
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch with its place, while it is written."""
+
+    append: AppendBatch
+    segment: SegmentKey
+    base_offset: Offset
+    append_time_ms: int
+
+
+class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered at the end of the flush that covers it."""
+
+    answer: Acknowledge | Refuse
+
+
+class FlushRound(msgspec.Struct, frozen=True, kw_only=True):
+    """What the flush in flight will have made true."""
+
+    segments: tuple[SegmentKey, ...]
+    ends: tuple[tuple[Partition, Offset, tuple[int, int]], ...]
+    awaiting: tuple[Awaiting, ...]
+
+
+class WriteRound:
+    """The write being planned or in flight."""
+
+    def __init__(self) -> None:
+        self.planned: list[Planned] = []
+        self.pieces: dict[SegmentKey, list[bytes | bytearray | memoryview]] = {}
+        self.sizes: dict[SegmentKey, int] = {}
+        self.new_segments: dict[PartitionKey, SegmentKey] = {}
+        self.ends: dict[PartitionKey, Offset] = {}
+        self.size_bytes = 0
+
+
+class DirectoryCore:
+    """`step(message)` returns what is to be done; see the module's theory of operation."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[PartitionKey, Partition] = {}
+        self.queue: deque[AppendBatch] = deque()
+        self.write: WriteRound | None = None
+        self.is_truncating = False
+        self.flush: FlushRound | None = None
+        self.dirty: dict[SegmentKey, None] = {}
+        self.dirty_directories: dict[str, None] = {}
+        self.awaiting: list[Awaiting] = []
+        self.failure: TidelogError | None = None
+
+    def step(self, messages: list[Message]) -> list[Effect]:
+        """Take the messages in their order, then begin what can be begun."""
+        effects: list[Effect] = []
+        for message in messages:
+            self._on_message(message, effects)
+        if self.failure is None:
+            self._begin_write(effects)
+            self._begin_flush(effects)
+        invariants.check_step(self)
+        return effects
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        return not (
+            self.queue
+            or self.write
+            or self.is_truncating
+            or self.flush
+            or self.dirty
+            or self.awaiting
+        )
+
+    def _on_message(self, message: Message, effects: list[Effect]) -> None:
+        match message:
+            case AppendBatch():
+                self._on_append(message, effects)
+            case WriteEnded():
+                self._on_write_ended(message.error, effects)
+            case FlushEnded():
+                self._on_flush_ended(message.error, effects)
+            case TruncateEnded():
+                self._on_truncate_ended(message.error, effects)
+            case AddPartition():
+                assert message.log.key not in self.partitions, f"{message.log.key} is served twice"
+                if self.failure is not None and message.log.failure is None:
+                    message.log.failure = self.failure
+                self.partitions[message.log.key] = Partition(message.log, message.settings)
+            case _:
+                assert_never(message)
+
+    def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
+        partition = self.partitions[append.key]
+        if partition.log.failure is not None:
+            effects.append(Refuse(token=append.token, error=partition.log.failure))
+        else:
+            self.queue.append(append)
+
+    def _begin_write(self, effects: list[Effect]) -> None:
+        """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
+        if self.write is not None or self.is_truncating or not self.queue:
+            return
+        round_ = WriteRound()
+        while self.queue and round_.size_bytes < WRITE_BYTES_MAX:
+            self._plan(self.queue.popleft(), round_)
+        if not round_.planned:
+            return
+        self.write = round_
+        effects.append(
+            Write(
+                writes=tuple(
+                    SegmentWrite(
+                        segment=key,
+                        is_new=round_.new_segments.get(key.partition) == key,
+                        pieces=pieces,
+                    )
+                    for key, pieces in round_.pieces.items()
+                )
+            )
+        )
+
+    def _plan(self, append: AppendBatch, round_: WriteRound) -> None:
+        """Give the batch its offset and place, or hold it until its full segment is flushed."""
+        partition = self.partitions[append.key]
+        if partition.held:
+            partition.held.append(append)
+            return
+        log = partition.log
+        base_offset = round_.ends.get(append.key, log.log_end_offset)
+        segment = self._segment_for(append, partition, base_offset, round_)
+        if segment is None:
+            partition.held.append(append)
+            return
+        pieces, append_time_ms = stamped_pieces(
+            append, base_offset, log.leader_epoch, is_append_time=partition.settings.is_append_time
+        )
+        round_.pieces.setdefault(segment, []).extend(pieces)
+        round_.sizes[segment] = round_.sizes.get(segment, 0) + len(append.batch)
+        round_.size_bytes += len(append.batch)
+        round_.ends[append.key] = Offset(base_offset + append.header.last_offset_delta + 1)
+        round_.planned.append(
+            Planned(
+                append=append,
+                segment=segment,
+                base_offset=base_offset,
+                append_time_ms=append_time_ms,
+            )
+        )
+
+    def _segment_for(
+        self, append: AppendBatch, partition: Partition, base_offset: Offset, round_: WriteRound
+    ) -> SegmentKey | None:
+        """The active segment, or a new one; None if the active one must be flushed first."""
+        log = partition.log
+        made = round_.new_segments.get(append.key)
+        if made is not None:
+            return made if self._fits(partition, round_.sizes[made], append) else None
+        if log.segments:
+            active = SegmentKey(append.key, Offset(log.segments[-1].base_offset))
+            size_bytes = log.segments[-1].size_bytes + round_.sizes.get(active, 0)
+            if size_bytes == 0 or self._fits(partition, size_bytes, append):
+                return active
+            if active in round_.sizes or self._is_unflushed(active):
+                return None
+        made = SegmentKey(append.key, base_offset)
+        round_.new_segments[append.key] = made
+        return made
+
+    def _fits(self, partition: Partition, size_bytes: int, append: AppendBatch) -> bool:
+        return size_bytes + len(append.batch) <= partition.settings.segment_bytes
+
+    def _is_unflushed(self, segment: SegmentKey) -> bool:
+        return segment in self.dirty or (self.flush is not None and segment in self.flush.segments)
+
+    def _on_write_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
+        round_ = self.write
+        assert round_ is not None, "a write ended that never began"
+        self.write = None
+        if self.failure is not None:
+            self._refuse_planned(round_, self.failure, effects)
+        elif error is None:
+            self._take_in(round_, effects)
+        elif error.code is ErrorCode.STORAGE_FULL:
+            self._cut_back(round_, error, effects)
+        else:
+            self._refuse_planned(round_, error, effects)
+            self._stop(error, effects)
+
+    def _take_in(self, round_: WriteRound, effects: list[Effect]) -> None:
+        """What was written becomes part of the logs; acks=1 is answered."""
+        for planned in round_.planned:
+            append = planned.append
+            log = self.partitions[append.key].log
+            assert log.log_end_offset == planned.base_offset, f"{log.key}: an offset was skipped"
+            if not log.segments or log.segments[-1].base_offset != planned.segment.base_offset:
+                log.segments.append(Segment(planned.segment.base_offset))
+                self.dirty_directories[""] = None
+                self.dirty_directories[directory_name(append.key)] = None
+            header = append.header
+            is_stamped = planned.append_time_ms != NO_APPEND_TIME_MS
+            max_timestamp = planned.append_time_ms if is_stamped else header.max_timestamp
+            log.segments[-1].add(planned.base_offset, len(append.batch), max_timestamp)
+            log.log_end_offset = Offset(planned.base_offset + header.last_offset_delta + 1)
+            self.dirty[planned.segment] = None
+            answer = Acknowledge(
+                token=append.token,
+                base_offset=planned.base_offset,
+                append_time_ms=planned.append_time_ms,
+            )
+            if append.is_flush_awaited:
+                self.awaiting.append(Awaiting(answer=answer))
+            else:
+                effects.append(answer)
+
+    def _cut_back(self, round_: WriteRound, error: TidelogError, effects: list[Effect]) -> None:
+        """Nothing of a round that did not fit may come back after a crash: refused once flushed."""
+        lengths = []
+        for key in round_.sizes:
+            log = self.partitions[key.partition].log
+            is_known = bool(log.segments) and log.segments[-1].base_offset == key.base_offset
+            lengths.append((key, log.segments[-1].size_bytes if is_known else 0))
+            self.dirty[key] = None
+        self.awaiting += [
+            Awaiting(answer=Refuse(token=planned.append.token, error=error))
+            for planned in round_.planned
+        ]
+        self.is_truncating = True
+        effects.append(Truncate(lengths=tuple(lengths)))
+
+    def _on_truncate_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
+        assert self.is_truncating, "a truncation ended that never began"
+        self.is_truncating = False
+        if error is not None and self.failure is None:
+            self._stop(error, effects)
+
+    def _begin_flush(self, effects: list[Effect]) -> None:
+        if self.flush is not None or self.is_truncating or not self.dirty:
+            return
+        keys = dict.fromkeys(segment.partition for segment in self.dirty)
+        ends = tuple(
+            (
+                self.partitions[key],
+                self.partitions[key].log.log_end_offset,
+                self.partitions[key].log.end_position(),
+            )
+            for key in keys
+        )
+        self.flush = FlushRound(
+            segments=tuple(self.dirty), ends=ends, awaiting=tuple(self.awaiting)
+        )
+        effects.append(
+            Flush(segments=self.flush.segments, directories=tuple(self.dirty_directories))
+        )
+        self.dirty, self.dirty_directories, self.awaiting = {}, {}, []
+
+    def _on_flush_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
+        round_ = self.flush
+        assert round_ is not None, "a flush ended that never began"
+        self.flush = None
+        if error is not None and self.failure is None:
+            self._stop(error, effects)
+        if self.failure is not None:
+            self._refuse_awaiting(round_.awaiting, effects)
+            return
+        released: list[AppendBatch] = []
+        for partition, end_offset, position in round_.ends:
+            log = partition.log
+            if end_offset > log.high_watermark:
+                log.advance(end_offset, position)
+                effects.append(Advanced(key=log.key))
+            if partition.held:
+                released += partition.held
+                partition.held.clear()
+        self.queue.extendleft(reversed(released))
+        effects += [waiting.answer for waiting in round_.awaiting]
+
+    def _stop(self, error: TidelogError, effects: list[Effect]) -> None:
+        """Every partition of the directory stops; whoever waits is told."""
+        assert self.failure is None, "a directory stops once"
+        self.failure = error
+        for partition in self.partitions.values():
+            for append in partition.held:
+                effects.append(Refuse(token=append.token, error=error))
+            partition.held.clear()
+            if partition.log.failure is None:
+                partition.log.failure = error
+                effects.append(Advanced(key=partition.log.key))
+        for append in self.queue:
+            effects.append(Refuse(token=append.token, error=error))
+        self.queue.clear()
+        self._refuse_awaiting(tuple(self.awaiting), effects)
+        self.awaiting, self.dirty, self.dirty_directories = [], {}, {}
+
+    def _refuse_awaiting(self, awaiting: tuple[Awaiting, ...], effects: list[Effect]) -> None:
+        assert self.failure is not None, "only a failed directory refuses what was written"
+        for waiting in awaiting:
+            effects.append(Refuse(token=waiting.answer.token, error=self.failure))
+
+    def _refuse_planned(
+        self, round_: WriteRound, error: TidelogError, effects: list[Effect]
+    ) -> None:
+        for planned in round_.planned:
+            effects.append(Refuse(token=planned.append.token, error=error))

@@ -1,0 +1,185 @@
+"""Which partitions this broker holds, and who waits for news of them.
+
+Follows the metadata image: a partition placed here is opened and handed to the directory's owner.
+It must never delete what the image does not name: an orphan is kept and reported.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from tidelog.broker.errors import fresh
+from tidelog.broker.log.names import PartitionKey, parse_directory_name
+from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.metadata_quorum import topic_configuration
+from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.port import Metadata
+from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.ports import Disk
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+
+Watcher = Callable[[PartitionKey], None]
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A partition that this broker holds."""
+
+    log: PartitionLog
+    settings: TopicSettings
+    topic_name: str
+
+
+class RecoverySummary(msgspec.Struct, kw_only=True):
+    """What opening the logs found."""
+
+    partitions: int = 0
+    torn_bytes: int = 0
+    failures: list[TidelogError] = []
+    orphans: list[str] = []
+
+
+class Replicas:
+    """All partitions of one data directory, by topic id and number."""
+
+    def __init__(
+        self, disk: Disk, metadata: Metadata, broker_id: BrokerId, *, queued_bytes_max: int
+    ) -> None:
+        self._disk = disk
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._replicas: dict[PartitionKey, Replica] = {}
+        self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
+        self._applied: Image = Image()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.owner = DirectoryOwner(
+            disk, on_advanced=self._on_advanced, queued_bytes_max=queued_bytes_max
+        )
+
+    async def recover(self) -> RecoverySummary:
+        """Open everything that the image places here; before anything is served."""
+        summary = RecoverySummary()
+        on_disk = {}
+        for name in await self._disk.list():
+            key = parse_directory_name(name) if name.endswith("/") else None
+            if key is not None:
+                on_disk[key] = name
+        await self._apply(self._metadata.image(), on_disk, summary)
+        summary.orphans = [name for key, name in on_disk.items() if key not in self._replicas]
+        return summary
+
+    async def run(self) -> None:
+        """Follow the image until cancelled."""
+        while True:
+            image = await self._metadata.wait_version(self._applied.version + 1)
+            await self._apply(image, {}, RecoverySummary())
+
+    async def wait_applied(self, version: int) -> None:
+        """Until this broker serves what the image of that version places here."""
+        if self._applied.version >= version:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((version, waiter))
+        await waiter
+
+    def get(self, topic_id: TopicId, partition: int) -> Replica | None:
+        """The replica held here."""
+        return self._replicas.get(PartitionKey(topic_id, PartitionId(partition)))
+
+    def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
+        """The replica, led here at the epoch that the client believes in; else a typed error."""
+        replica = self._replicas.get(PartitionKey(TopicId(topic_id), PartitionId(partition)))
+        if replica is None:
+            raise self._missing(topic_id, partition, tried)
+        log = replica.log
+        if log.failure is not None:
+            raise fresh(log.failure)
+        if leader_epoch not in (-1, log.leader_epoch):
+            is_old = leader_epoch < log.leader_epoch
+            raise TidelogError(
+                ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                tried=tried,
+                happened=f"the request carries leader epoch {leader_epoch}, "
+                f"the partition is at {log.leader_epoch}",
+            )
+        return replica
+
+    def watch(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Call back when the partition's high watermark moves or the partition stops."""
+        self._watchers.setdefault(key, {})[watcher] = None
+
+    def unwatch(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Undo `watch`."""
+        watchers = self._watchers.get(key)
+        if watchers is not None:
+            watchers.pop(watcher, None)
+            if not watchers:
+                del self._watchers[key]
+
+    def _on_advanced(self, key: PartitionKey) -> None:
+        for watcher in list(self._watchers.get(key, ())):
+            watcher(key)
+
+    async def _apply(
+        self, image: Image, on_disk: dict[PartitionKey, str], summary: RecoverySummary
+    ) -> None:
+        for topic_id, topic in image.topics.items():
+            if self._applied.topics.get(topic_id) is topic:
+                continue
+            settings = topic_configuration.parse(topic.configuration, topic=topic.name)
+            for partition in topic.partitions:
+                if self._broker_id in partition.replicas:
+                    await self._add(topic, partition, settings, on_disk, summary)
+        self._applied = image
+        waiting, self._waiters = self._waiters, []
+        for version, waiter in waiting:
+            if version > image.version:
+                self._waiters.append((version, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+
+    async def _add(
+        self,
+        topic: TopicImage,
+        partition: PartitionImage,
+        settings: TopicSettings,
+        on_disk: dict[PartitionKey, str],
+        summary: RecoverySummary,
+    ) -> None:
+        key = PartitionKey(topic.topic_id, partition.partition)
+        if key in self._replicas:
+            return
+        if key in on_disk:
+            opened = await open_log(self._disk, key, partition.leader_epoch)
+        else:
+            # Its directory is made with its first batch: a new topic costs no file.
+            opened = OpenedLog(log=PartitionLog(key, partition.leader_epoch), files={})
+        summary.partitions += 1
+        summary.torn_bytes += opened.torn_bytes
+        if opened.log.failure is not None:
+            summary.failures.append(opened.log.failure)
+        self._replicas[key] = Replica(opened.log, settings, topic.name)
+        self.owner.add(opened, settings)
+
+    def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
+        topic = self._metadata.image().topics.get(TopicId(topic_id))
+        if topic is None:
+            return TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                tried=tried,
+                happened=f"there is no topic of the id {topic_id.hex()}",
+            )
+        if partition >= len(topic.partitions):
+            return TidelogError(
+                ErrorCode.UNKNOWN_PARTITION,
+                tried=tried,
+                happened=f"topic {topic.name} has {len(topic.partitions)} partitions",
+            )
+        return TidelogError(
+            ErrorCode.NOT_LEADER,
+            tried=tried,
+            happened=f"broker {topic.partitions[partition].leader_id} leads it",
+        )

@@ -1,0 +1,149 @@
+"""ProduceService: conversions, and the pipeline of a produce stream."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from tidelog.broker.handlers.produce import (
+    Acks,
+    PartitionAcknowledgement,
+    PartitionBatch,
+    ProduceHandler,
+    ProduceRequest,
+    Submitted,
+    validate_topic_id,
+)
+from tidelog.broker.rpc.errors import fill_error
+from tidelog.ports import RequestContext, Stream, TaskScope
+from tidelog.v1 import produce_pb2
+from tidelog.wire.errors import TidelogError
+
+_ACKS = {
+    produce_pb2.ACKS_UNSPECIFIED: Acks.ALL,
+    produce_pb2.ACKS_ALL: Acks.ALL,
+    produce_pb2.ACKS_LEADER: Acks.LEADER,
+    produce_pb2.ACKS_NONE: Acks.NONE,
+}
+
+
+def read_request(message: produce_pb2.ProduceRequest) -> ProduceRequest:
+    """Each batch's bytes are copied out of the message once."""
+    return ProduceRequest(
+        [
+            PartitionBatch(
+                validate_topic_id(each.topic_id, tried="produce"),
+                each.partition,
+                each.leader_epoch,
+                each.batch,
+                each.route_sum,
+            )
+            for each in message.batches
+        ],
+        # A value from a later release is answered as the safest one.
+        _ACKS.get(message.acks, Acks.ALL),
+        message.timeout_ms,
+        message.transactional_id,
+    )
+
+
+def fill_response(
+    message: produce_pb2.ProduceResponse, answers: Sequence[PartitionAcknowledgement]
+) -> None:
+    """One acknowledgement a batch."""
+    for answer in answers:
+        each = message.acknowledgements.add(
+            topic_id=answer.topic_id,
+            partition=answer.partition,
+            base_offset=answer.base_offset,
+            append_time_ms=answer.append_time_ms,
+            log_start_offset=answer.log_start_offset,
+            leader_epoch=answer.leader_epoch,
+        )
+        if answer.error is not None:
+            fill_error(each.error, answer.error)
+
+
+class ProduceRpc:
+    """The service's two methods over one handler."""
+
+    def __init__(self, handler: ProduceHandler, *, stream_requests_max: int) -> None:
+        self._handler = handler
+        self._stream_requests_max = stream_requests_max
+
+    async def produce(self, context: RequestContext, message: bytes) -> bytes:
+        """`Produce`."""
+        request = read_request(produce_pb2.ProduceRequest.FromString(message))
+        response = produce_pb2.ProduceResponse()
+        fill_response(response, await self._handler.produce(context, request))
+        return response.SerializeToString()
+
+    async def produce_stream(self, context: RequestContext, stream: Stream) -> None:
+        """`ProduceStream`: appended in the order of the stream, answered as they are done."""
+        pipeline = _Pipeline(self._handler, stream, self._stream_requests_max)
+        async with TaskScope() as scope:
+            scope.start(pipeline.send_answers(), name="produce answers")
+            while (message := await stream.receive()) is not None:
+                await pipeline.wait_room()
+                pipeline.begin(context, message, scope)
+            pipeline.end()
+
+
+class _Pipeline:
+    """Requests of one stream that are not answered yet."""
+
+    def __init__(self, handler: ProduceHandler, stream: Stream, requests_max: int) -> None:
+        self._handler = handler
+        self._stream = stream
+        self._requests_max = requests_max
+        self._unanswered = 0
+        self._answers: deque[produce_pb2.ProduceStreamResponse] = deque()
+        self._changed = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_ended = False
+
+    async def wait_room(self) -> None:
+        """Until fewer than the limit are unanswered: the client's sending waits meanwhile."""
+        while self._unanswered >= self._requests_max:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def begin(self, context: RequestContext, message: bytes, scope: TaskScope) -> None:
+        """Queue the request's batches now; wait for them in a task of its own."""
+        envelope = produce_pb2.ProduceStreamRequest.FromString(message)
+        self._unanswered += 1
+        try:
+            submitted = self._handler.submit(context, read_request(envelope.request))
+        except TidelogError as error:
+            answer = produce_pb2.ProduceStreamResponse(correlation_id=envelope.correlation_id)
+            fill_error(answer.error, error)
+            self._push(answer)
+            return
+        scope.start(self._finish(envelope.correlation_id, submitted), name="produce")
+
+    def end(self) -> None:
+        """No more requests will come."""
+        self._has_ended = True
+        self._changed.set()
+
+    async def send_answers(self) -> None:
+        """The one task that sends; returns when all are answered after the end."""
+        while True:
+            while self._answers:
+                await self._stream.send(self._answers.popleft().SerializeToString())
+                self._unanswered -= 1
+                self._has_room.set()
+            if self._has_ended and self._unanswered == 0:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _finish(self, correlation_id: int, submitted: Submitted) -> None:
+        answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
+        fill_response(answer.response, await self._handler.wait(submitted))
+        # An empty list still tells that the request as a whole was accepted.
+        answer.response.SetInParent()
+        self._push(answer)
+
+    def _push(self, answer: produce_pb2.ProduceStreamResponse) -> None:
+        self._answers.append(answer)
+        self._changed.set()

@@ -1,0 +1,1 @@
+"""Puts a node together: configuration, storage, listeners, lifecycle."""

@@ -1,0 +1,187 @@
+"""A node's settings: one frozen tree, validated once, each leaf with the words that document it.
+
+Owns names, defaults, bounds and precedence: flag, then `TIDELOG_*`, then file, then default.
+`docs/configuration.md` is generated from it. It must never read a file or the environment itself:
+the caller hands their content in, so that tests and the simulator need neither.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from tidelog.broker.limits import BrokerLimits
+from tidelog.metadata_quorum.decisions import TopicDefaults
+
+MIB: Final = 1024 * 1024
+
+
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An address to serve on, and how others are told to reach it."""
+
+    bind: Annotated[
+        str, Meta(description="`host:port` to listen on; port 0 picks a free one.", min_length=3)
+    ]
+    advertised: Annotated[
+        str,
+        Meta(description="`host:port` that others are told; empty: the address that was bound."),
+    ] = ""
+
+
+class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the node can be reached."""
+
+    client: Annotated[
+        ListenerSettings, Meta(description="For programs that produce, consume and administer.")
+    ] = ListenerSettings(bind="127.0.0.1:9192")
+    cluster: Annotated[
+        ListenerSettings,
+        Meta(description="For the nodes of the cluster; a single node does not bind it."),
+    ] = ListenerSettings(bind="127.0.0.1:9193")
+
+
+class ProduceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of writing."""
+
+    timeout_ms: Annotated[
+        int,
+        Meta(
+            description="How long an acknowledgement may take when the client says nothing.",
+            ge=1,
+            le=86_400_000,
+        ),
+    ] = 30_000
+    queued_bytes_max: Annotated[
+        int,
+        Meta(
+            description="Batches between arrival and acknowledgement, together; beyond it "
+            "a batch is refused RESOURCE_EXHAUSTED.",
+            ge=MIB,
+        ),
+    ] = 128 * MIB
+    stream_requests_max: Annotated[
+        int,
+        Meta(description="Unanswered requests of one produce stream; more wait.", ge=1, le=10_000),
+    ] = 64
+
+
+class FetchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of reading."""
+
+    response_bytes: Annotated[
+        int,
+        Meta(
+            description="Bytes in an answer when the client says nothing; the envelope "
+            "on top stays below the 4 MiB that many gRPC clients accept.",
+            ge=1024,
+            le=8 * MIB,
+        ),
+    ] = 3 * MIB
+    response_bytes_max: Annotated[
+        int, Meta(description="Bytes in an answer whatever the client says.", ge=MIB, le=12 * MIB)
+    ] = 8 * MIB
+    partition_bytes: Annotated[
+        int,
+        Meta(
+            description="Bytes of one partition in an answer when the client says nothing.",
+            ge=1024,
+            le=8 * MIB,
+        ),
+    ] = MIB
+    wait_ms_max: Annotated[
+        int, Meta(description="Longest wait of a long poll.", ge=1, le=600_000)
+    ] = 30_000
+    positions_max: Annotated[
+        int, Meta(description="Partitions in one fetch or one fetch stream.", ge=1)
+    ] = 10_000
+
+
+class RecordsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of the easy path."""
+
+    request_records_max: Annotated[
+        int, Meta(description="Plain records in one request or answer.", ge=1, le=100_000)
+    ] = 10_000
+    request_bytes_max: Annotated[
+        int, Meta(description="Bytes of plain records in one request.", ge=1024, le=3 * MIB)
+    ] = MIB
+
+
+class TopicSettingsTree(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What topics get that ask for nothing, and what they may ask for."""
+
+    auto_create: Annotated[
+        bool, Meta(description="Create a topic when a client asks for one that is not there.")
+    ] = True
+    default_partitions: Annotated[
+        int, Meta(description="Partitions of a topic that asks for none.", ge=1)
+    ] = 1
+    default_replication_factor: Annotated[
+        int, Meta(description="Replicas of a topic that asks for none.", ge=1)
+    ] = 1
+    partitions_max: Annotated[int, Meta(description="Partitions of one topic.", ge=1)] = 10_000
+    partitions_total_max: Annotated[
+        int, Meta(description="Partitions of all topics together.", ge=1)
+    ] = 100_000
+
+
+class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of a node."""
+
+    node_id: Annotated[
+        int, Meta(description="The node's number in its cluster.", ge=1, le=2_147_483_647)
+    ] = 1
+    data_dir: Annotated[str, Meta(description="Directory that holds all of the node's data.")] = (
+        "data"
+    )
+    rack: Annotated[
+        str, Meta(description="Where the node stands, for placement and nearest reads.")
+    ] = ""
+    allow_plaintext: Annotated[
+        bool, Meta(description="Permit unencrypted listeners on addresses other than loopback.")
+    ] = False
+    shutdown_grace_ms: Annotated[
+        int, Meta(description="How long calls in progress may take at a stop.", ge=0, le=600_000)
+    ] = 500
+    admin_timeout_ms: Annotated[
+        int,
+        Meta(
+            description="How long an administrative call may take when the client says nothing.",
+            ge=1,
+            le=86_400_000,
+        ),
+    ] = 30_000
+    peer_addresses: Annotated[
+        dict[str, str],
+        Meta(description="Node number → `host:port` to reach it at instead of its advertised one."),
+    ] = {}
+    listeners: Listeners = Listeners()
+    topics: TopicSettingsTree = TopicSettingsTree()
+    produce: ProduceSettings = ProduceSettings()
+    fetch: FetchSettings = FetchSettings()
+    records: RecordsSettings = RecordsSettings()
+
+    def broker_limits(self) -> BrokerLimits:
+        """The limits in the broker's words."""
+        return BrokerLimits(
+            produce_timeout_ms=self.produce.timeout_ms,
+            queued_bytes_max=self.produce.queued_bytes_max,
+            stream_requests_max=self.produce.stream_requests_max,
+            fetch_bytes=self.fetch.response_bytes,
+            fetch_bytes_max=self.fetch.response_bytes_max,
+            partition_fetch_bytes=self.fetch.partition_bytes,
+            fetch_wait_ms_max=self.fetch.wait_ms_max,
+            fetch_positions_max=self.fetch.positions_max,
+            records_per_request_max=self.records.request_records_max,
+            records_bytes_max=self.records.request_bytes_max,
+            admin_timeout_ms=self.admin_timeout_ms,
+        )
+
+    def topic_defaults(self) -> TopicDefaults:
+        """The topic settings in the controller's words."""
+        return TopicDefaults(
+            partition_count=self.topics.default_partitions,
+            replication_factor=self.topics.default_replication_factor,
+            partition_count_max=self.topics.partitions_max,
+            partitions_total_max=self.topics.partitions_total_max,
+        )

@@ -1,0 +1,184 @@
+"""Flags, environment and file → one validated configuration, or INVALID_CONFIGURATION.
+
+Every refusal names the setting, where its value came from, and the nearest name if it is unknown.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.metadata_quorum.nearest import did_you_mean
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+PREFIX: Final = "TIDELOG_"
+_LOOPBACK: Final = ("127.", "localhost:", "[::1]:", "unix:")
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One leaf of the tree."""
+
+    path: str
+    """As in the file: `listeners.client.bind`."""
+    type: Any
+    default: object
+    description: str
+
+    @property
+    def variable(self) -> str:
+        """`TIDELOG_LISTENERS_CLIENT_BIND`."""
+        return PREFIX + self.path.replace(".", "_").upper()
+
+
+def settings(struct: type[msgspec.Struct] = NodeConfiguration, prefix: str = "") -> list[Setting]:
+    """Every leaf, in the order of the declaration."""
+    found = []
+    for field in msgspec.structs.fields(struct):
+        type_, description = _strip(field.type)
+        path = f"{prefix}{field.encode_name}"
+        if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+            inner = settings(type_, f"{path}.")
+            found += _with_defaults(inner, field.default, path)
+        else:
+            found.append(
+                Setting(
+                    path=path, type=field.type, default=_default(field), description=description
+                )
+            )
+    return found
+
+
+def load(
+    *,
+    file_text: str = "",
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> NodeConfiguration:
+    """The configuration; `flags` are setting paths with their values as text."""
+    known = {setting.path: setting for setting in settings()}
+    tree = _parse_file(file_text, file_name)
+    _refuse_unknown(tree, known, file_name)
+    variables = {setting.variable: setting for setting in known.values()}
+    for variable, text in sorted((environment or {}).items()):
+        if variable in variables:
+            _put(tree, variables[variable], text, variable)
+        elif variable.startswith(PREFIX) and (near := did_you_mean(variable, variables)):
+            raise _invalid(variable, "there is no such variable", near)
+    for path, text in (flags or {}).items():
+        assert path in known, f"a flag stands for the unknown setting {path}"
+        _put(tree, known[path], text, f"the flag for {path}")
+    return _validate(tree, file_name)
+
+
+def _with_defaults(inner: list[Setting], default: object, path: str) -> list[Setting]:
+    """A branch's own default (such as a listener's address) is the default of its leaves."""
+    if not isinstance(default, msgspec.Struct):
+        return inner
+    result = []
+    for setting in inner:
+        value: object = default
+        for name in setting.path.removeprefix(f"{path}.").split("."):
+            value = getattr(value, name)
+        result.append(msgspec.structs.replace(setting, default=value))
+    return result
+
+
+def _strip(annotated: Any) -> tuple[Any, str]:
+    """The type without its `Annotated`, and the description in it."""
+    description = ""
+    for meta in getattr(annotated, "__metadata__", ()):
+        description = getattr(meta, "description", "") or description
+    return getattr(annotated, "__origin__", annotated), description
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None
+
+
+def _parse_file(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _invalid(name, f"it is not TOML: {error}") from None
+
+
+def _refuse_unknown(
+    tree: Mapping[str, Any], known: Mapping[str, Setting], file_name: str, prefix: str = ""
+) -> None:
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if path in known:
+            continue
+        is_branch = any(each.startswith(f"{path}.") for each in known)
+        if not is_branch:
+            raise _invalid(
+                f"`{path}` in {file_name}", "there is no such setting", did_you_mean(path, known)
+            )
+        if not isinstance(value, dict):
+            raise _invalid(f"`{path}` in {file_name}", "it is a table, not a value")
+        _refuse_unknown(value, known, file_name, f"{path}.")
+
+
+def _put(tree: dict[str, Any], setting: Setting, text: str, source: str) -> None:
+    try:
+        value = msgspec.convert(text, setting.type, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(source, f"`{text}`: {_lower(error)}", setting.description) from None
+    *branches, leaf = setting.path.split(".")
+    for branch in branches:
+        tree = tree.setdefault(branch, {})
+    tree[leaf] = value
+
+
+def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
+    _fill_listeners(tree)
+    try:
+        configuration = msgspec.convert(tree, NodeConfiguration)
+    except msgspec.ValidationError as error:
+        raise _invalid(file_name or "the configuration", _lower(error)) from None
+    for name in ("client", "cluster"):
+        bind = getattr(configuration.listeners, name).bind
+        _validate_address(f"listeners.{name}.bind", bind)
+        if not configuration.allow_plaintext and not bind.startswith(_LOOPBACK):
+            raise _invalid(
+                f"listeners.{name}.bind",
+                f"`{bind}` can be reached from outside this machine, and nothing encrypts it",
+                "Bind 127.0.0.1, or set allow_plaintext = true if the network is trusted.",
+            )
+    if configuration.topics.default_partitions > configuration.topics.partitions_max:
+        raise _invalid("topics.default_partitions", "it is above topics.partitions_max")
+    return configuration
+
+
+def _fill_listeners(tree: dict[str, Any]) -> None:
+    """A listener that gives only its advertised address keeps the default one to bind."""
+    for setting in settings():
+        if setting.path.endswith(".bind"):
+            *_, name, leaf = setting.path.split(".")
+            listener = tree.get("listeners", {}).get(name)
+            if isinstance(listener, dict):
+                listener.setdefault(leaf, setting.default)
+
+
+def _validate_address(path: str, address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if not host or not colon or not port.isdigit() or int(port) > 65_535:
+        raise _invalid(path, f"`{address}` is not `host:port`")
+
+
+def _lower(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _invalid(where: str, happened: str, hint: str = "") -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_CONFIGURATION, tried=f"read {where}", happened=happened, hint=hint
+    )

@@ -1,0 +1,219 @@
+"""A node from configuration and ports: what starts in which order, and how it ends.
+
+Works the same on real ports and in the simulator. Start: format, metadata, log recovery, listeners,
+register, unfence. Stop: refuse new calls, end those in progress, flush what was accepted, leave the
+clean-shutdown marker. Readiness never waits for anything but this node's own recovery.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.handlers.admin import AdminHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.records import RecordsHandler
+from tidelog.broker.replicas import RecoverySummary, Replicas
+from tidelog.broker.rpc.table import Gate, Handlers, build_methods, service_names
+from tidelog.metadata_quorum import single_node
+from tidelog.metadata_quorum.decisions import Registration
+from tidelog.metadata_quorum.port import Metadata
+from tidelog.metadata_quorum.single_node import SingleNodeMetadata
+from tidelog.ports import (
+    Authorizer,
+    Clock,
+    Disk,
+    Host,
+    Listener,
+    Method,
+    Network,
+    Random,
+    Server,
+    TaskScope,
+)
+from tidelog.ports.request_context import CLIENT_LISTENER
+from tidelog.server import log_events, storage_format
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.storage_format import CleanShutdown, NodeIdentity
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+RELEASE: Final = "0.1.0"
+
+
+class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything through which a node touches the world. Whoever made them closes them."""
+
+    clock: Clock
+    random: Random
+    disk: Disk
+    network: Network
+    host: Host
+    authorizer: Authorizer
+
+
+class Node:
+    """`run()` starts the node, serves until `request_stop()`, and returns after an orderly stop."""
+
+    def __init__(
+        self, configuration: NodeConfiguration, ports: NodePorts, *, may_pick_port: bool = False
+    ) -> None:
+        self._may_pick_port = may_pick_port
+        self._configuration = configuration
+        self._ports = ports
+        self._stop_requested = asyncio.Event()
+        self._is_ready = False
+        self.client_address = ""
+        """`host:port` of the client listener, once it serves."""
+        self.cluster_id = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are answered."""
+        return self._is_ready
+
+    def request_stop(self) -> None:
+        """Begin the orderly stop."""
+        self._stop_requested.set()
+
+    async def run(self, on_ready: Callable[["Node"], None]) -> None:
+        """The node's whole life; raises the TidelogError that kept it from starting."""
+        async with TaskScope() as scope:
+            identity = await storage_format.open_or_format(
+                self._ports.disk, self._ports.random, self._configuration.node_id
+            )
+            self.cluster_id = identity.cluster_id
+            marker = await storage_format.take_clean_marker(self._ports.disk)
+            metadata = await self._open_metadata(identity)
+            metadata_task = scope.start(metadata.run(), name="metadata")
+            replicas = await self._open_replicas(metadata, was_clean=marker is not None)
+            owner_task = scope.start(replicas.owner.run(), name="directory owner")
+            scope.start(replicas.run(), name="replicas")
+            server = await self._serve(metadata, replicas)
+            epoch = await self._register(metadata)
+            self._is_ready = True
+            log_events.info("node_ready", address=self.client_address, cluster_id=self.cluster_id)
+            on_ready(self)
+            await self._stop_requested.wait()
+            self._is_ready = False
+            await server.stop(self._configuration.shutdown_grace_ms)
+            replicas.owner.stop()
+            await owner_task
+            await metadata.stop()
+            await metadata_task
+            await self._leave_marker(replicas, epoch)
+            scope.cancel()
+        log_events.info("node_stopped", cluster_id=self.cluster_id)
+
+    async def _open_metadata(self, identity: NodeIdentity) -> SingleNodeMetadata:
+        disk = self._ports.disk
+        file, image, torn_bytes = await single_node.open_log(disk, identity.cluster_id)
+        if torn_bytes:
+            log_events.warning("metadata_torn_tail_cut", bytes=torn_bytes, file=file.path)
+        return SingleNodeMetadata(
+            disk,
+            file,
+            image,
+            random=self._ports.random,
+            broker_id=BrokerId(identity.node_id),
+            defaults=self._configuration.topic_defaults(),
+        )
+
+    async def _open_replicas(self, metadata: Metadata, *, was_clean: bool) -> Replicas:
+        replicas = Replicas(
+            self._ports.disk,
+            metadata,
+            BrokerId(self._configuration.node_id),
+            queued_bytes_max=self._configuration.produce.queued_bytes_max,
+        )
+        summary = await replicas.recover()
+        _log_recovery(summary, was_clean=was_clean)
+        return replicas
+
+    async def _serve(self, metadata: Metadata, replicas: Replicas) -> Server:
+        limits = self._configuration.broker_limits()
+        gate = Gate(authorizer=self._ports.authorizer, is_ready=lambda: self._is_ready)
+        methods = build_methods(
+            self._handlers(metadata, replicas),
+            gate,
+            listener=CLIENT_LISTENER,
+            release=RELEASE,
+            stream_requests_max=limits.stream_requests_max,
+        )
+        listener = Listener(
+            name=CLIENT_LISTENER,
+            bind=self._configuration.listeners.client.bind,
+            reflection_services=service_names(),
+        )
+        server = await self._bind(listener, methods)
+        self.client_address = server.address
+        return server
+
+    async def _bind(self, listener: Listener, methods: Mapping[str, Method]) -> Server:
+        """Serve at the address; at another port if it is taken and that is allowed."""
+        try:
+            return await self._ports.network.serve(listener, methods)
+        except TidelogError as error:
+            if not self._may_pick_port or error.code is not ErrorCode.UNAVAILABLE:
+                raise
+        host = listener.bind.rpartition(":")[0]
+        free = msgspec.structs.replace(listener, bind=f"{host}:0")
+        return await self._ports.network.serve(free, methods)
+
+    def _handlers(self, metadata: Metadata, replicas: Replicas) -> Handlers:
+        ports, limits = self._ports, self._configuration.broker_limits()
+        produce = ProduceHandler(replicas, ports.clock, limits)
+        fetch = FetchHandler(replicas, ports.clock, limits)
+        return Handlers(
+            produce=produce,
+            fetch=fetch,
+            records=RecordsHandler(
+                metadata, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
+            ),
+            metadata=MetadataHandler(
+                metadata,
+                replicas,
+                limits,
+                auto_create_topics=self._configuration.topics.auto_create,
+            ),
+            offsets=OffsetsHandler(replicas, fetch),
+            admin=AdminHandler(metadata, replicas, limits),
+        )
+
+    async def _register(self, metadata: Metadata) -> BrokerEpoch:
+        advertised = self._configuration.listeners.client.advertised or self.client_address
+        broker_id = BrokerId(self._configuration.node_id)
+        epoch = await metadata.register_broker(
+            Registration(
+                broker_id=broker_id,
+                incarnation=self._ports.random.uuid(),
+                listeners={CLIENT_LISTENER: advertised},
+                host_name=self._ports.host.host_name(),
+                rack=self._configuration.rack,
+            )
+        )
+        await metadata.unfence_broker(broker_id, epoch)
+        return epoch
+
+    async def _leave_marker(self, replicas: Replicas, epoch: BrokerEpoch) -> None:
+        """A directory that failed leaves none: its next start must look at every byte."""
+        if replicas.owner.failure is None:
+            marker = CleanShutdown(broker_epoch=epoch, boot_id=self._ports.host.boot_id())
+            await storage_format.write_clean_marker(self._ports.disk, marker)
+
+
+def _log_recovery(summary: RecoverySummary, *, was_clean: bool) -> None:
+    log_events.info(
+        "logs_recovered",
+        partitions=summary.partitions,
+        torn_bytes=summary.torn_bytes,
+        after_clean_stop=was_clean,
+    )
+    for failure in summary.failures:
+        log_events.error("partition_stopped", error=failure)
+    for orphan in summary.orphans:
+        log_events.warning("orphan_directory_kept", directory=orphan)

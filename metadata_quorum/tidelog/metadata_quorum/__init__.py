@@ -1,0 +1,1 @@
+"""Cluster metadata: what it consists of, how it changes, who may change it."""

@@ -1,0 +1,74 @@
+"""What the rest of a node may ask of metadata, whoever keeps it.
+
+Behind it stands a single node's log today and the Raft quorum later, so every call is written for
+the harder of the two:
+
+ 1. `image()` is local, never waits, and never goes back to a lower version.
+ 2. A write returns after its records are durable and visible in this node's `image()`; before that
+    nobody on this node sees them.
+ 3. A write that raises NOT_CONTROLLER or UNAVAILABLE changed nothing. One that raises
+    DEADLINE_EXCEEDED or INDETERMINATE may still take effect.
+ 4. A write that a caller gave up on (cancellation) goes on; its outcome shows in the image.
+ 5. Refusals of single topics are values, because a request may fail in part.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidelog.metadata_quorum.decisions import NewTopic, Registration
+from tidelog.metadata_quorum.image import Image
+from tidelog.ports import RequestContext
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, TopicId
+
+
+class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was created, or with `validate_only` would be."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    replication_factor: int
+    version: int
+    """The image's version in which it is there; 0 with `validate_only`."""
+
+
+class Metadata(Protocol):
+    """The cluster's metadata as one node sees it."""
+
+    def image(self) -> Image:
+        """The newest image that this node knows."""
+        ...
+
+    def controller_id(self) -> BrokerId | None:
+        """The active controller; None while none is known."""
+        ...
+
+    async def wait_version(self, version: int) -> Image:
+        """The first image of at least this version that this node has."""
+        ...
+
+    async def create_topics(
+        self,
+        context: RequestContext,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool,
+        timeout_ms: int,
+    ) -> list[CreatedTopic | TidelogError]:
+        """Create each topic on its own; `context` travels to the controller with the request."""
+        ...
+
+    async def register_broker(self, registration: Registration) -> BrokerEpoch:
+        """Make the broker known, still fenced; an older process of the same id is fenced off."""
+        ...
+
+    async def unfence_broker(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        """Let the broker lead; STALE_BROKER_EPOCH if it registered again since."""
+        ...
+
+    async def stop(self) -> None:
+        """End after the writes in progress."""
+        ...
