@@ -77,7 +77,9 @@ CHECKERS: Final = (
         repair="make fix",
     ),
     Checker(
-        name="format", command=_tool("ruff", "format", "--check", "--quiet"), repair="make fix"
+        name="format",
+        command=_tool("ruff", "format", "--check", "--quiet", "--output-format=concise"),
+        repair="make fix",
     ),
 )
 

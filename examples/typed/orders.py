@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.client import AdminClient, Consumer, NewTopic, Producer, TidelogError, TopicPartition
+from tidelog.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.client.errors import TidelogError
 
 TOPIC = "orders"
 
