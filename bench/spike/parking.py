@@ -38,7 +38,7 @@ KIB: Final = 1024
 OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.so_reuseport", 0),
-    # Beyond 1,000 calls that wait to be taken up the server cancels new ones at random.
+    # Beyond 1,000 calls that wait to be taken up the server cancels new ones.
     ("grpc.server.max_pending_requests", 50_000),
     ("grpc.server.max_pending_requests_hard_limit", 50_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
