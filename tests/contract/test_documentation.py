@@ -59,3 +59,13 @@ def test_a_missing_comment_is_seen(contract: pb.FileDescriptorSet) -> None:
         if list(location.path) == path:
             location.leading_comments = ""
     assert undocumented(changed) == ["field tidelog.v1.FetchPosition.topic_id"]
+
+
+def test_the_page_for_other_languages_names_every_file_with_a_service(
+    contract: pb.FileDescriptorSet,
+) -> None:
+    page = (descriptors.TOP / "docs/other-languages.md").read_text()
+    table = page[page.index("## The rest of the contract") :]
+    files = [file.name for file in descriptors.our_files(contract) if file.service]
+    stems = [name.removeprefix(descriptors.OURS).removesuffix(".proto") for name in files]
+    assert [stem for stem in stems if f"`{stem}`" not in table] == []
