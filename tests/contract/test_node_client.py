@@ -4,27 +4,20 @@ Owns the example's set-up: its npm packages are installed beside it, exactly as 
 """
 
 import os
-import queue
 import re
 import shutil
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.contract.descriptors import TOP
+from tests.support.node import running_node
 
 EXAMPLE = TOP / "examples/grpc/node"
 LINES_MAX = 100
 INSTALL_TIMEOUT_S = 300
-START_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
-ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d+)\b")
 SERVED = ("Admin", "Fetch", "Metadata", "Produce", "Records")
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -64,50 +57,8 @@ def node_program() -> str:
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real node, started for this test."""
-    folder = tmp_path_factory.mktemp("node")
-    command = ["-m", "tidelog", "dev", "--port", "0", "--data-dir", str(folder / "data")]
-    with (folder / "stderr").open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.PIPE, stderr=stderr, text=True
-        )
-    try:
-        yield wait_address(process, folder / "stderr")
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)
-        assert process.stdout is not None, "the process was started with a pipe"
-        process.stdout.close()
-
-
-def wait_address(process: "subprocess.Popen[str]", stderr: Path) -> str:
-    """What the node prints once it can be reached."""
-    lines: queue.Queue[str | None] = queue.Queue()
-
-    def read() -> None:
-        assert process.stdout is not None, "the process was started with a pipe"
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    seen = []
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            line = lines.get(timeout=left)
-        except queue.Empty:
-            break
-        if line is None:
-            break
-        seen.append(line)
-        found = ADDRESS.search(line)
-        if found and found[1] != "0":
-            return f"127.0.0.1:{found[1]}"
-    raise AssertionError(f"the node printed no address: {''.join(seen)}{stderr.read_text()}")
+    with running_node(tmp_path_factory.mktemp("node")) as node:
+        yield node.bootstrap
 
 
 def run_example(node: str, address: str) -> "subprocess.CompletedProcess[str]":
