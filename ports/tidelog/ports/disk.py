@@ -12,8 +12,12 @@ simulated disk (tests/ports holds both to it):
  5. After a `flush` that failed, every later write or flush of the directory fails with
     STORAGE_FAILED: the pages may be marked clean, so trying again would lie.
  6. Paths are relative to the directory, with `/`, and never leave it.
- 7. Every failure is a TidelogError: STORAGE_FAILED (I/O error), STORAGE_FULL (no space: the
-    append may have taken effect in part; the caller truncates), STORAGE_IN_USE (lock).
+ 7. Every failure is a TidelogError: STORAGE_FAILED (I/O error, a path that is not allowed or not
+    there), STORAGE_FULL (no space), STORAGE_IN_USE (lock), CLOSED (after shutdown or close). An
+    append that failed may have taken effect in part: until the file is truncated, further appends
+    to it fail, so that nothing is written behind a tear.
+ 8. What was submitted takes effect although its caller is cancelled; the pieces of an append
+    belong to the disk until it has ended.
 """
 
 from collections.abc import Sequence
@@ -32,7 +36,7 @@ class File(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Where the next append goes."""
+        """Where the next append goes: behind all appends that have ended."""
         ...
 
 

@@ -12,6 +12,9 @@ to it):
  4. A handler may be cancelled at any await when its caller goes away.
  5. Deadlines travel as durations. A caller's wait ends at its deadline, whatever the peer does.
  6. A peer that cannot be reached raises PeerUnreachable, which tells how sure that is.
+ 7. A call, a send or a receive whose task is cancelled is given up: the call is withdrawn, the
+    calling end of the stream breaks, the handler's end receives nothing more.
+ 8. What is ended from this side (`cancel`, `close`) raises CLOSED here, to whoever waits.
 """
 
 import enum
