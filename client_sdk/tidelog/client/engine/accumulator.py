@@ -1,0 +1,177 @@
+"""Collects records into open batches: stop 2 of a record's walk.
+
+Owns the open batches, the memory bound and the decision when a batch is sealed. The driver calls
+it under its lock; it never waits: an append without room returns None and the driver blocks.
+
+Theory of operation. A batch is sealed when it is full or when it has been open for `linger_ns`.
+Full means `batch_bytes`; while other batches of its partition are on their way it may grow to
+`batch_bytes_max`, because sealing it earlier would only make it wait in a queue, and large
+hand-overs cost the least. Memory is reserved in slabs, so that the hot path compares one number.
+
+    append ──► open ──full / lingered / flush──► sealed ──► (core: producer.py)
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidelog.client.engine.batch import Batch
+from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, RecordTuple
+
+SLAB_BYTES = 16 * 1024
+
+
+class AccumulatorLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of one producer's memory and batches."""
+
+    batch_bytes: int
+    batch_bytes_max: int
+    buffer_bytes: int
+    linger_ns: int
+    in_flight_max: int
+
+
+class Route:
+    """One topic as the accumulator sees it: an open batch and a count of unfinished ones each."""
+
+    __slots__ = ("busy", "name", "open", "partition_count", "sticky", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, partition_count: int) -> None:
+        assert partition_count > 0, f"topic {name} has no partitions"
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_count = partition_count
+        self.open: list[Batch | None] = [None] * partition_count
+        self.busy = [0] * partition_count
+        """Sealed batches that are not done."""
+        self.sticky = 0
+
+    def move_sticky(self) -> None:
+        """The next partition for records without a key: the one with the least on its way."""
+        count = self.partition_count
+        start = self.sticky + 1
+        candidates = [(start + step) % count for step in range(count)]
+        self.sticky = min(candidates, key=self.busy.__getitem__)
+
+    def grow(self, partition_count: int) -> None:
+        """The topic was given more partitions."""
+        assert partition_count >= self.partition_count, f"topic {self.name} cannot shrink"
+        added = partition_count - self.partition_count
+        self.open += [None] * added
+        self.busy += [0] * added
+        self.partition_count = partition_count
+
+
+class Accumulator:
+    """Open batches by partition; sealed ones wait in `sealed` until the driver takes them."""
+
+    def __init__(self, limits: AccumulatorLimits, now_ns: Callable[[], int]) -> None:
+        self.limits = limits
+        self.reserved_bytes = 0
+        """By every batch that is not done."""
+        self.open: dict[int, Batch] = {}
+        """By number, so in the order of opening: the first lingers out first."""
+        self.sealed: list[Batch] = []
+        self.opened_count = 0
+        self.routes: dict[str, Route] = {}
+        self._now_ns = now_ns
+
+    def append(
+        self, route: Route, partition: int, record: RecordTuple, size_bytes: int
+    ) -> Batch | None:
+        """The batch that took the record at its end; None while there is no room."""
+        batch = route.open[partition]
+        if batch is None or batch.size_bytes + size_bytes > batch.checkpoint_bytes:
+            batch = self._make_room(route, partition, batch, size_bytes)
+            if batch is None:
+                return None
+        batch.records.append(record)
+        batch.size_bytes += size_bytes
+        return batch
+
+    def _make_room(
+        self, route: Route, partition: int, batch: Batch | None, size_bytes: int
+    ) -> Batch | None:
+        limits = self.limits
+        if batch is not None:
+            target = limits.batch_bytes_max if route.busy[partition] else limits.batch_bytes
+            full = batch.size_bytes + size_bytes > target
+            if full or len(batch.records) + SLAB_BYTES > RECORDS_PER_BATCH_MAX:
+                self.seal(route, batch)
+                batch = None
+        needed = max(SLAB_BYTES, size_bytes)
+        # A record larger than the whole buffer is admitted alone rather than never.
+        if self.reserved_bytes and self.reserved_bytes + needed > limits.buffer_bytes:
+            return None
+        if batch is None:
+            batch = Batch(route.name, route.topic_id, partition, self.opened_count, self._now_ns())
+            self.opened_count += 1
+            self.open[batch.number] = batch
+            route.open[partition] = batch
+        self.reserved_bytes += needed
+        batch.reserved_bytes += needed
+        batch.checkpoint_bytes += needed
+        return batch
+
+    def seal(self, route: Route, batch: Batch) -> None:
+        """Close a batch for appends and hand it over."""
+        assert not batch.is_sealed, f"{batch!r} is sealed twice"
+        assert batch.records, f"{batch!r} is sealed empty"
+        batch.is_sealed = True
+        del self.open[batch.number]
+        route.open[batch.partition] = None
+        route.busy[batch.partition] += 1
+        if route.sticky == batch.partition:
+            route.move_sticky()
+        self.sealed.append(batch)
+
+    def seal_due(self, now_ns: int) -> None:
+        """Seal what has lingered or is full, unless it would only wait behind others."""
+        limits = self.limits
+        for batch in list(self.open.values()):
+            lingered = now_ns >= batch.opened_at_ns + limits.linger_ns
+            if not lingered and batch.size_bytes < limits.batch_bytes:
+                continue
+            route = self.routes[batch.topic]
+            if route.busy[batch.partition] < limits.in_flight_max:
+                self.seal(route, batch)
+
+    def seal_all(self) -> None:
+        """Flush: nobody waits for company any longer."""
+        for batch in list(self.open.values()):
+            self.seal(self.routes[batch.topic], batch)
+
+    def take_sealed(self) -> list[Batch]:
+        """Everything sealed since the last call, in the order of sealing."""
+        taken, self.sealed = self.sealed, []
+        return taken
+
+    def next_linger_ns(self) -> int | None:
+        """When the next open batch that could leave has lingered; None: there is none."""
+        limits = self.limits
+        for batch in self.open.values():
+            if self.routes[batch.topic].busy[batch.partition] < limits.in_flight_max:
+                return batch.opened_at_ns + limits.linger_ns
+        return None
+
+    def release(self, batch: Batch) -> None:
+        """The batch is done: its memory is free again."""
+        assert batch.is_sealed, f"{batch!r} is released before it was sealed"
+        self.reserved_bytes -= batch.reserved_bytes
+        assert self.reserved_bytes >= 0, f"released more than was reserved: {self.reserved_bytes}"
+        route = self.routes[batch.topic]
+        route.busy[batch.partition] -= 1
+        assert route.busy[batch.partition] >= 0, f"{batch!r} was done more often than sealed"
+
+    def set_route(self, name: str, topic_id: bytes, partition_count: int) -> None:
+        """What metadata says of a topic; a topic created again starts with new batches."""
+        route = self.routes.get(name)
+        if route is None:
+            self.routes[name] = Route(name, topic_id, partition_count)
+            return
+        if route.topic_id != topic_id:
+            for batch in [found for found in route.open if found is not None]:
+                self.seal(route, batch)
+            route.topic_id = topic_id
+        if partition_count > route.partition_count:
+            route.grow(partition_count)

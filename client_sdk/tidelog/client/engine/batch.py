@@ -1,0 +1,90 @@
+"""A batch on its way: open, sealed, done.
+
+Owns the one structure that the user's threads and the I/O thread share. Appending and sealing
+happen under the producer's lock; from `seal` on only the I/O side touches it, and it is done once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidelog.wire.batch import RecordTuple
+from tidelog.wire.errors import TidelogError
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a batch was stored."""
+
+    base_offset: int
+    """-1 with acks=0."""
+    append_time_ms: int = -1
+    """-1: the records keep their own timestamps."""
+    leader_epoch: int = -1
+
+
+Outcome = Acknowledgement | TidelogError
+
+
+class Batch:
+    """Records of one partition that travel together."""
+
+    __slots__ = (
+        "attempts",
+        "callbacks",
+        "checkpoint_bytes",
+        "encoded",
+        "is_sealed",
+        "last_error",
+        "number",
+        "opened_at_ns",
+        "outcome",
+        "partition",
+        "records",
+        "reserved_bytes",
+        "size_bytes",
+        "topic",
+        "topic_id",
+        "waiter",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: bytes, partition: int, number: int, opened_at_ns: int
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.number = number
+        """Grows with each batch of the producer: the order in which they were opened."""
+        self.opened_at_ns = opened_at_ns
+        self.records: list[RecordTuple] = []
+        self.size_bytes = 0
+        self.checkpoint_bytes = 0
+        """Beyond it an append asks the accumulator: for more room, or to seal."""
+        self.reserved_bytes = 0
+        self.is_sealed = False
+        self.encoded: tuple[bytes, int] | None = None
+        """Sealed bytes and route sum, once the driver has made them."""
+        self.attempts = 0
+        self.last_error: TidelogError | None = None
+        self.outcome: Outcome | None = None
+        self.callbacks: list[Callable[[Outcome], None]] | None = None
+        self.waiter: Any = None
+        """What the driver's futures wait on; made by the first that has to wait."""
+
+    def __repr__(self) -> str:
+        state = "open"
+        if self.outcome is not None:
+            state = "done"
+        elif self.is_sealed:
+            state = "sealed"
+        place = f"{self.topic}-{self.partition}"
+        return f"<batch {self.number} {place} {state} records={len(self.records)}>"
+
+    def complete(self, outcome: Outcome) -> None:
+        """Done, once; the records are let go."""
+        assert self.is_sealed, f"{self!r} is done before it was sealed"
+        assert self.outcome is None, f"{self!r} is done twice"
+        self.outcome = outcome
+        self.records = []
+        self.encoded = None

@@ -1,0 +1,570 @@
+"""Reads partitions: decides from where, from whom, and what of the answers still counts.
+
+Owns assignment, positions, fetch sessions and credit. It must never decode a record, nor hand over
+bytes whose sum does not fit or that were asked for before a seek. Stop 10 of a record's walk.
+
+Theory of operation. Each broker that leads an assigned partition has one parked stream. Positions
+are sent once; the broker then sends whatever becomes readable, as long as it has credit. A request
+that changes positions has a new session epoch; an answer names the last one that the broker knew,
+so that an answer from before a seek is told from one after it.
+
+    no position ──offset query──► position ──sent to the leader──► reading ──batches──► ready
+        ▲                            ▲                                │
+        └──out of range, truncated───┴────stream broke, new leader────┘
+
+Credit: what the broker may send + what waits for the user + what is still to be granted is one
+constant window per broker.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import assert_never
+
+import msgspec
+
+from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.fetch_link import FetchLink
+from tidelog.client.engine.fetch_messages import (
+    BreakStream,
+    ConsumerEffect,
+    ConsumerMessage,
+    FetchAnswered,
+    Fetched,
+    FetchPosition,
+    MetadataArrived,
+    MetadataFailed,
+    OffsetAnswer,
+    OffsetQuery,
+    OffsetsArrived,
+    OffsetsFailed,
+    OffsetSpec,
+    OpenStream,
+    PartitionBatches,
+    QueryOffsets,
+    SendFetch,
+    StreamBroken,
+    StreamOpened,
+)
+from tidelog.client.engine.fetch_partition import PartitionState
+from tidelog.client.engine.metadata import BrokerView, MetadataCache
+from tidelog.client.engine.outcomes import STALE_METADATA
+from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
+from tidelog.client.engine.topics import TopicDesk
+from tidelog.client.types import TopicPartition
+from tidelog.wire.batch import CorruptBatch, checksum, fetch_sum, iterate_headers
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core needs of the consumer's options."""
+
+    reset: OffsetSpec | None
+    """auto_offset_reset; None: an error instead."""
+    window_bytes: int
+    grant_bytes: int
+    """Credit is granted in steps of at least this."""
+    partition_bytes_max: int
+    verify: bool
+
+
+class ConsumerCore:
+    """Messages and the user's wishes in, effects out; one thread or task calls it."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        metadata: MetadataCache,
+        topics: TopicDesk,
+        backoff: Backoff,
+    ) -> None:
+        self.settings = settings
+        self.metadata = metadata
+        self.topics = topics
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.subscribed: dict[str, None] = {}
+        self.links: dict[int, FetchLink] = {}
+        self.ready: deque[Fetched] = deque()
+        self.errors: deque[TidelogError] = deque()
+        self.streams_opened = 0
+        self.bytes_received = 0
+        self.batches_dropped = 0
+        self._backoff = backoff
+        self._by_id: dict[tuple[bytes, int], PartitionState] = {}
+        self._effects: list[ConsumerEffect] = []
+
+    # The user's wishes.
+
+    def assign(self, wanted: Iterable[TopicPartition], now_ns: int) -> None:
+        """Read exactly these; those that stay keep their position."""
+        names = dict.fromkeys(wanted)
+        for gone in [found for found in self.partitions if found not in names]:
+            self._leave(self.partitions.pop(gone))
+        for name in names:
+            if name not in self.partitions:
+                self.partitions[name] = PartitionState(name, self.settings.reset)
+            if name.topic not in self.metadata.topics:
+                self.topics.want(name.topic, now_ns)
+        self._index()
+        self._drop_void()
+
+    def subscribe(self, topics: Iterable[str], now_ns: int) -> None:
+        """Read all partitions of these topics, as they become known."""
+        self.subscribed = dict.fromkeys(topics)
+        known: list[TopicPartition] = []
+        for name in self.subscribed:
+            topic = self.metadata.topics.get(name)
+            if topic is None:
+                self.topics.want(name, now_ns)
+                continue
+            known += [TopicPartition(name, number) for number in range(len(topic.partitions))]
+        self.assign(known, now_ns)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on from this offset."""
+        state = self.partitions[name]
+        self._leave(state)
+        state.move_to(offset)
+        self._drop_void()
+
+    def seek_to(self, name: TopicPartition, spec: OffsetSpec) -> None:
+        """Go on from the first or behind the last record."""
+        state = self.partitions[name]
+        self._leave(state)
+        state.need_reset(spec)
+        self._drop_void()
+
+    def pause(self, name: TopicPartition) -> None:
+        """Keep the position, deliver nothing."""
+        state = self.partitions[name]
+        state.is_paused = True
+        self._leave(state)
+
+    def resume(self, name: TopicPartition) -> None:
+        """Deliver again."""
+        self.partitions[name].is_paused = False
+
+    def take(self) -> Fetched | None:
+        """The next verified bytes for the user, oldest first; paused partitions are skipped."""
+        for index, fetched in enumerate(self.ready):
+            state = self.partitions.get(fetched.topic_partition)
+            assert state is not None, f"{fetched.topic_partition} is ready but not assigned"
+            assert state.generation == fetched.generation, f"{state!r} kept void bytes"
+            if state.is_paused:
+                continue
+            del self.ready[index]
+            self._consume(fetched)
+            return fetched
+        return None
+
+    def take_error(self) -> TidelogError | None:
+        """The next error that the user must see, once."""
+        if self.errors:
+            return self.errors.popleft()
+        for state in self.partitions.values():
+            if state.error is not None and not state.is_paused:
+                error, state.error = state.error, None
+                return error
+        return None
+
+    # Inputs.
+
+    def step(self, message: ConsumerMessage, now_ns: int) -> list[ConsumerEffect]:
+        """One message; the effects are to be performed in their order."""
+        match message:
+            case MetadataArrived():
+                self._note_topics(self.topics.on_metadata(message.view, now_ns), now_ns)
+            case MetadataFailed():
+                self._note_topics(self.topics.on_failure(message.error, now_ns), now_ns)
+            case StreamOpened():
+                self._on_stream_opened(message)
+            case StreamBroken():
+                self._on_stream_broken(message, now_ns)
+            case FetchAnswered():
+                self._on_fetch_answered(message, now_ns)
+            case OffsetsArrived():
+                for name, generation, answer in zip(
+                    message.query.partitions,
+                    message.query.generations,
+                    message.answers,
+                    strict=False,
+                ):
+                    self._on_offset(name, generation, answer, now_ns)
+            case OffsetsFailed():
+                for name, generation in zip(
+                    message.query.partitions, message.query.generations, strict=True
+                ):
+                    self._on_offset(name, generation, message.error, now_ns)
+            case _:
+                assert_never(message)
+        return self.tick(now_ns)
+
+    def tick(self, now_ns: int) -> list[ConsumerEffect]:
+        """Time passed, or the user asked for something: bring the streams up to date."""
+        queries: dict[int, tuple[BrokerView, list[tuple[PartitionState, OffsetQuery]]]] = {}
+        moves: dict[int, list[FetchPosition]] = {}
+        for state in self.partitions.values():
+            self._advance(state, now_ns, queries, moves)
+        for broker, asked in queries.values():
+            self._query(broker, asked)
+        for link in self.links.values():
+            self._update_link(link, moves.get(link.broker_id, []))
+        self._note_topics(self.topics.tick(now_ns), now_ns)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_deadline_ns(self) -> int | None:
+        """When `tick` has something to do if no message comes; None: never."""
+        due_at_ns = self.topics.next_deadline_ns()
+        deadlines = [] if due_at_ns is None else [due_at_ns]
+        deadlines += [state.retry_at_ns for state in self.partitions.values() if state.retry_at_ns]
+        deadlines += [link.retry_at_ns for link in self.links.values() if link.retry_at_ns]
+        return min(deadlines, default=None)
+
+    # Topics.
+
+    def _note_topics(
+        self, effects: Iterable[FetchMetadata | RouteTopic | RefuseTopic], now_ns: int
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, FetchMetadata):
+                self._effects.append(effect)
+            elif isinstance(effect, RouteTopic):
+                self._on_topic_known(effect, now_ns)
+            elif effect.is_final:
+                self.errors.append(effect.error)
+        self._index()
+
+    def _on_topic_known(self, topic: RouteTopic, now_ns: int) -> None:
+        if topic.topic in self.subscribed:
+            for number in range(topic.partition_count):
+                name = TopicPartition(topic.topic, number)
+                if name not in self.partitions:
+                    self.partitions[name] = PartitionState(name, self.settings.reset)
+        for name in list(self.partitions):
+            if name.topic == topic.topic and name.partition >= topic.partition_count:
+                state = self.partitions.pop(name)
+                self._leave(state)
+                self.errors.append(
+                    self.metadata.unknown_partition(
+                        name.topic, name.partition, tried=f"read {name.topic}-{name.partition}"
+                    )
+                )
+        self._drop_void()
+
+    def _index(self) -> None:
+        by_id: dict[tuple[bytes, int], PartitionState] = {}
+        for name, state in self.partitions.items():
+            topic = self.metadata.topics.get(name.topic)
+            if topic is not None:
+                by_id[topic.topic_id, name.partition] = state
+        self._by_id = by_id
+
+    # Streams.
+
+    def _on_stream_opened(self, message: StreamOpened) -> None:
+        link = self._current(message.broker_id, message.stream)
+        if link is None:
+            self._effects.append(BreakStream(broker_id=message.broker_id, stream=message.stream))
+            return
+        link.open(self.settings.window_bytes)
+
+    def _on_stream_broken(self, message: StreamBroken, now_ns: int) -> None:
+        link = self._current(message.broker_id, message.stream)
+        if link is None:
+            return
+        link.close()
+        link.failures += 1
+        link.retry_at_ns = now_ns + self._backoff.delay_ns(link.failures)
+        for state in self.partitions.values():
+            if state.broker_id == link.broker_id:
+                state.leave_stream()
+        self.topics.refresh(now_ns)
+
+    def _current(self, broker_id: int, stream: int) -> FetchLink | None:
+        link = self.links.get(broker_id)
+        return link if link is not None and link.stream == stream else None
+
+    def _leave(self, state: PartitionState) -> None:
+        if state.broker_id is None:
+            return
+        link = self.links[state.broker_id]
+        topic = self.metadata.topics.get(state.topic_partition.topic)
+        if topic is not None and link.is_open:
+            link.removed[topic.topic_id, state.topic_partition.partition] = None
+        state.leave_stream()
+
+    def _advance(
+        self,
+        state: PartitionState,
+        now_ns: int,
+        queries: dict[int, tuple[BrokerView, list[tuple[PartitionState, OffsetQuery]]]],
+        moves: dict[int, list[FetchPosition]],
+    ) -> None:
+        """Bring one partition a step nearer to being read."""
+        if state.retry_at_ns and now_ns >= state.retry_at_ns:
+            state.retry_at_ns = 0
+        if state.is_paused or state.error is not None or state.retry_at_ns or state.is_querying:
+            return
+        name = state.topic_partition
+        leader = self.metadata.leader(name.topic, name.partition)
+        if leader is None:
+            if name.topic in self.metadata.topics:
+                self.topics.refresh(now_ns)
+            return
+        broker, leader_epoch = leader
+        if state.broker_id is not None and state.broker_id != broker.broker_id:
+            self._leave(state)
+        topic_id = self.metadata.topics[name.topic].topic_id
+        if state.fetch_offset is None:
+            if state.reset is None:
+                state.error = _no_offset(name)
+                return
+            query = OffsetQuery(
+                topic_id=topic_id,
+                partition=name.partition,
+                spec=state.reset,
+                leader_epoch=leader_epoch,
+            )
+            queries.setdefault(broker.broker_id, (broker, []))[1].append((state, query))
+            return
+        if state.broker_id is not None:
+            return
+        link = self._link_to(broker, now_ns)
+        if link is None:
+            return
+        state.broker_id = broker.broker_id
+        state.session_epoch = link.session_epoch + 1
+        moves.setdefault(broker.broker_id, []).append(
+            FetchPosition(
+                topic_id=topic_id,
+                partition=name.partition,
+                fetch_offset=state.fetch_offset,
+                leader_epoch=leader_epoch,
+                last_fetched_epoch=state.last_fetched_epoch,
+                max_bytes=self.settings.partition_bytes_max,
+            )
+        )
+
+    def _link_to(self, broker: BrokerView, now_ns: int) -> FetchLink | None:
+        """The broker's link if it is open; opens it otherwise."""
+        link = self.links.setdefault(broker.broker_id, FetchLink(broker.broker_id))
+        if link.retry_at_ns:
+            if now_ns < link.retry_at_ns:
+                return None
+            link.retry_at_ns = 0
+        if link.stream is None:
+            self.streams_opened += 1
+            link.stream = self.streams_opened
+            self._effects.append(
+                OpenStream(broker_id=broker.broker_id, stream=link.stream, address=broker.address)
+            )
+        return link if link.is_open else None
+
+    def _update_link(self, link: FetchLink, positions: list[FetchPosition]) -> None:
+        """Tell the broker what changed, and give it credit, if there is either."""
+        if not link.is_open:
+            return
+        assert link.stream is not None, f"broker {link.broker_id} is open without a stream"
+        removed = tuple(
+            key
+            for key in link.removed
+            if all((moved.topic_id, moved.partition) != key for moved in positions)
+        )
+        link.removed.clear()
+        is_changed = bool(positions or removed)
+        credit_bytes = link.take_grant(1 if is_changed else self.settings.grant_bytes)
+        if not is_changed and not credit_bytes:
+            return
+        if is_changed:
+            link.session_epoch += 1
+        self._effects.append(
+            SendFetch(
+                broker_id=link.broker_id,
+                stream=link.stream,
+                positions=tuple(positions),
+                removed=removed,
+                credit_bytes=credit_bytes,
+                session_epoch=link.session_epoch,
+            )
+        )
+
+    # Offsets.
+
+    def _query(self, broker: BrokerView, asked: list[tuple[PartitionState, OffsetQuery]]) -> None:
+        for state, _ in asked:
+            state.is_querying = True
+        self._effects.append(
+            QueryOffsets(
+                broker_id=broker.broker_id,
+                address=broker.address,
+                generations=tuple(state.generation for state, _ in asked),
+                partitions=tuple(state.topic_partition for state, _ in asked),
+                queries=tuple(query for _, query in asked),
+            )
+        )
+
+    def _on_offset(
+        self,
+        name: TopicPartition,
+        generation: int,
+        answer: OffsetAnswer | TidelogError,
+        now_ns: int,
+    ) -> None:
+        state = self.partitions.get(name)
+        if state is None or state.generation != generation:
+            return
+        state.is_querying = False
+        error = answer if isinstance(answer, TidelogError) else answer.error
+        if error is not None:
+            self._on_error(state, error, now_ns)
+            return
+        assert isinstance(answer, OffsetAnswer), "an offset query was answered by neither"
+        state.move_to(max(0, answer.offset))
+
+    # Answers.
+
+    def _on_fetch_answered(self, message: FetchAnswered, now_ns: int) -> None:
+        link = self._current(message.broker_id, message.stream)
+        if link is None:
+            return
+        link.failures = 0
+        for part in message.partitions:
+            size_bytes = len(part.batches)
+            link.receive(size_bytes)
+            self.bytes_received += size_bytes
+            state = self._by_id.get((part.topic_id, part.partition))
+            if (
+                state is None
+                or state.broker_id != message.broker_id
+                or message.session_epoch < state.session_epoch
+            ):
+                self.batches_dropped += 1
+                link.consume(size_bytes)
+                continue
+            if not self._on_part(state, part, message.broker_id, now_ns):
+                link.consume(size_bytes)
+
+    def _on_part(
+        self, state: PartitionState, part: PartitionBatches, broker_id: int, now_ns: int
+    ) -> bool:
+        """Whether the bytes now wait for the user."""
+        if part.error is not None:
+            state.leave_stream()
+            self._on_error(state, part.error, now_ns)
+            return False
+        if part.high_watermark >= 0:
+            state.high_watermark = part.high_watermark
+        if part.log_start_offset >= 0:
+            state.log_start_offset = part.log_start_offset
+        if part.divergence is not None:
+            self._on_divergence(state, part.divergence.end_offset)
+            return False
+        if not part.batches:
+            return False
+        try:
+            return self._on_batches(state, part, broker_id)
+        except TidelogError as error:
+            # The bytes are not what the broker read: ask again, and tell.
+            self._leave(state)
+            state.error = error
+            return False
+
+    def _on_batches(self, state: PartitionState, part: PartitionBatches, broker_id: int) -> bool:
+        headers = [header for _, header in iterate_headers(part.batches, is_compacted=True)]
+        name = state.topic_partition
+        if self.settings.verify:
+            crc = checksum(part.batches)
+            expected = fetch_sum(
+                TopicId(part.topic_id), part.partition, headers[0].base_offset, crc
+            )
+            if expected != part.fetch_sum:
+                raise CorruptBatch(
+                    tried=f"read {name.topic}-{name.partition} at offset {state.fetch_offset}",
+                    happened=f"the answer's sum is {part.fetch_sum:#010x}, its bytes give "
+                    f"{expected:#010x}",
+                )
+        assert state.fetch_offset is not None, f"{state!r} is read without a position"
+        first_offset, last = state.fetch_offset, headers[-1]
+        if last.next_offset <= first_offset:
+            return False
+        state.read_to(last.next_offset, last.leader_epoch)
+        self.ready.append(
+            Fetched(
+                topic_partition=name,
+                data=part.batches,
+                first_offset=first_offset,
+                next_offset=last.next_offset,
+                high_watermark=part.high_watermark,
+                leader_epoch=last.leader_epoch,
+                broker_id=broker_id,
+                generation=state.generation,
+            )
+        )
+        return True
+
+    def _on_divergence(self, state: PartitionState, end_offset: int) -> None:
+        """The log was cut behind this reader's back: go on where it was cut, or tell."""
+        name = state.topic_partition
+        position = state.position
+        assert position is not None, f"{state!r} diverged without a position"
+        self._leave(state)
+        state.move_to(min(end_offset, position))
+        if self.settings.reset is None:
+            state.error = TidelogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                tried=f"read {name.topic}-{name.partition} at offset {position}",
+                happened=f"the log was truncated at offset {end_offset}: records that were read "
+                "are not there any more",
+                hint="seek to where reading should go on",
+            )
+        self._drop_void()
+
+    def _on_error(self, state: PartitionState, error: TidelogError, now_ns: int) -> None:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.reset is not None:
+            state.need_reset(self.settings.reset)
+            self._drop_void()
+            return
+        if error.code in STALE_METADATA:
+            self.topics.refresh(now_ns)
+        if error.retriable:
+            state.failures += 1
+            state.retry_at_ns = now_ns + self._backoff.delay_ns(state.failures)
+            return
+        state.error = error
+
+    # What waits for the user.
+
+    def _consume(self, fetched: Fetched) -> None:
+        link = self.links.get(fetched.broker_id)
+        if link is not None:
+            link.consume(len(fetched.data))
+
+    def _drop_void(self) -> None:
+        """Let go of bytes that a seek or a new assignment made void."""
+        kept: deque[Fetched] = deque()
+        for fetched in self.ready:
+            state = self.partitions.get(fetched.topic_partition)
+            if state is not None and state.generation == fetched.generation:
+                kept.append(fetched)
+            else:
+                self._consume(fetched)
+        self.ready = kept
+
+
+def _no_offset(name: TopicPartition) -> TidelogError:
+    return TidelogError(
+        ErrorCode.NO_OFFSET_FOR_PARTITION,
+        tried=f"read {name.topic}-{name.partition}",
+        happened="it has no position, and auto_offset_reset is none",
+    )
+
+
+def reset_of(auto_offset_reset: str) -> OffsetSpec | None:
+    """What the option says."""
+    specs = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
+    assert auto_offset_reset in specs, f"unchecked auto_offset_reset {auto_offset_reset!r}"
+    return specs[auto_offset_reset]
+
+
+__all__ = ["NS_PER_MS", "ConsumerCore", "ConsumerSettings", "reset_of"]

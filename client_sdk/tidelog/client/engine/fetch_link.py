@@ -1,0 +1,69 @@
+"""One broker's fetch stream as the consumer sees it: session epoch and credit.
+
+Owns the credit's arithmetic: outstanding + buffered + ungranted is the window, while it is open.
+"""
+
+
+class FetchLink:
+    """Closed, being opened, or open."""
+
+    __slots__ = (
+        "broker_id",
+        "buffered_bytes",
+        "failures",
+        "is_open",
+        "outstanding_bytes",
+        "removed",
+        "retry_at_ns",
+        "session_epoch",
+        "stream",
+        "ungranted_bytes",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.stream: int | None = None
+        """Number of the stream that is open or being opened; None: there is none."""
+        self.is_open = False
+        self.session_epoch = 0
+        self.outstanding_bytes = 0
+        """Granted and not used; below zero when the broker overdrew it."""
+        self.buffered_bytes = 0
+        """Received and not handed over, also from earlier streams of this broker."""
+        self.ungranted_bytes = 0
+        self.removed: dict[tuple[bytes, int], None] = {}
+        """Partitions that the broker is still to be told to stop reading."""
+        self.failures = 0
+        self.retry_at_ns = 0
+
+    def open(self, window_bytes: int) -> None:
+        """A new stream knows nothing: no positions, no credit."""
+        self.is_open = True
+        self.session_epoch = 0
+        self.outstanding_bytes = 0
+        self.ungranted_bytes = window_bytes - self.buffered_bytes
+        self.removed.clear()
+        self.retry_at_ns = 0
+
+    def close(self) -> None:
+        """The stream is gone."""
+        self.stream, self.is_open = None, False
+
+    def receive(self, size_bytes: int) -> None:
+        """Bytes came."""
+        self.outstanding_bytes -= size_bytes
+        self.buffered_bytes += size_bytes
+
+    def consume(self, size_bytes: int) -> None:
+        """Bytes were handed over or dropped."""
+        self.buffered_bytes -= size_bytes
+        self.ungranted_bytes += size_bytes
+        assert self.buffered_bytes >= 0, f"broker {self.broker_id}: more consumed than received"
+
+    def take_grant(self, minimum_bytes: int) -> int:
+        """What to grant now; 0 while it is less than the minimum."""
+        if self.ungranted_bytes < minimum_bytes:
+            return 0
+        granted, self.ungranted_bytes = self.ungranted_bytes, 0
+        self.outstanding_bytes += granted
+        return granted

@@ -1,0 +1,133 @@
+"""What goes into the producer's core and what comes out of it.
+
+Owns both closed unions. A driver turns I/O into messages and performs effects; it decides nothing.
+"""
+
+import msgspec
+
+from tidelog.client.engine.batch import Batch, Outcome
+from tidelog.client.engine.topic_messages import (
+    FetchMetadata,
+    MetadataArrived,
+    MetadataFailed,
+    RefuseTopic,
+    RouteTopic,
+    TopicWanted,
+)
+from tidelog.wire.errors import TidelogError
+
+
+class BatchSealed(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch left the accumulator."""
+
+    batch: Batch
+
+
+class StreamOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker can be sent requests."""
+
+    broker_id: int
+    stream: int
+
+
+class ConnectFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker was never reached: nothing was sent."""
+
+    broker_id: int
+    stream: int
+    error: TidelogError
+
+
+class StreamBroken(msgspec.Struct, frozen=True, kw_only=True):
+    """The stream ended: whatever it had not answered has an unknown outcome."""
+
+    broker_id: int
+    stream: int
+    error: TidelogError
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A request was answered: as a whole by an error, or batch by batch."""
+
+    broker_id: int
+    stream: int
+    correlation_id: int
+    error: TidelogError | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    """In the order of the request's batches."""
+    throttle_ms: int = 0
+
+
+ProducerMessage = (
+    BatchSealed
+    | TopicWanted
+    | MetadataArrived
+    | MetadataFailed
+    | StreamOpened
+    | ConnectFailed
+    | StreamBroken
+    | Answered
+)
+
+
+class OpenStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Reach the broker first, then open: answer with StreamOpened or ConnectFailed."""
+
+    broker_id: int
+    stream: int
+    address: str
+
+
+class SendProduce(msgspec.Struct, frozen=True, kw_only=True):
+    """One request on the stream; the outcomes come back in the order of the batches."""
+
+    broker_id: int
+    stream: int
+    correlation_id: int
+    batches: tuple[Batch, ...]
+    leader_epochs: tuple[int, ...]
+
+
+class BreakStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Cancel the stream; what it still says is ignored."""
+
+    broker_id: int
+    stream: int
+
+
+class CompleteBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch's outcome is final."""
+
+    batch: Batch
+    outcome: Outcome
+
+
+ProducerEffect = (
+    FetchMetadata
+    | OpenStream
+    | SendProduce
+    | BreakStream
+    | CompleteBatch
+    | RouteTopic
+    | RefuseTopic
+)
+
+__all__ = [
+    "Answered",
+    "BatchSealed",
+    "BreakStream",
+    "CompleteBatch",
+    "ConnectFailed",
+    "FetchMetadata",
+    "MetadataArrived",
+    "MetadataFailed",
+    "OpenStream",
+    "ProducerEffect",
+    "ProducerMessage",
+    "RefuseTopic",
+    "RouteTopic",
+    "SendProduce",
+    "StreamBroken",
+    "StreamOpened",
+    "TopicWanted",
+]

@@ -1,0 +1,153 @@
+"""Decides when metadata is fetched, for which topics, and who is told what came of it.
+
+Owns the list of topics in use, the waiting for unknown ones and the refresh rules: at most one
+request at a time, backoff after a failure, a refresh when the age limit is reached or somebody
+found the view stale.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.metadata import ClusterView, MetadataCache
+from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+UNKNOWN_TOPIC_GRACE_MS = 2_000
+"""A topic that is being created may be unknown to the broker that was asked."""
+
+TopicEffect = FetchMetadata | RouteTopic | RefuseTopic
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the desk needs of a client's options."""
+
+    max_age_ms: int
+    bootstrap_timeout_ms: int
+
+
+class HasTried(Protocol):
+    """Names what the waiting caller is doing, for errors."""
+
+    def __call__(self, topic: str) -> str: ...
+
+
+def produce_to(topic: str) -> str:
+    """What a producer is doing with a topic."""
+    return f"produce to {topic}"
+
+
+class TopicDesk:
+    """One per client; shared by nobody."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        metadata: MetadataCache,
+        backoff: Backoff,
+        tried: HasTried = produce_to,
+    ) -> None:
+        self.metadata = metadata
+        self.wanted: dict[str, int] = {}
+        """Topics somebody waits for, and since when."""
+        self.used: dict[str, None] = {}
+        self.is_fetching = False
+        self.due_at_ns: int | None = None
+        """When the next request is to go out; None: no need for one."""
+        self.failures = 0
+        self._settings = settings
+        self._backoff = backoff
+        self._tried = tried
+
+    def want(self, topic: str, now_ns: int) -> None:
+        """Somebody waits for this topic."""
+        if topic in self.wanted:
+            return
+        self.wanted[topic] = now_ns
+        if not self.failures:
+            self.due_at_ns = now_ns
+            return
+        self.refresh(now_ns)
+
+    def refresh(self, now_ns: int) -> None:
+        """The view is stale: ask again, soon but not at once."""
+        at_ns = now_ns + self._backoff.delay_ns(max(1, self.failures))
+        if self.due_at_ns is None or at_ns < self.due_at_ns:
+            self.due_at_ns = at_ns
+
+    def next_deadline_ns(self) -> int | None:
+        """When `tick` has something to do; None while a request is under way."""
+        return None if self.is_fetching else self.due_at_ns
+
+    def tick(self, now_ns: int) -> list[TopicEffect]:
+        """Ask if it is time and nobody is asking already."""
+        if self.is_fetching or self.due_at_ns is None or now_ns < self.due_at_ns:
+            return []
+        self.is_fetching = True
+        self.due_at_ns = None
+        names = dict.fromkeys((*self.used, *self.wanted))
+        return [FetchMetadata(topics=tuple(names))]
+
+    def on_metadata(self, view: ClusterView, now_ns: int) -> list[TopicEffect]:
+        """Take the answer in; tell those who wait."""
+        self.is_fetching = False
+        try:
+            is_newer = self.metadata.apply(view, now_ns)
+        except TidelogError as error:
+            return self.on_failure(error, now_ns)
+        if not is_newer:
+            self.refresh(now_ns)
+            return []
+        self.failures = 0
+        effects: list[TopicEffect] = []
+        for topic in view.topics:
+            effects += self._settle(topic.name, topic.error, now_ns)
+        # A topic that became wanted while the request was under way is not in this answer.
+        missing = [name for name in self.wanted if name not in self.metadata.topics]
+        if missing:
+            answered = {topic.name for topic in view.topics}
+            if any(name not in answered for name in missing):
+                self.due_at_ns = now_ns
+            else:
+                self.refresh(now_ns)
+        elif self.used:
+            at_ns = now_ns + self._settings.max_age_ms * NS_PER_MS
+            self.due_at_ns = at_ns if self.due_at_ns is None else min(self.due_at_ns, at_ns)
+        return effects
+
+    def on_failure(self, error: TidelogError, now_ns: int) -> list[TopicEffect]:
+        """Nobody answered. A client that never had a cluster gives up soon, others go on."""
+        self.is_fetching = False
+        self.failures += 1
+        limit_ns = self._settings.bootstrap_timeout_ms * NS_PER_MS
+        effects: list[TopicEffect] = []
+        for name, since_ns in list(self.wanted.items()):
+            is_final = not error.retriable or (
+                not self.metadata.is_known and now_ns >= since_ns + limit_ns
+            )
+            effects.append(RefuseTopic(topic=name, error=error, is_final=is_final))
+            if is_final:
+                del self.wanted[name]
+        if self.wanted or self.used:
+            self.refresh(now_ns)
+        return effects
+
+    def _settle(self, name: str, error: TidelogError | None, now_ns: int) -> list[TopicEffect]:
+        topic = self.metadata.topics.get(name)
+        if error is None and topic is not None and topic.partitions:
+            self.wanted.pop(name, None)
+            self.used[name] = None
+            route = RouteTopic(
+                topic=name, topic_id=topic.topic_id, partition_count=len(topic.partitions)
+            )
+            return [route]
+        since_ns = self.wanted.get(name)
+        if since_ns is None:
+            return []
+        if error is None or error.code is ErrorCode.UNKNOWN_TOPIC:
+            error = self.metadata.unknown_topic(name, tried=self._tried(name))
+        is_final = not error.retriable or now_ns >= since_ns + UNKNOWN_TOPIC_GRACE_MS * NS_PER_MS
+        if is_final:
+            del self.wanted[name]
+        return [RefuseTopic(topic=name, error=error, is_final=is_final)]

@@ -1,0 +1,149 @@
+"""Which clients this process made, and whether a fork lies between them and now.
+
+Owns the fork rule of the SDK: gRPC does not survive a fork, so a client that was inherited refuses
+every use, and so does a new one if an ancestor had started gRPC. It must never import gRPC: a
+process that only imports the SDK, and its children, have nothing to fear.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidelog.client.errors import ForkedClientError
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_THREAD_NAMES: Final = ("grpc_global_tim", "event_engine", "lifeguard")
+"""How gRPC's own threads are called; Linux cuts names at 15 characters."""
+
+
+class _Process:
+    """What this process knows of itself and its ancestors."""
+
+    def __init__(self) -> None:
+        self.has_started_grpc = False
+        self.is_forked_after_grpc = False
+        self.clients: dict[int, weakref.ref[Client]] = {}
+        self.held: dict[int, Any] = {}
+        """gRPC objects in use: a forked child must never free them."""
+
+
+_process = _Process()
+
+
+def hold(grpc_object: Any) -> None:
+    """Remember a gRPC object until `let_go`; from now on forks matter."""
+    _process.has_started_grpc = True
+    _process.held[id(grpc_object)] = grpc_object
+
+
+def let_go(grpc_object: Any) -> None:
+    """The object is closed."""
+    _process.held.pop(id(grpc_object), None)
+
+
+class Client:
+    """What every client has: a state that one read tells, and a place in the process's list."""
+
+    _refusal: Callable[[str], TidelogError] | None = None
+    """Makes the error for any further use; None: usable."""
+
+    def __init__(self) -> None:
+        name = type(self).__name__
+        if _process.is_forked_after_grpc:
+            raise ForkedClientError(
+                tried=f"make a {name}",
+                happened="this process was forked from one that had started gRPC, "
+                "which does not work on this side of a fork",
+            )
+        key = id(self)
+        _process.clients[key] = weakref.ref(self, lambda _: _process.clients.pop(key, None))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it refuses every use."""
+        return self._refusal is not None
+
+    def _check_usable(self, tried: str) -> None:
+        if self._refusal is not None:
+            raise self._refusal(tried)
+
+    def _become_closed(self) -> None:
+        self._refusal = _closed
+
+    def _become_forked(self) -> None:
+        self._refusal = _forked
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._refusal is _forked
+
+    def _close_at_exit(self) -> None:
+        """What is still to be done when the interpreter ends without a close."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ForkedClientError(
+            tried=f"pickle a {type(self).__name__}",
+            happened="a client belongs to the process that made it",
+            hint="make a client in the process that uses it",
+        )
+
+
+def _closed(tried: str) -> TidelogError:
+    return TidelogError(ErrorCode.CLOSED, tried=tried, happened="the client was closed before")
+
+
+def _forked(tried: str) -> TidelogError:
+    return ForkedClientError(
+        tried=tried, happened="the client was made before this process was forked from its parent"
+    )
+
+
+def _before_fork() -> None:
+    # Somebody else's channels count as well; asking costs nothing while gRPC is not imported.
+    if not _process.has_started_grpc and "grpc" in sys.modules:
+        _process.has_started_grpc = _has_grpc_threads()
+
+
+def _has_grpc_threads() -> bool:
+    try:
+        tasks = os.listdir("/proc/self/task")
+    except OSError:
+        return False
+    for task in tasks:
+        try:
+            with open(f"/proc/self/task/{task}/comm", encoding="ascii", errors="replace") as file:
+                name = file.read().strip()
+        except OSError:
+            continue
+        if name.startswith(_THREAD_NAMES):
+            return True
+    return False
+
+
+def _after_fork_in_child() -> None:
+    if _process.has_started_grpc:
+        _process.is_forked_after_grpc = True
+    for reference in list(_process.clients.values()):
+        client = reference()
+        if client is not None:
+            client._become_forked()
+    # Freeing a channel talks to threads that do not exist here: one more reference each, never
+    # given back, keeps the interpreter's end from doing so.
+    for grpc_object in _process.held.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(grpc_object))
+
+
+def _at_exit() -> None:
+    for reference in list(_process.clients.values()):
+        client = reference()
+        if client is not None and not client.is_closed:
+            client._close_at_exit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,0 +1,314 @@
+"""The arguments of Producer, Consumer and AdminClient: names, defaults, what is refused and why.
+
+Owns the frozen option Structs, built and checked once when a client is made. Names follow
+kafka-python, defaults Kafka 4. It must never accept in silence what it cannot honour.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypedDict, TypeVar
+
+import msgspec
+
+from tidelog.client.engine.names import nearest_name
+from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+DEFAULT_PORT: Final = 9192
+BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
+BATCH_BYTES_DEFAULT: Final = 256 * 1024
+BATCH_BYTES_GROWN: Final = 1024 * 1024
+
+Serializer = Callable[[Any], bytes | None]
+Deserializer = Callable[[bytes], Any]
+Partitioner = Callable[[bytes | None, list[int], list[int]], int]
+
+
+class _Common(msgspec.Struct, frozen=True, kw_only=True):
+    bootstrap_servers: str | Sequence[str] | None = None
+    """`host:port`, comma-separated or a list; default: TIDELOG_BOOTSTRAP, else localhost:9192."""
+    client_id: str = "tidelog-python"
+    request_timeout_ms: int = 30_000
+    """How long one request may take."""
+    bootstrap_timeout_ms: int = 5_000
+    """How long a client that never reached the cluster keeps trying before a call fails."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+
+class ProducerOptions(_Common, frozen=True, kw_only=True):
+    """Arguments of Producer."""
+
+    acks: int | str = "all"
+    """`all` (or -1), 1, 0."""
+    batch_size: int | None = None
+    """Bytes of a full batch; default 256 KiB, growing to 1 MiB while others are on their way."""
+    buffer_memory: int = 32 * 1024 * 1024
+    compression_type: str | None = None
+    """none, gzip, snappy, lz4, zstd."""
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool | None = None
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+    linger_ms: float = 5
+    max_block_ms: int = 60_000
+    """How long send() may wait for metadata or for room in the buffer."""
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = 1024 * 1024
+    partitioner: Partitioner | None = None
+    """Called with (key bytes, all partitions, available partitions)."""
+    retries: int = 2_147_483_647
+    allow_auto_create_topics: bool = True
+
+
+class ConsumerOptions(_Common, frozen=True, kw_only=True):
+    """Arguments of Consumer."""
+
+    group_id: str | None = None
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    auto_offset_reset: str = "latest"
+    """earliest, latest, none: where to begin without a position."""
+    consumer_timeout_ms: float = float("inf")
+    """Iteration ends after so long without a record."""
+    max_poll_records: int = 500
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    """Bytes that one broker may send ahead of the reader."""
+    max_partition_fetch_bytes: int = 1024 * 1024
+    check_crcs: bool = True
+    client_rack: str = ""
+    default_api_timeout_ms: int = 60_000
+    isolation_level: str = "read_uncommitted"
+    allow_auto_create_topics: bool = True
+    enable_auto_commit: bool = True
+    """Without a group there is nothing to commit."""
+
+
+class AdminOptions(_Common, frozen=True, kw_only=True):
+    """Arguments of AdminClient."""
+
+
+class _CommonArguments(TypedDict, total=False):
+    bootstrap_servers: str | Sequence[str] | None
+    client_id: str
+    request_timeout_ms: int
+    bootstrap_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+
+
+class ProducerArguments(_CommonArguments, total=False):
+    """What a type checker sees of Producer; a test compares it with ProducerOptions."""
+
+    acks: int | str
+    batch_size: int | None
+    buffer_memory: int
+    compression_type: str | None
+    delivery_timeout_ms: int
+    enable_idempotence: bool | None
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    linger_ms: float
+    max_block_ms: int
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    partitioner: Partitioner | None
+    retries: int
+    allow_auto_create_topics: bool
+    transactional_id: str | None
+
+
+class ConsumerArguments(_CommonArguments, total=False):
+    """What a type checker sees of Consumer."""
+
+    group_id: str | None
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+    auto_offset_reset: str
+    consumer_timeout_ms: float
+    max_poll_records: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    client_rack: str
+    default_api_timeout_ms: int
+    isolation_level: str
+    allow_auto_create_topics: bool
+    enable_auto_commit: bool
+
+
+class AdminArguments(_CommonArguments, total=False):
+    """What a type checker sees of AdminClient."""
+
+
+_GROUPS: Final = "consumer groups"
+_TRANSACTIONS: Final = "transactions"
+_SECURITY: Final = "TLS and authentication of clients"
+
+NOT_YET: Final[Mapping[str, str]] = {
+    "transactional_id": _TRANSACTIONS,
+    "transaction_timeout_ms": _TRANSACTIONS,
+    "security_protocol": _SECURITY,
+    "ssl_context": _SECURITY,
+    "ssl_cafile": _SECURITY,
+    "ssl_certfile": _SECURITY,
+    "ssl_keyfile": _SECURITY,
+    "sasl_mechanism": _SECURITY,
+    "auto_commit_interval_ms": _GROUPS,
+    "group_instance_id": _GROUPS,
+    "heartbeat_interval_ms": _GROUPS,
+    "max_poll_interval_ms": _GROUPS,
+    "partition_assignment_strategy": _GROUPS,
+    "session_timeout_ms": _GROUPS,
+    "fetch_min_bytes": "a fetch stream that waits for more than one byte",
+    "fetch_max_wait_ms": "a fetch stream that waits for more than one byte",
+}
+"""Known names that this release cannot honour; a value of None is fine."""
+
+Options = TypeVar("Options", bound=_Common)
+
+
+def build(kind: type[Options], client: str, arguments: Mapping[str, Any]) -> Options:
+    """The checked options, or the error that names the argument."""
+    known = {field.name for field in msgspec.structs.fields(kind)}
+    given: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name in known:
+            given[name] = value
+        elif name in NOT_YET:
+            _refuse_early(client, name, value)
+        else:
+            raise _unknown(client, name, known)
+    try:
+        options = msgspec.convert(kind(**given), kind, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise invalid(client, str(error)) from None
+    _check(client, options)
+    return options
+
+
+def invalid(client: str, happened: str) -> TidelogError:
+    """A setting is wrong; nothing was started."""
+    return TidelogError(
+        ErrorCode.INVALID_CONFIGURATION, tried=f"make a {client}", happened=happened
+    )
+
+
+def _refuse_early(client: str, name: str, value: Any) -> None:
+    if value is None or (name == "security_protocol" and value == "PLAINTEXT"):
+        return
+    raise not_yet(client, f"{name}={value!r}", NOT_YET[name])
+
+
+def not_yet(client: str, argument: str, what: str) -> TidelogError:
+    """The argument will mean something, but not in this release."""
+    return TidelogError(
+        ErrorCode.NOT_IMPLEMENTED,
+        tried=f"make a {client} with {argument}",
+        happened=f"this release does not have {what} yet",
+        hint=f"leave {argument.partition('=')[0]} out",
+    )
+
+
+def _unknown(client: str, name: str, known: set[str]) -> TidelogError:
+    nearest = nearest_name(name, known)
+    hint = f"did you mean {nearest}?" if nearest else "docs/configuration.md lists the arguments"
+    return TidelogError(
+        ErrorCode.INVALID_CONFIGURATION,
+        tried=f"make a {client}",
+        happened=f"it has no argument {name!r}",
+        hint=hint,
+    )
+
+
+def _check(client: str, options: _Common) -> None:
+    for name in msgspec.structs.fields(options):
+        value = getattr(options, name.name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and value < 0 and name.name != "acks":
+            raise invalid(client, f"{name.name} is {value}, it cannot be negative")
+    if isinstance(options, ProducerOptions):
+        _check_producer(client, options)
+    if isinstance(options, ConsumerOptions):
+        _check_consumer(client, options)
+
+
+def _check_producer(client: str, options: ProducerOptions) -> None:
+    if options.enable_idempotence:
+        raise not_yet(client, "enable_idempotence=True", "idempotent producers")
+    if options.acks not in (0, 1, -1, "0", "1", "-1", "all"):
+        raise invalid(client, f"acks is {options.acks!r}, it can be 'all', 1 or 0")
+    codec_of(client, options.compression_type)
+    if options.delivery_timeout_ms < options.request_timeout_ms + options.linger_ms:
+        raise invalid(
+            client,
+            f"delivery_timeout_ms={options.delivery_timeout_ms} is below request_timeout_ms + "
+            f"linger_ms = {options.request_timeout_ms + options.linger_ms:g}",
+        )
+    if not 0 < options.max_request_size <= BATCH_BYTES_MAX:
+        raise invalid(
+            client,
+            f"max_request_size is {options.max_request_size}, it can be 1 to {BATCH_BYTES_MAX}",
+        )
+    if options.max_in_flight_requests_per_connection < 1:
+        raise invalid(client, "max_in_flight_requests_per_connection is below 1")
+
+
+def _check_consumer(client: str, options: ConsumerOptions) -> None:
+    if options.group_id is not None:
+        raise not_yet(client, f"group_id={options.group_id!r}", _GROUPS)
+    if options.auto_offset_reset not in ("earliest", "latest", "none"):
+        raise invalid(
+            client,
+            f"auto_offset_reset is {options.auto_offset_reset!r}, "
+            "it can be earliest, latest or none",
+        )
+    if options.isolation_level == "read_committed":
+        raise not_yet(client, "isolation_level='read_committed'", _TRANSACTIONS)
+    if options.isolation_level != "read_uncommitted":
+        raise invalid(client, f"isolation_level {options.isolation_level!r} is unknown")
+    if options.max_poll_records < 1:
+        raise invalid(client, "max_poll_records is below 1")
+
+
+def codec_of(client: str, compression_type: str | None) -> Codec:
+    """The codec of a compression_type."""
+    name = (compression_type or "none").lower()
+    codecs = {codec.name.lower(): codec for codec in Codec}
+    if name not in codecs:
+        nearest = nearest_name(name, codecs)
+        meant = f"; did you mean {nearest}?" if nearest else ""
+        raise invalid(
+            client,
+            f"compression_type is {compression_type!r}, it can be {', '.join(codecs)}{meant}",
+        )
+    return codecs[name]
+
+
+def acks_of(options: ProducerOptions) -> int:
+    """-1, 0 or 1."""
+    return -1 if options.acks == "all" else int(options.acks)
+
+
+def bootstrap_addresses(client: str, servers: str | Sequence[str] | None) -> tuple[str, ...]:
+    """`host:port` each, from the argument, the environment or the default."""
+    if servers is None:
+        servers = os.environ.get(BOOTSTRAP_VARIABLE) or f"localhost:{DEFAULT_PORT}"
+    listed = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = tuple(_address(client, entry.strip()) for entry in listed if entry.strip())
+    if not addresses:
+        raise invalid(client, f"bootstrap_servers {servers!r} names no address")
+    return addresses
+
+
+def _address(client: str, entry: str) -> str:
+    host, separator, port = entry.rpartition(":")
+    if not separator or (entry.count(":") > 1 and not entry.startswith("[")):
+        return f"[{entry}]:{DEFAULT_PORT}" if entry.count(":") > 1 else f"{entry}:{DEFAULT_PORT}"
+    if entry.endswith("]"):
+        return f"{entry}:{DEFAULT_PORT}"
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise invalid(client, f"bootstrap address {entry!r} is not host:port")
+    return entry

@@ -1,0 +1,243 @@
+"""Channels to brokers, calls on them, and what their failures mean in words.
+
+Owns every gRPC object of a client. gRPC is imported by the first call, not before. Errors name the
+address and the reason: refused, unknown name, silence, something that is not Tidelog.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.client import lifecycle, wire
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    import grpc
+
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+ADDRESS_TIMEOUT_MS: Final = 3_000
+"""How long one address may stay silent before the next one is asked."""
+CLIENT_ID_HEADER: Final = "tidelog-client-id"
+
+Answer = bytes | TidelogError
+OnAnswer = Callable[[Answer], None]
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
+    # A transparent retry could store a batch twice.
+    ("grpc.enable_retries", 0),
+    # Brokers are reached directly, as with every Kafka client.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", ADDRESS_TIMEOUT_MS),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.primary_user_agent", "tidelog-python"),
+)
+
+_REASONS: Final = (
+    ("connection refused", "connection refused, nothing listens there"),
+    ("errors resolving", "the host name cannot be resolved (DNS)"),
+    ("dns resolution failed", "the host name cannot be resolved (DNS)"),
+    ("parsing http/2", "what listens there is not a Tidelog node (it does not speak gRPC)"),
+    ("settings frame", "what listens there is not a Tidelog node (it does not speak gRPC)"),
+    ("network is unreachable", "the network is unreachable"),
+    ("no route to host", "there is no route to the host"),
+    ("timeout occurred", "it did not accept the connection in time"),
+)
+
+
+class Connections:
+    """One per client."""
+
+    def __init__(self, client_id: str) -> None:
+        self._metadata = ((CLIENT_ID_HEADER, client_id),)
+        self._channels: dict[str, grpc.Channel] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def channel(self, address: str) -> grpc.Channel:
+        """The channel to an address; it connects with its first call."""
+        import grpc
+
+        with self._lock:
+            if self._is_closed:
+                raise TidelogError(
+                    ErrorCode.CLOSED, tried=f"call {address}", happened="the client is closed"
+                )
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = grpc.insecure_channel(address, options=_OPTIONS)
+                lifecycle.hold(channel)
+                self._channels[address] = channel
+            return channel
+
+    def call_later(
+        self, address: str, method: str, data: bytes, timeout_ms: int, on_answer: OnAnswer
+    ) -> None:
+        """One call; `on_answer` runs once, on a thread of gRPC's."""
+        tried = f"call {method.rpartition('/')[2]} at {address}"
+        try:
+            multicallable: Any = self.channel(address).unary_unary(method)
+            call = multicallable.future(data, timeout=timeout_ms / 1000, metadata=self._metadata)
+        except TidelogError as error:
+            on_answer(error)
+            return
+        except ValueError:
+            on_answer(TidelogError(ErrorCode.CLOSED, tried=tried, happened="the client is closed"))
+            return
+        lifecycle.hold(call)
+
+        def on_done(done: Any) -> None:
+            lifecycle.let_go(done)
+            if done.code().value[0] == 0:
+                on_answer(done.result())
+            else:
+                on_answer(error_of(done, address=address, tried=tried, timeout_ms=timeout_ms))
+
+        call.add_done_callback(on_done)
+
+    def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
+        """One call, waited for; Ctrl-C ends the wait."""
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.call_later(address, method, data, timeout_ms, answers.put)
+        return unwrap(answers.get())
+
+    def call_any_later(
+        self,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_answer: OnAnswer,
+    ) -> None:
+        """Ask one address after the other; the error names each of them."""
+        _Round(self, addresses, method, data, timeout_ms, on_answer).ask_next()
+
+    def call_any(
+        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+    ) -> bytes:
+        """The same, waited for."""
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.call_any_later(addresses, method, data, timeout_ms, answers.put)
+        return unwrap(answers.get())
+
+    def stream(self, address: str, method: str, requests: Iterator[bytes]) -> Any:
+        """A bidirectional stream; iterate it for the answers."""
+        multicallable: Any = self.channel(address).stream_stream(method)
+        call = multicallable(requests, metadata=self._metadata)
+        lifecycle.hold(call)
+        return call
+
+    def close(self) -> None:
+        """Break everything."""
+        with self._lock:
+            self._is_closed = True
+            channels = list(self._channels.values())
+            self._channels.clear()
+        for channel in channels:
+            channel.close()
+            lifecycle.let_go(channel)
+
+
+class _Round:
+    """Every address once, in order, until one answers."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_answer: OnAnswer,
+    ) -> None:
+        assert addresses, "a round needs an address"
+        self._connections = connections
+        self._left = list(addresses)
+        self._method = method
+        self._data = data
+        self._deadline = time.monotonic() + timeout_ms / 1000
+        self._on_answer = on_answer
+        self._errors: list[tuple[str, TidelogError]] = []
+
+    def ask_next(self) -> None:
+        address = self._left.pop(0)
+        left_ms = int((self._deadline - time.monotonic()) * 1000)
+        # The last address may use all that is left: nobody waits behind it.
+        timeout_ms = left_ms if not self._left else min(left_ms, ADDRESS_TIMEOUT_MS)
+
+        def on_answer(answer: Answer) -> None:
+            self._on_part(address, answer)
+
+        self._connections.call_later(
+            address, self._method, self._data, max(1, timeout_ms), on_answer
+        )
+
+    def _on_part(self, address: str, answer: Answer) -> None:
+        if isinstance(answer, bytes):
+            self._on_answer(answer)
+            return
+        self._errors.append((address, answer))
+        if self._left and time.monotonic() < self._deadline:
+            self.ask_next()
+            return
+        self._on_answer(_all_failed(self._errors))
+
+
+def _all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
+    if all(not error.retriable for _, error in errors):
+        return errors[-1][1]
+    reasons = "; ".join(
+        error.happened if error.happened.startswith(address) else f"{address}: {error.happened}"
+        for address, error in errors
+    )
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried="reach the cluster",
+        happened=reasons,
+        hint="check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
+    )
+
+
+def unwrap(answer: Answer) -> bytes:
+    """The answer, or its error raised."""
+    if isinstance(answer, TidelogError):
+        raise answer
+    return answer
+
+
+def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = None) -> TidelogError:
+    """What a failed call or stream means."""
+    for key, value in call.trailing_metadata() or ():
+        if key == wire.ERROR_TRAILER:
+            return wire.read_error_bytes(value)
+    status = call.code().name
+    details = call.details() or ""
+    if status == "DEADLINE_EXCEEDED":
+        silence = "" if timeout_ms is None else f" within {timeout_ms} ms"
+        return TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=f"{address}: no answer{silence}"
+        )
+    if status == "UNIMPLEMENTED":
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=tried,
+            happened=f"{address}: what listens there is not a Tidelog node, "
+            f"or of a release without this call ({details})",
+        )
+    code = ErrorCode.__members__.get(status, ErrorCode.UNKNOWN)
+    return TidelogError(code, tried=tried, happened=f"{address}: {_reason(details)}")
+
+
+def _reason(details: str) -> str:
+    lowered = details.lower()
+    for sign, reason in _REASONS:
+        if sign in lowered:
+            return reason
+    return details or "the connection broke"

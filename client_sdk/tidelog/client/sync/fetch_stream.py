@@ -1,0 +1,73 @@
+"""One FetchStream: the reader thread takes answers from gRPC to the consumer's inbox.
+
+Owns that thread. Credit bounds what it can put there.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tidelog.client import lifecycle, wire
+from tidelog.client.engine.fetch_messages import ConsumerMessage, FetchAnswered, StreamBroken
+from tidelog.client.sync.connections import Connections, error_of
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+class FetchStream:
+    """Open from construction until `cancel` or a break, which is reported once."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        address: str,
+        broker_id: int,
+        stream: int,
+        on_message: Callable[[ConsumerMessage], None],
+    ) -> None:
+        self._address = address
+        self._broker_id = broker_id
+        self._stream = stream
+        self._on_message = on_message
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        requests: Any = iter(self._requests.get, None)
+        self._call = connections.stream(address, wire.FETCH_STREAM, requests)
+        self._reader = threading.Thread(
+            target=self._read, name=f"tidelog-fetch-answers-{broker_id}", daemon=True
+        )
+        self._reader.start()
+
+    def send(self, request: bytes) -> None:
+        """Queue a request."""
+        self._requests.put(request)
+
+    def cancel(self) -> None:
+        """End it now."""
+        self._requests.put(None)
+        self._call.cancel()
+        lifecycle.let_go(self._call)
+
+    def _read(self) -> None:
+        import grpc
+
+        tried = f"fetch from broker {self._broker_id} at {self._address}"
+        try:
+            for data in self._call:
+                session_epoch, partitions = wire.read_fetch_answer(data)
+                self._on_message(
+                    FetchAnswered(
+                        broker_id=self._broker_id,
+                        stream=self._stream,
+                        session_epoch=session_epoch,
+                        size_bytes=len(data),
+                        partitions=partitions,
+                    )
+                )
+            broken = TidelogError(
+                ErrorCode.UNAVAILABLE, tried=tried, happened="the broker ended the stream"
+            )
+        except grpc.RpcError:
+            broken = error_of(self._call, address=self._address, tried=tried)
+        lifecycle.let_go(self._call)
+        self._requests.put(None)
+        self._on_message(StreamBroken(broker_id=self._broker_id, stream=self._stream, error=broken))

@@ -1,0 +1,308 @@
+"""The producer's I/O thread: takes messages to the core and performs its effects.
+
+Owns the core, the streams and their sequence in time. User threads reach it through the inbox and
+the accumulator only. A bug in here ends the producer, with every waiting future told.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from tidelog.client import wire
+from tidelog.client.engine.accumulator import Accumulator
+from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.producer import ProducerCore
+from tidelog.client.engine.producer_messages import (
+    BatchSealed,
+    BreakStream,
+    CompleteBatch,
+    ConnectFailed,
+    FetchMetadata,
+    MetadataArrived,
+    MetadataFailed,
+    OpenStream,
+    ProducerEffect,
+    ProducerMessage,
+    RefuseTopic,
+    RouteTopic,
+    SendProduce,
+    StreamBroken,
+    StreamOpened,
+)
+from tidelog.client.sync.connections import Answer, Connections
+from tidelog.client.sync.future import complete
+from tidelog.client.sync.produce_stream import ProduceStream
+from tidelog.wire.batch import Codec, encode_batch, route_sum
+from tidelog.wire.batch.layout import CHECKSUM_POSITION
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
+
+_log = logging.getLogger("tidelog.client")
+_FAR_NS: Final = 1 << 62
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Something changed in the accumulator."""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """End the thread; what is not done fails with the error."""
+
+    error: TidelogError
+
+
+WAKE: Final = Wake()
+Item = ProducerMessage | Wake | Stop
+
+
+class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the loop needs of the options."""
+
+    bootstrap: tuple[str, ...]
+    codec: Codec
+    acks: int
+    request_timeout_ms: int
+    allow_auto_create_topics: bool
+
+
+class Shared:
+    """What user threads and the I/O thread share, all of it under `lock`."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        """Notified when room, a topic or an error came."""
+        self.accumulator = accumulator
+        self.unfinished: dict[int, Batch] = {}
+        """Sealed and not done, by number."""
+        self.refused_topics: dict[str, RefuseTopic] = {}
+        self.planned_ns = _FAR_NS
+        """When the I/O thread wakes by itself."""
+        self.is_wake_pending = False
+
+
+class ProduceLoop:
+    """Runs on its own thread from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        core: ProducerCore,
+        shared: Shared,
+        connections: Connections,
+        on_dead: Callable[[], None],
+    ) -> None:
+        self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self.core = core
+        self.records_sent = 0
+        self.bytes_sent = 0
+        self._settings = settings
+        self._shared = shared
+        self._connections = connections
+        self._streams: dict[int, ProduceStream] = {}
+        self._addresses: dict[int, str] = {}
+        """Of streams that are being opened."""
+        self._on_dead = on_dead
+        self._stop: Stop | None = None
+        self.thread = threading.Thread(target=self._run, name="tidelog-producer", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            while self._stop is None:
+                self._turn()
+            self._end(self._stop.error)
+        except Exception as error:  # noqa: BLE001 - the thread's supervisor
+            _log.exception("the producer's I/O thread failed")
+            self._on_dead()
+            self._end(
+                TidelogError(
+                    ErrorCode.UNKNOWN,
+                    tried="run the producer's I/O thread",
+                    happened=f"{type(error).__name__}: {error}",
+                    hint="this is a bug of the SDK: report it with the log",
+                )
+            )
+
+    def _turn(self) -> None:
+        """Wait for something to do, then do all of it."""
+        messages: list[ProducerMessage] = []
+        item = self._wait()
+        while item is not None:
+            if isinstance(item, Stop):
+                self._stop = item
+            elif not isinstance(item, Wake):
+                self._note_stream(item)
+                messages.append(item)
+            try:
+                item = self.inbox.get_nowait()
+            except queue.Empty:
+                item = None
+        now_ns = time.monotonic_ns()
+        shared = self._shared
+        with shared.lock:
+            shared.is_wake_pending = False
+            shared.planned_ns = 0
+            shared.accumulator.seal_due(now_ns)
+            sealed = shared.accumulator.take_sealed()
+            for batch in sealed:
+                shared.unfinished[batch.number] = batch
+        steps = [*(BatchSealed(batch=batch) for batch in sealed), *messages]
+        self._perform(self.core.steps(steps, now_ns))
+
+    def _note_stream(self, message: ProducerMessage) -> None:
+        """Streams are made and forgotten here, so that one thread owns them."""
+        if isinstance(message, StreamOpened):
+            self._streams[message.stream] = ProduceStream(
+                self._connections,
+                self._addresses.pop(message.stream),
+                message.broker_id,
+                message.stream,
+                self.inbox.put,
+            )
+        elif isinstance(message, StreamBroken):
+            self._streams.pop(message.stream, None)
+        elif isinstance(message, ConnectFailed):
+            self._addresses.pop(message.stream, None)
+
+    def _wait(self) -> Item | None:
+        shared = self._shared
+        core_ns = self.core.next_deadline_ns()
+        with shared.lock:
+            linger_ns = shared.accumulator.next_linger_ns()
+            deadlines = [found for found in (core_ns, linger_ns) if found is not None]
+            planned_ns = min(deadlines, default=_FAR_NS)
+            shared.planned_ns = planned_ns
+            if shared.accumulator.sealed:
+                planned_ns = 0
+        left_ns = planned_ns - time.monotonic_ns()
+        try:
+            if left_ns <= 0:
+                return self.inbox.get_nowait()
+            return self.inbox.get(timeout=min(left_ns / 1e9, 3600.0))
+        except queue.Empty:
+            return None
+
+    def _perform(self, effects: list[ProducerEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendProduce():
+                    self._send(effect)
+                case CompleteBatch():
+                    self._complete(effect)
+                case FetchMetadata():
+                    self._fetch_metadata(effect)
+                case OpenStream():
+                    self._open(effect)
+                case BreakStream():
+                    stream = self._streams.pop(effect.stream, None)
+                    if stream is not None:
+                        stream.cancel()
+                case RouteTopic():
+                    self._route(effect)
+                case RefuseTopic():
+                    with self._shared.lock:
+                        self._shared.refused_topics[effect.topic] = effect
+                        self._shared.changed.notify_all()
+                case _:
+                    assert_never(effect)
+
+    def _send(self, effect: SendProduce) -> None:
+        parts = []
+        for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
+            if batch.encoded is None:
+                batch.encoded = seal(batch, self._settings.codec)
+                self.records_sent += len(batch.records)
+            data, sum_ = batch.encoded
+            self.bytes_sent += len(data)
+            parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
+        request = wire.produce_request(
+            effect.correlation_id,
+            parts,
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        stream = self._streams.get(effect.stream)
+        # A stream that broke meanwhile has its break in the inbox: the core judges the request.
+        if stream is not None:
+            stream.send(request)
+
+    def _complete(self, effect: CompleteBatch) -> None:
+        shared = self._shared
+        with shared.lock:
+            shared.unfinished.pop(effect.batch.number, None)
+            shared.accumulator.release(effect.batch)
+            shared.changed.notify_all()
+        complete(effect.batch, effect.outcome)
+
+    def _fetch_metadata(self, effect: FetchMetadata) -> None:
+        def on_answer(answer: Answer) -> None:
+            if isinstance(answer, TidelogError):
+                self.inbox.put(MetadataFailed(error=answer))
+            else:
+                self.inbox.put(MetadataArrived(view=wire.read_metadata(answer)))
+
+        request = wire.metadata_request(
+            effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
+        )
+        known = [broker.address for broker in self.core.metadata.brokers.values()]
+        addresses = list(dict.fromkeys((*known, *self._settings.bootstrap)))
+        self._connections.call_any_later(
+            addresses, wire.GET_METADATA, request, self._settings.request_timeout_ms, on_answer
+        )
+
+    def _open(self, effect: OpenStream) -> None:
+        """Reach the broker with a harmless call first: then nothing sent means nothing stored."""
+
+        def on_answer(answer: Answer) -> None:
+            if isinstance(answer, TidelogError):
+                self.inbox.put(
+                    ConnectFailed(broker_id=effect.broker_id, stream=effect.stream, error=answer)
+                )
+            else:
+                self.inbox.put(StreamOpened(broker_id=effect.broker_id, stream=effect.stream))
+
+        self._addresses[effect.stream] = effect.address
+        self._connections.call_later(
+            effect.address,
+            wire.GET_METADATA,
+            wire.metadata_request(()),
+            self._settings.request_timeout_ms,
+            on_answer,
+        )
+
+    def _route(self, effect: RouteTopic) -> None:
+        shared = self._shared
+        with shared.lock:
+            shared.accumulator.set_route(effect.topic, effect.topic_id, effect.partition_count)
+            shared.refused_topics.pop(effect.topic, None)
+            shared.changed.notify_all()
+
+    def _end(self, error: TidelogError) -> None:
+        self._perform(self.core.abandon(error))
+        shared = self._shared
+        with shared.lock:
+            shared.accumulator.seal_all()
+            left = [*shared.unfinished.values(), *shared.accumulator.take_sealed()]
+            shared.unfinished.clear()
+            for batch in left:
+                shared.accumulator.release(batch)
+            shared.changed.notify_all()
+        for batch in left:
+            if batch.outcome is None:
+                complete(batch, error)
+        for stream in list(self._streams.values()):
+            stream.cancel()
+        self._streams.clear()
+        self._connections.close()
+
+
+def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
+    """The batch's bytes and its route sum: stop 3 of a record's walk."""
+    data = encode_batch(batch.records, codec=codec)
+    crc = int.from_bytes(data[CHECKSUM_POSITION : CHECKSUM_POSITION + 4], "big")
+    return data, route_sum(TopicId(batch.topic_id), batch.partition, crc)

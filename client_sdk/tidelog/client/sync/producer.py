@@ -1,0 +1,464 @@
+"""The synchronous producer, stop 1 of a record's walk: send() appends, a thread does the rest.
+
+Owns the user's side of the accumulator: checks, serialisation, blocking for room. One small lock is
+taken per record, and the I/O thread is woken at most once per batch.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from tidelog.client import options as client_options
+from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits, Route
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.producer import ProducerCore, ProducerSettings
+from tidelog.client.engine.producer_messages import TopicWanted
+from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.lifecycle import Client
+from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.future import SendFuture, wait_done
+from tidelog.client.sync.produce_loop import WAKE, LoopSettings, ProduceLoop, Shared, Stop
+from tidelog.client.types import Headers
+from tidelog.wire.batch import record_size_estimate
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.partitioner import partition_for_key
+
+_log = logging.getLogger("tidelog.client")
+_EXIT_TIMEOUT_S: Final = 5.0
+_OVERHEAD_BYTES: Final = record_size_estimate(None, None, ())
+_NO_HEADERS: Final = ()
+_TIMESTAMP_MS_MAX: Final = 1 << 62
+
+
+class Producer(Client):
+    """Sends records to topics. Safe to share between threads.
+
+    `with Producer(bootstrap_servers="localhost:9192") as producer: producer.send("t", b"value")`
+    """
+
+    def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
+        options = client_options.build(ProducerOptions, "Producer", arguments)
+        super().__init__()
+        self._options = options
+        self._bootstrap = client_options.bootstrap_addresses("Producer", options.bootstrap_servers)
+        accumulator = Accumulator(_accumulator_limits(options), time.monotonic_ns)
+        self._shared = Shared(accumulator)
+        self._lock = self._shared.lock
+        self._accumulator = accumulator
+        self._append = accumulator.append
+        self._routes = accumulator.routes
+        self._serialize_key = options.key_serializer
+        self._serialize_value = options.value_serializer
+        self._partitioner = options.partitioner
+        self._record_bytes_max = options.max_request_size
+        self._metadata = MetadataCache()
+        self._loop: ProduceLoop | None = None
+        self._waits = 0
+
+    # Sending.
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SendFuture:
+        """Append a record; the future tells where it was stored.
+
+        Blocks up to max_block_ms while the topic is unknown or the buffer is full.
+        """
+        if self._refusal is not None:
+            raise self._refusal(f"produce to {topic}")
+        if self._serialize_value is not None:
+            value = self._serialize_value(value)
+        if self._serialize_key is not None:
+            key = self._serialize_key(key)
+        size_bytes = _OVERHEAD_BYTES
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = _as_bytes(value, "value")
+            size_bytes += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = _as_bytes(key, "key")
+            size_bytes += len(key)
+        if headers is None:
+            headers = _NO_HEADERS
+        elif headers:
+            headers = _checked_headers(headers)
+            size_bytes += record_size_estimate(None, None, headers) - _OVERHEAD_BYTES
+        if size_bytes > self._record_bytes_max:
+            raise _too_large(topic, size_bytes, self._record_bytes_max)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
+            raise _bad_timestamp(topic, timestamp_ms)
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._wait_route(topic)
+        if partition is not None:
+            if not 0 <= partition < route.partition_count:
+                raise self._metadata.unknown_partition(
+                    topic, partition, tried=f"produce to {topic}"
+                )
+        elif self._partitioner is not None:
+            partition = self._choose(route, key)
+        elif key is not None:
+            partition = partition_for_key(key, route.partition_count)
+        record = (timestamp_ms, key, value, headers)
+        with self._lock:
+            batch = self._append(
+                route, route.sticky if partition is None else partition, record, size_bytes
+            )
+            if batch is not None:
+                index = len(batch.records) - 1
+                if not index:
+                    self._wake_for(batch)
+                return SendFuture(batch, index, timestamp_ms)
+        return self._send_when_room(route, partition, record, size_bytes)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything appended before; return when all of it is done, well or not.
+
+        Raises DEADLINE_EXCEEDED when that takes more than `timeout` seconds.
+        """
+        self._check_usable("flush")
+        if not self._flush(timeout):
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried="flush",
+                happened=f"records were still on their way after timeout={timeout} s",
+            )
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then end. What is not done after `timeout` seconds fails."""
+        if self._refusal is not None:
+            return
+        self._become_closed()
+        loop = self._loop
+        if loop is None:
+            return
+        if loop.thread is threading.current_thread():
+            timeout = 0
+        try:
+            self._flush(timeout)
+        finally:
+            loop.inbox.put(
+                Stop(
+                    error=TidelogError(
+                        ErrorCode.CLOSED,
+                        tried="produce",
+                        happened="the producer was closed before the record was sent",
+                        hint="call flush() first, or close() with a longer timeout",
+                    )
+                )
+            )
+            if loop.thread is not threading.current_thread():
+                loop.thread.join(_EXIT_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        self._check_usable("use the producer")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Asking.
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partitions; waits up to max_block_ms for metadata."""
+        self._check_usable(f"describe {topic}")
+        return set(range(self._wait_route(topic).partition_count))
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster answers, or has answered this client before."""
+        self._check_usable("reach the cluster")
+        if self._metadata.is_known:
+            return True
+        from tidelog.client import wire
+
+        connections = Connections(self._options.client_id)
+        try:
+            connections.call_any(
+                self._bootstrap,
+                wire.GET_METADATA,
+                wire.metadata_request(()),
+                self._options.bootstrap_timeout_ms,
+            )
+        except TidelogError:
+            return False
+        finally:
+            connections.close()
+        return True
+
+    def metrics(self) -> dict[str, float]:
+        """A snapshot of counters."""
+        loop = self._loop
+        with self._lock:
+            return {
+                "batches_opened": self._accumulator.opened_count,
+                "batches_open": len(self._accumulator.open),
+                "batches_unfinished": len(self._shared.unfinished),
+                "buffer_reserved_bytes": self._accumulator.reserved_bytes,
+                "records_sent": 0 if loop is None else loop.records_sent,
+                "bytes_sent": 0 if loop is None else loop.bytes_sent,
+                "requests_sent": 0 if loop is None else loop.core.requests_sent,
+                "waits_for_room": self._waits,
+            }
+
+    # Inside.
+
+    def _wake_for(self, batch: Batch) -> None:
+        """Under the lock: the I/O thread must know of a new batch, or of those sealed before it."""
+        shared = self._shared
+        if shared.is_wake_pending:
+            return
+        due_ns = batch.opened_at_ns + self._accumulator.limits.linger_ns
+        if self._accumulator.sealed or due_ns < shared.planned_ns:
+            shared.is_wake_pending = True
+            self._running_loop().inbox.put(WAKE)
+
+    def _running_loop(self) -> ProduceLoop:
+        """Under the lock."""
+        if self._loop is None:
+            self._loop = self._make_loop()
+            self._loop.thread.start()
+        return self._loop
+
+    def _make_loop(self) -> ProduceLoop:
+        options = self._options
+        backoff = Backoff(
+            initial_ms=options.retry_backoff_ms,
+            max_ms=options.retry_backoff_max_ms,
+            salt=time.monotonic_ns() & 0xFFFF,
+        )
+        desk = TopicDesk(
+            TopicSettings(
+                max_age_ms=options.metadata_max_age_ms,
+                bootstrap_timeout_ms=options.bootstrap_timeout_ms,
+            ),
+            self._metadata,
+            backoff,
+        )
+        settings = ProducerSettings(
+            in_flight_max=options.max_in_flight_requests_per_connection,
+            request_bytes_max=options.max_request_size,
+            request_timeout_ms=options.request_timeout_ms,
+            delivery_timeout_ms=options.delivery_timeout_ms,
+            retries_max=options.retries,
+        )
+        return ProduceLoop(
+            LoopSettings(
+                bootstrap=self._bootstrap,
+                codec=client_options.codec_of("Producer", options.compression_type),
+                acks=client_options.acks_of(options),
+                request_timeout_ms=options.request_timeout_ms,
+                allow_auto_create_topics=options.allow_auto_create_topics,
+            ),
+            ProducerCore(settings, self._metadata, desk, backoff),
+            self._shared,
+            Connections(options.client_id),
+            self._become_closed,
+        )
+
+    def _wait_route(self, topic: str) -> Route:
+        """The topic's route; asks the cluster and waits if it is not known."""
+        shared = self._shared
+        deadline = time.monotonic() + self._options.max_block_ms / 1000
+        with shared.changed:
+            route = self._routes.get(topic)
+            if route is not None:
+                return route
+            shared.refused_topics.pop(topic, None)
+            loop = self._running_loop()
+            self._forbid_on_loop(loop, topic)
+            loop.inbox.put(TopicWanted(topic=topic))
+            while True:
+                route = self._routes.get(topic)
+                if route is not None:
+                    return route
+                refused = shared.refused_topics.get(topic)
+                if refused is not None and refused.is_final:
+                    raise refused.error
+                left = deadline - time.monotonic()
+                if left <= 0 or self._refusal is not None:
+                    self._check_usable(f"produce to {topic}")
+                    cause = None if refused is None else refused.error
+                    raise self._blocked(topic, "the topic's metadata did not come", cause)
+                shared.changed.wait(min(left, 1.0))
+
+    def _send_when_room(
+        self,
+        route: Route,
+        partition: int | None,
+        record: tuple[int, Any, Any, Headers],
+        size_bytes: int,
+    ) -> SendFuture:
+        """The buffer is full: wait until batches are done."""
+        shared = self._shared
+        deadline = time.monotonic() + self._options.max_block_ms / 1000
+        with shared.changed:
+            self._waits += 1
+            loop = self._running_loop()
+            self._forbid_on_loop(loop, route.name)
+            while True:
+                chosen = route.sticky if partition is None else partition
+                batch = self._append(route, chosen, record, size_bytes)
+                if batch is not None:
+                    if len(batch.records) == 1:
+                        self._wake_for(batch)
+                    return SendFuture(batch, len(batch.records) - 1, record[0])
+                self._seal_one_for_room()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._blocked(
+                        route.name,
+                        f"buffer_memory={self._options.buffer_memory} stayed full",
+                        None,
+                    )
+                shared.changed.wait(min(left, 1.0))
+                self._check_usable(f"produce to {route.name}")
+
+    def _seal_one_for_room(self) -> None:
+        """With everything in open batches nothing would ever leave before it has lingered."""
+        shared = self._shared
+        if not shared.unfinished and not self._accumulator.sealed and self._accumulator.open:
+            self._accumulator.seal_all()
+        if self._accumulator.sealed and not shared.is_wake_pending:
+            shared.is_wake_pending = True
+            self._running_loop().inbox.put(WAKE)
+
+    def _forbid_on_loop(self, loop: ProduceLoop, topic: str) -> None:
+        if loop.thread is threading.current_thread():
+            raise TidelogError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                tried=f"produce to {topic} from a callback",
+                happened="send() would have to wait for the thread that it is called on",
+                hint="send from a thread of your own",
+            )
+
+    def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
+        reason = "" if cause is None else f": {cause.happened}"
+        return TidelogError(
+            ErrorCode.RESOURCE_EXHAUSTED if cause is None else cause.code,
+            tried=f"produce to {topic}",
+            happened=f"{what} within max_block_ms={self._options.max_block_ms}{reason}",
+            hint="" if cause is None else cause.hint,
+        )
+
+    def _choose(self, route: Route, key: bytes | None) -> int:
+        assert self._partitioner is not None, "there is no partitioner"
+        every = list(range(route.partition_count))
+        available = [
+            partition
+            for partition in every
+            if self._metadata.leader(route.name, partition) is not None
+        ]
+        chosen = self._partitioner(key, every, available)
+        if chosen not in every:
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=f"produce to {route.name}",
+                happened=f"the partitioner chose {chosen!r} of {len(every)} partitions",
+            )
+        return chosen
+
+    def _flush(self, timeout: float | None) -> bool:
+        loop = self._loop
+        if loop is None:
+            return True
+        if loop.thread is threading.current_thread() and timeout != 0:
+            self._forbid_on_loop(loop, "any topic")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        shared = self._shared
+        with self._lock:
+            self._accumulator.seal_all()
+            batches = [*shared.unfinished.values(), *self._accumulator.sealed]
+            if not shared.is_wake_pending:
+                shared.is_wake_pending = True
+                loop.inbox.put(WAKE)
+        for batch in batches:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not wait_done(batch, left):
+                return False
+        return True
+
+    def _become_forked(self) -> None:
+        super()._become_forked()
+        assert self._refusal is not None, "a forked client refuses every use"
+        error = self._refusal("produce")
+        # No lock: its holder may not exist in this process, and nobody else runs yet.
+        sealed = (*self._shared.unfinished.values(), *self._accumulator.sealed)
+        for batch in (*sealed, *self._accumulator.open.values()):
+            batch.outcome = error
+
+    def _close_at_exit(self) -> None:
+        loop = self._loop
+        if loop is None or not loop.thread.is_alive():
+            return
+        self.close(_EXIT_TIMEOUT_S)
+
+
+def _accumulator_limits(options: ProducerOptions) -> AccumulatorLimits:
+    batch_bytes, grown_bytes = options.batch_size, options.batch_size
+    if batch_bytes is None:
+        batch_bytes = client_options.BATCH_BYTES_DEFAULT
+        grown_bytes = client_options.BATCH_BYTES_GROWN
+    assert grown_bytes is not None, "a given batch_size does not grow"
+    limit = options.max_request_size
+    return AccumulatorLimits(
+        batch_bytes=min(batch_bytes, limit),
+        batch_bytes_max=min(grown_bytes, limit),
+        buffer_bytes=options.buffer_memory,
+        linger_ns=int(options.linger_ms * 1_000_000),
+        in_flight_max=options.max_in_flight_requests_per_connection,
+    )
+
+
+def _as_bytes(value: object, name: str) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(
+        f"a {name} of type {type(value).__name__} needs a serializer: give the producer a "
+        f"{name}_serializer, such as {name}_serializer=str.encode, or send bytes"
+    )
+
+
+def _checked_headers(headers: Sequence[tuple[Any, Any]]) -> Headers:
+    for name, content in headers:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise TypeError(
+                f"a header is (str, bytes), not ({type(name).__name__}, {type(content).__name__})"
+            )
+    return tuple(headers)
+
+
+def _too_large(topic: str, size_bytes: int, limit: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.BATCH_TOO_LARGE,
+        tried=f"produce to {topic}",
+        happened=f"the record takes up to {size_bytes} bytes, max_request_size is {limit}",
+        hint="send smaller records, or raise max_request_size",
+    )
+
+
+def _bad_timestamp(topic: str, timestamp_ms: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_TIMESTAMP,
+        tried=f"produce to {topic}",
+        happened=f"timestamp_ms={timestamp_ms} is not a time in milliseconds since 1970",
+    )

@@ -1,0 +1,154 @@
+"""What users hand in and get back: plain values with the names that Kafka's clients know.
+
+Owns the public data types. They hold no connection and may be pickled. Constructing a
+ConsumerRecord happens once per record: its class is the one that was the fastest to build.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidelog.wire.batch import BatchHeader, read_header
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 with acks=0."""
+    timestamp: int
+    """Milliseconds since 1970."""
+    leader_epoch: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one value."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record as it was read; key and value are what the deserializers made of them."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970."""
+    timestamp_type: int
+    """0: set by the producer; 1: set by the broker on append."""
+    key: Any
+    value: Any
+    headers: Headers
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset and what was noted beside it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a point in time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class RawBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One record batch as it is stored; unpacks into (topic_partition, data, high_watermark)."""
+
+    topic_partition: TopicPartition
+    data: bytes
+    """Exactly one batch, decoded by `tidelog.wire.batch.decode_records`."""
+    high_watermark: int
+    first_offset: int
+    """Records below it were not asked for: a batch is never cut."""
+    next_offset: int
+    """The offset after the batch."""
+    leader_epoch: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.topic_partition, self.data, self.high_watermark))
+
+    @property
+    def header(self) -> BatchHeader:
+        """The batch's fixed header: offsets, timestamps, codec, record count."""
+        return read_header(self.data, is_compacted=True)
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic to create; 0 takes the cluster's default."""
+
+    name: str
+    num_partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was created."""
+
+    name: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+
+
+class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition; -1 stands for what the answering broker did not know."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    log_start_offset: int
+    high_watermark: int
+    size_bytes: int
+
+
+class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic with its settings and partitions."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    replication_factor: int
+    configs: dict[str, str]
+    partitions: tuple[PartitionDescription, ...]
+
+
+class BrokerDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of the cluster."""
+
+    broker_id: int
+    address: str
+    rack: str
+    is_fenced: bool
+    leader_count: int
+    replica_count: int
+
+
+class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster as the answering broker sees it."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+    release: str

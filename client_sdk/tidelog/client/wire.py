@@ -1,0 +1,349 @@
+"""Turns the engine's values into protobuf and back: the only place of the client that knows it.
+
+Owns method names, requests and answers. It must never decide anything. Stop 4 of a record's walk.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tidelog.client.engine.batch import Acknowledgement, Outcome
+from tidelog.client.engine.fetch_messages import (
+    Divergence,
+    FetchPosition,
+    OffsetAnswer,
+    OffsetQuery,
+    PartitionBatches,
+)
+from tidelog.client.engine.metadata import BrokerView, ClusterView, PartitionView, TopicView
+from tidelog.client.errors import PeerError
+from tidelog.client.types import (
+    BrokerDescription,
+    ClusterDescription,
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+)
+from tidelog.v1 import admin_pb2, errors_pb2, fetch_pb2, metadata_pb2, produce_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
+LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
+PRODUCE_STREAM: Final = "/tidelog.v1.ProduceService/ProduceStream"
+FETCH_STREAM: Final = "/tidelog.v1.FetchService/FetchStream"
+CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
+DESCRIBE_TOPICS: Final = "/tidelog.v1.AdminService/DescribeTopics"
+DESCRIBE_CLUSTER: Final = "/tidelog.v1.AdminService/DescribeCluster"
+
+ERROR_TRAILER: Final = "tidelog-error-bin"
+
+_ACKS: Final = {
+    -1: produce_pb2.ACKS_ALL,
+    1: produce_pb2.ACKS_LEADER,
+    0: produce_pb2.ACKS_NONE,
+}
+_CODES: Final = frozenset(code.value for code in ErrorCode)
+
+
+def read_error(error: errors_pb2.Error) -> TidelogError:
+    """An error of the contract as an exception; an unknown number counts as UNKNOWN."""
+    code = ErrorCode(error.code) if error.code in _CODES and error.code else ErrorCode.UNKNOWN
+    return PeerError(
+        code,
+        tried=error.tried or "call",
+        happened=error.happened or f"the broker answered error {error.code}",
+        hint=error.hint,
+        retriable=error.retriable,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def read_error_bytes(data: bytes) -> TidelogError:
+    """The same from the trailer of a failed call."""
+    return read_error(errors_pb2.Error.FromString(data))
+
+
+def _error_in(error: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
+    return read_error(error) if is_set and error.code else None
+
+
+def metadata_request(
+    topics: Iterable[str], *, all_topics: bool = False, allow_auto_create: bool = False
+) -> bytes:
+    """Asks for brokers and the named topics."""
+    request = metadata_pb2.GetMetadataRequest(
+        topic_names=topics, all_topics=all_topics, allow_auto_create_topics=allow_auto_create
+    )
+    return request.SerializeToString()
+
+
+def read_metadata(data: bytes, *, is_complete: bool = False) -> ClusterView:
+    """What a broker says of the cluster."""
+    answer = metadata_pb2.GetMetadataResponse.FromString(data)
+    return ClusterView(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=tuple(
+            BrokerView(
+                broker_id=broker.broker_id,
+                address=broker.address,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+            )
+            for broker in answer.brokers
+        ),
+        topics=tuple(_read_topic(topic) for topic in answer.topics),
+        version=answer.metadata_version,
+        is_complete=is_complete,
+    )
+
+
+def _read_topic(topic: metadata_pb2.TopicMetadata) -> TopicView:
+    return TopicView(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            PartitionView(
+                partition=partition.partition,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+            )
+            for partition in topic.partitions
+        ),
+        error=_error_in(topic.error, is_set=topic.HasField("error")),
+    )
+
+
+def produce_request(
+    correlation_id: int,
+    batches: Sequence[tuple[bytes, int, int, bytes, int]],
+    *,
+    acks: int,
+    timeout_ms: int,
+) -> bytes:
+    """Batches are (topic id, partition, leader epoch, sealed bytes, route sum)."""
+    request = produce_pb2.ProduceStreamRequest(
+        correlation_id=correlation_id,
+        request=produce_pb2.ProduceRequest(
+            batches=[
+                produce_pb2.PartitionBatch(
+                    topic_id=topic_id,
+                    partition=partition,
+                    leader_epoch=leader_epoch,
+                    batch=data,
+                    route_sum=route_sum,
+                )
+                for topic_id, partition, leader_epoch, data, route_sum in batches
+            ],
+            acks=_ACKS[acks],
+            timeout_ms=timeout_ms,
+        ),
+    )
+    return request.SerializeToString()
+
+
+def read_produce_answer(data: bytes) -> tuple[int, TidelogError | None, tuple[Outcome, ...], int]:
+    """Correlation id, error of the whole request, outcomes, throttle in milliseconds."""
+    answer = produce_pb2.ProduceStreamResponse.FromString(data)
+    error = _error_in(answer.error, is_set=answer.HasField("error"))
+    outcomes: list[Outcome] = []
+    for part in answer.response.acknowledgements:
+        refused = _error_in(part.error, is_set=part.HasField("error"))
+        outcomes.append(
+            refused
+            or Acknowledgement(
+                base_offset=part.base_offset,
+                append_time_ms=part.append_time_ms,
+                leader_epoch=part.leader_epoch,
+            )
+        )
+    return answer.correlation_id, error, tuple(outcomes), answer.response.throttle_ms
+
+
+def list_offsets_request(queries: Iterable[OffsetQuery]) -> bytes:
+    """Asks a leader for offsets by place or time."""
+    request = metadata_pb2.ListOffsetsRequest(
+        queries=[
+            metadata_pb2.OffsetQuery(
+                topic_id=query.topic_id,
+                partition=query.partition,
+                leader_epoch=query.leader_epoch,
+                spec=metadata_pb2.OffsetSpec.ValueType(query.spec),
+                timestamp_ms=query.timestamp_ms,
+            )
+            for query in queries
+        ]
+    )
+    return request.SerializeToString()
+
+
+def read_offsets(data: bytes) -> tuple[OffsetAnswer, ...]:
+    """One answer for each query, in its order."""
+    answer = metadata_pb2.ListOffsetsResponse.FromString(data)
+    return tuple(
+        OffsetAnswer(
+            topic_id=part.topic_id,
+            partition=part.partition,
+            error=_error_in(part.error, is_set=part.HasField("error")),
+            offset=part.offset,
+            timestamp_ms=part.timestamp_ms,
+            leader_epoch=part.leader_epoch,
+        )
+        for part in answer.answers
+    )
+
+
+def fetch_stream_request(
+    positions: Iterable[FetchPosition],
+    removed: Iterable[tuple[bytes, int]],
+    *,
+    credit_bytes: int,
+    session_epoch: int,
+    max_bytes: int,
+    client_rack: str,
+) -> bytes:
+    """Positions to read from, partitions to stop, credit to add."""
+    request = fetch_pb2.FetchStreamRequest(
+        positions=[
+            fetch_pb2.FetchPosition(
+                topic_id=position.topic_id,
+                partition=position.partition,
+                leader_epoch=position.leader_epoch,
+                fetch_offset=position.fetch_offset,
+                last_fetched_epoch=position.last_fetched_epoch,
+                max_bytes=position.max_bytes,
+            )
+            for position in positions
+        ],
+        removed=[
+            fetch_pb2.FetchedPartition(topic_id=topic_id, partition=partition)
+            for topic_id, partition in removed
+        ],
+        credit_bytes=credit_bytes,
+        session_epoch=session_epoch,
+        max_bytes=max_bytes,
+        client_rack=client_rack,
+    )
+    return request.SerializeToString()
+
+
+def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:
+    """Session epoch, and what came for each partition."""
+    answer = fetch_pb2.FetchStreamResponse.FromString(data)
+    return answer.session_epoch, tuple(
+        PartitionBatches(
+            topic_id=part.topic_id,
+            partition=part.partition,
+            error=_error_in(part.error, is_set=part.HasField("error")),
+            batches=part.batches,
+            fetch_sum=part.fetch_sum,
+            high_watermark=part.high_watermark,
+            log_start_offset=part.log_start_offset,
+            leader_epoch=part.leader_epoch,
+            divergence=Divergence(
+                leader_epoch=part.divergence.leader_epoch, end_offset=part.divergence.end_offset
+            )
+            if part.HasField("divergence")
+            else None,
+        )
+        for part in answer.partitions
+    )
+
+
+def create_topics_request(
+    topics: Iterable[NewTopic], *, validate_only: bool, timeout_ms: int
+) -> bytes:
+    """Topics to create."""
+    request = admin_pb2.CreateTopicsRequest(
+        topics=[
+            admin_pb2.NewTopic(
+                name=topic.name,
+                partition_count=max(0, topic.num_partitions),
+                replication_factor=max(0, topic.replication_factor),
+                configuration=topic.topic_configs,
+            )
+            for topic in topics
+        ],
+        validate_only=validate_only,
+        timeout_ms=timeout_ms,
+    )
+    return request.SerializeToString()
+
+
+def read_created_topics(data: bytes) -> list[CreatedTopic | TidelogError]:
+    """One for each topic, in order."""
+    answer = admin_pb2.CreateTopicsResponse.FromString(data)
+    return [
+        _error_in(result.error, is_set=result.HasField("error"))
+        or CreatedTopic(
+            name=result.name,
+            topic_id=result.topic_id,
+            num_partitions=result.partition_count,
+            replication_factor=result.replication_factor,
+        )
+        for result in answer.results
+    ]
+
+
+def describe_topics_request(names: Iterable[str]) -> bytes:
+    """No names: all topics."""
+    return admin_pb2.DescribeTopicsRequest(topic_names=names).SerializeToString()
+
+
+def read_topic_descriptions(data: bytes) -> list[TopicDescription | TidelogError]:
+    """One for each topic."""
+    answer = admin_pb2.DescribeTopicsResponse.FromString(data)
+    return [
+        _error_in(topic.error, is_set=topic.HasField("error")) or _read_description(topic)
+        for topic in answer.topics
+    ]
+
+
+def _read_description(topic: admin_pb2.TopicDescription) -> TopicDescription:
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        replication_factor=topic.replication_factor,
+        configs=dict(topic.configuration),
+        partitions=tuple(
+            PartitionDescription(
+                partition=part.partition,
+                leader=part.leader_id,
+                leader_epoch=part.leader_epoch,
+                replicas=tuple(part.replicas),
+                isr=tuple(part.in_sync_replicas),
+                log_start_offset=part.log_start_offset,
+                high_watermark=part.high_watermark,
+                size_bytes=part.size_bytes,
+            )
+            for part in topic.partitions
+        ),
+    )
+
+
+def describe_cluster_request() -> bytes:
+    """Asks for the cluster's description."""
+    return admin_pb2.DescribeClusterRequest().SerializeToString()
+
+
+def read_cluster_description(data: bytes) -> ClusterDescription:
+    """The cluster as the answering broker sees it."""
+    answer = admin_pb2.DescribeClusterResponse.FromString(data)
+    return ClusterDescription(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=tuple(
+            BrokerDescription(
+                broker_id=broker.broker_id,
+                address=broker.address,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+                leader_count=broker.leader_count,
+                replica_count=broker.replica_count,
+            )
+            for broker in answer.brokers
+        ),
+        release=answer.release,
+    )
