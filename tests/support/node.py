@@ -1,7 +1,7 @@
 """A real node in a process of its own, on an ephemeral port, over a directory of the test's.
 
-`NodeProcess` starts `tidelog dev`, kills it with SIGKILL, starts it again at the same address on the
-same directory. Every wait has a deadline; the node's log is part of a failure's message.
+`NodeProcess` starts `tidelog dev`, kills it with SIGKILL, starts it again at the same address
+on the same directory. Every wait has a deadline; the node's log is part of a failure's message.
 """
 
 import os

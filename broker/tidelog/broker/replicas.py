@@ -5,14 +5,15 @@ It must never delete what the image does not name: an orphan is kept and reporte
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from tidelog.broker.errors import fresh
-from tidelog.broker.log.names import PartitionKey, parse_directory_name
+from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.marks_file import make_marks_file, read_marks
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.metadata_quorum import topic_configuration
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
@@ -41,6 +42,15 @@ class RecoverySummary(msgspec.Struct, kw_only=True):
     failures: list[TidelogError] = []
     orphans: list[str] = []
 
+    def take_in(self, opened: OpenedLog) -> None:
+        """Count one log."""
+        self.torn_bytes += opened.torn_bytes
+        if opened.log.failure is not None:
+            self.failures.append(opened.log.failure)
+
+
+_Placed = tuple[TopicImage, PartitionImage, TopicSettings]
+
 
 class Replicas:
     """All partitions of one data directory, by topic id and number."""
@@ -55,9 +65,14 @@ class Replicas:
         self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._applied: Image = Image()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self.owner = DirectoryOwner(
-            disk, on_advanced=self._on_advanced, queued_bytes_max=queued_bytes_max
-        )
+        self._queued_bytes_max = queued_bytes_max
+        self._owner: DirectoryOwner | None = None
+
+    @property
+    def owner(self) -> DirectoryOwner:
+        """The task that owns the data directory; there once `recover` has returned."""
+        assert self._owner is not None, "the logs are recovered before anything is served"
+        return self._owner
 
     async def recover(self) -> RecoverySummary:
         """Open everything that the image places here; before anything is served."""
@@ -67,15 +82,35 @@ class Replicas:
             key = parse_directory_name(name) if name.endswith("/") else None
             if key is not None:
                 on_disk[key] = name
-        await self._apply(self._metadata.image(), on_disk, summary)
-        summary.orphans = [name for key, name in on_disk.items() if key not in self._replicas]
+        marks = await read_marks(self._disk)
+        image = self._metadata.image()
+        placed = self._placed(image)
+        opened = {}
+        for key, (_, partition, _) in placed.items():
+            known = None if marks is None else marks.get(key, 0)
+            if key in on_disk or known:
+                opened[key] = await open_log(self._disk, key, partition.leader_epoch, known)
+                summary.take_in(opened[key])
+        await self._flush_opened(opened)
+        flushed = dict(marks or {})
+        flushed.update((key, each.log.flushed_offset) for key, each in opened.items())
+        marks_file = await make_marks_file(self._disk, flushed)
+        self._owner = DirectoryOwner(
+            self._disk,
+            marks_file,
+            on_advanced=self._on_advanced,
+            queued_bytes_max=self._queued_bytes_max,
+        )
+        self._serve(image, placed, opened)
+        summary.partitions = len(placed)
+        summary.orphans = [name for key, name in on_disk.items() if key not in placed]
         return summary
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
         while True:
             image = await self._metadata.wait_version(self._applied.version + 1)
-            await self._apply(image, {}, RecoverySummary())
+            self._serve(image, self._placed(image), {})
 
     async def wait_applied(self, version: int) -> None:
         """Until this broker serves what the image of that version places here."""
@@ -123,16 +158,39 @@ class Replicas:
         for watcher in list(self._watchers.get(key, ())):
             watcher(key)
 
-    async def _apply(
-        self, image: Image, on_disk: dict[PartitionKey, str], summary: RecoverySummary
-    ) -> None:
+    async def _flush_opened(self, opened: Mapping[PartitionKey, OpenedLog]) -> None:
+        """One flush round for all logs: what is served after a crash is durable first."""
+        active = {key: each.active for key, each in opened.items() if each.active is not None}
+        if active:
+            directories = ["", *(directory_name(key) for key in active)]
+            await self._disk.flush(list(active.values()), directories=directories)
+
+    def _placed(self, image: Image) -> dict[PartitionKey, _Placed]:
+        """The partitions that the image places here and that are not served yet."""
+        placed: dict[PartitionKey, _Placed] = {}
         for topic_id, topic in image.topics.items():
             if self._applied.topics.get(topic_id) is topic:
                 continue
             settings = topic_configuration.parse(topic.configuration, topic=topic.name)
             for partition in topic.partitions:
-                if self._broker_id in partition.replicas:
-                    await self._add(topic, partition, settings, on_disk, summary)
+                key = PartitionKey(topic_id, partition.partition)
+                if self._broker_id in partition.replicas and key not in self._replicas:
+                    placed[key] = (topic, partition, settings)
+        return placed
+
+    def _serve(
+        self,
+        image: Image,
+        placed: Mapping[PartitionKey, _Placed],
+        opened: Mapping[PartitionKey, OpenedLog],
+    ) -> None:
+        """Hand the partitions to the owner; a new one has no file until its first batch."""
+        for key, (topic, partition, settings) in placed.items():
+            each = opened.get(key)
+            if each is None:
+                each = OpenedLog(log=PartitionLog(key, partition.leader_epoch), files={})
+            self._replicas[key] = Replica(each.log, settings, topic.name)
+            self.owner.add(each, settings)
         self._applied = image
         waiting, self._waiters = self._waiters, []
         for version, waiter in waiting:
@@ -140,29 +198,6 @@ class Replicas:
                 self._waiters.append((version, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
-
-    async def _add(
-        self,
-        topic: TopicImage,
-        partition: PartitionImage,
-        settings: TopicSettings,
-        on_disk: dict[PartitionKey, str],
-        summary: RecoverySummary,
-    ) -> None:
-        key = PartitionKey(topic.topic_id, partition.partition)
-        if key in self._replicas:
-            return
-        if key in on_disk:
-            opened = await open_log(self._disk, key, partition.leader_epoch)
-        else:
-            # Its directory is made with its first batch: a new topic costs no file.
-            opened = OpenedLog(log=PartitionLog(key, partition.leader_epoch), files={})
-        summary.partitions += 1
-        summary.torn_bytes += opened.torn_bytes
-        if opened.log.failure is not None:
-            summary.failures.append(opened.log.failure)
-        self._replicas[key] = Replica(opened.log, settings, topic.name)
-        self.owner.add(opened, settings)
 
     def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
         topic = self._metadata.image().topics.get(TopicId(topic_id))

@@ -26,18 +26,26 @@ class OpenedLog(msgspec.Struct, kw_only=True):
     log: PartitionLog
     files: dict[SegmentKey, File]
     torn_bytes: int = 0
+    active: File | None = None
+    """To be flushed before anything is served or appended: what a killed process had written may
+    sit in the page cache only."""
 
 
 async def open_log(
-    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int = 0
+    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
 ) -> OpenedLog:
-    """The log as the files tell it; a log that cannot be served has `failure` set."""
+    """The log as the files tell it; a log that cannot be served has `failure` set.
+
+    `known_flushed_offset` is what the flush marks tell; None: there are no marks at all.
+    """
     log = PartitionLog(key, leader_epoch)
     opened = OpenedLog(log=log, files={})
     try:
         await _open_segments(disk, opened, known_flushed_offset)
     except TidelogError as error:
         log.failure = error
+        log.flushed_offset = Offset(known_flushed_offset or 0)
+        log.log_end_offset = max(log.log_end_offset, log.flushed_offset)
         return opened
     log.flushed_offset = log.log_end_offset
     log.high_watermark = log.log_end_offset
@@ -45,7 +53,7 @@ async def open_log(
     return opened
 
 
-async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: int) -> None:
+async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: int | None) -> None:
     log = opened.log
     directory = directory_name(log.key)
     bases = []
@@ -73,19 +81,16 @@ async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: in
         if segment.size_bytes < file.size_bytes:
             if not is_active:
                 raise recovery.corruption(where, segment.size_bytes, scan.damage)
-            await _cut_torn_tail(disk, file, segment, scan, known_flushed_offset)
             opened.torn_bytes += file.size_bytes - segment.size_bytes
-    if scan.next_offset < known_flushed_offset:
+            await _cut_torn_tail(disk, file, segment, scan, known_flushed_offset)
+        if is_active:
+            opened.active = file
+    if scan.next_offset < (known_flushed_offset or 0):
         raise recovery.corruption(
             f"{disk.name}/{directory}",
             log.end_position()[1],
             f"it ends at offset {scan.next_offset}, {known_flushed_offset} was flushed",
         )
-    if log.segments:
-        # What a killed process had written may sit in the page cache only: acknowledging a reader
-        # with it, or appending behind it, needs it durable first.
-        active = SegmentKey(log.key, Offset(log.segments[-1].base_offset))
-        await disk.flush([opened.files[active]], directories=["", directory])
 
 
 async def _scan_segment(disk: Disk, file: File, scan: Scan, *, verify: bool) -> Segment:
@@ -100,16 +105,17 @@ async def _scan_segment(disk: Disk, file: File, scan: Scan, *, verify: bool) -> 
 
 
 async def _cut_torn_tail(
-    disk: Disk, file: File, segment: Segment, scan: Scan, known_flushed_offset: int
+    disk: Disk, file: File, segment: Segment, scan: Scan, known_flushed_offset: int | None
 ) -> None:
     where = f"{disk.name}/{file.path}"
-    if scan.next_offset < known_flushed_offset:
+    if scan.next_offset < (known_flushed_offset or 0):
         raise recovery.corruption(where, segment.size_bytes, scan.damage)
-    behind = await _find_whole_batch(disk, file, segment.size_bytes + 1, scan)
-    if behind is not None:
-        raise recovery.corruption(
-            where, segment.size_bytes, f"{scan.damage}; the batch at byte {behind} is whole"
-        )
+    if known_flushed_offset is None:
+        behind = await _find_whole_batch(disk, file, segment.size_bytes + 1, scan)
+        if behind is not None:
+            raise recovery.corruption(
+                where, segment.size_bytes, f"{scan.damage}; the batch at byte {behind} is whole"
+            )
     await disk.truncate(file, segment.size_bytes)
 
 

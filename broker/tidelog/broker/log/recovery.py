@@ -8,9 +8,10 @@ may have kept any part of what was written:
     | flushed, acknowledged | written, not flushed: whole, torn or missing |
     0                  known_flushed_offset                             end of file
 
-The first damaged batch at or above `known_flushed_offset` is where the log ends; but if a whole
-batch lies behind it although nothing is known of flushes there, the safe reading is corruption:
-cutting durable records off loses them, stopping loses nothing.
+The flush marks tell `known_flushed_offset`: at or above it the first damaged batch is where the log
+ends, whatever lies behind it, because a flush that had covered what lies behind would have covered
+the damaged batch too. Without any marks nothing is known of flushes; then a whole batch behind the
+damage counts as corruption: cutting durable records off loses them, stopping loses nothing.
 """
 
 import re

@@ -48,6 +48,9 @@ from tidelog.wire.ids import Offset
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """One write takes at most this much of the queue: it bounds the wait of what comes behind."""
 
+MARKS_FLUSH_ROUNDS: Final = 256
+"""The marks become durable with every so-manieth flush round."""
+
 
 class Partition:
     """A log with what its owner needs beside it."""
@@ -108,6 +111,8 @@ class DirectoryCore:
         self.dirty_directories: dict[str, None] = {}
         self.awaiting: list[Awaiting] = []
         self.failure: TidelogError | None = None
+        self.marks: dict[PartitionKey, Offset] = {}
+        self.rounds_without_marks = 0
 
     def step(self, messages: list[Message]) -> list[Effect]:
         """Take the messages in their order, then begin what can be begun."""
@@ -130,6 +135,7 @@ class DirectoryCore:
             or self.flush
             or self.dirty
             or self.awaiting
+            or self.marks
         )
 
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
@@ -159,14 +165,15 @@ class DirectoryCore:
 
     def _begin_write(self, effects: list[Effect]) -> None:
         """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
-        if self.write is not None or self.is_truncating or not self.queue:
+        if self.write is not None or self.is_truncating or not (self.queue or self.marks):
             return
         round_ = WriteRound()
         while self.queue and round_.size_bytes < WRITE_BYTES_MAX:
             self._plan(self.queue.popleft(), round_)
-        if not round_.planned:
+        if not round_.planned and not self.marks:
             return
         self.write = round_
+        marks, self.marks = tuple(self.marks.items()), {}
         effects.append(
             Write(
                 writes=tuple(
@@ -176,7 +183,8 @@ class DirectoryCore:
                         pieces=pieces,
                     )
                     for key, pieces in round_.pieces.items()
-                )
+                ),
+                marks=marks,
             )
         )
 
@@ -274,7 +282,10 @@ class DirectoryCore:
                 effects.append(answer)
 
     def _cut_back(self, round_: WriteRound, error: TidelogError, effects: list[Effect]) -> None:
-        """Nothing of a round that did not fit may come back after a crash: refused once flushed."""
+        """Nothing of a round that did not fit may come back after a crash: refused once flushed.
+
+        Its marks are dropped: writing them again and again would keep a full disk busy.
+        """
         lengths = []
         for key in round_.sizes:
             log = self.partitions[key.partition].log
@@ -306,12 +317,18 @@ class DirectoryCore:
             )
             for key in keys
         )
+        with_marks = self.rounds_without_marks >= MARKS_FLUSH_ROUNDS
         self.flush = FlushRound(
             segments=tuple(self.dirty), ends=ends, awaiting=tuple(self.awaiting)
         )
         effects.append(
-            Flush(segments=self.flush.segments, directories=tuple(self.dirty_directories))
+            Flush(
+                segments=self.flush.segments,
+                directories=tuple(self.dirty_directories),
+                with_marks=with_marks,
+            )
         )
+        self.rounds_without_marks = 0 if with_marks else self.rounds_without_marks + 1
         self.dirty, self.dirty_directories, self.awaiting = {}, {}, []
 
     def _on_flush_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
@@ -328,6 +345,7 @@ class DirectoryCore:
             log = partition.log
             if end_offset > log.high_watermark:
                 log.advance(end_offset, position)
+                self.marks[log.key] = end_offset
                 effects.append(Advanced(key=log.key))
             if partition.held:
                 released += partition.held
@@ -350,7 +368,7 @@ class DirectoryCore:
             effects.append(Refuse(token=append.token, error=error))
         self.queue.clear()
         self._refuse_awaiting(tuple(self.awaiting), effects)
-        self.awaiting, self.dirty, self.dirty_directories = [], {}, {}
+        self.awaiting, self.dirty, self.dirty_directories, self.marks = [], {}, {}, {}
 
     def _refuse_awaiting(self, awaiting: tuple[Awaiting, ...], effects: list[Effect]) -> None:
         assert self.failure is not None, "only a failed directory refuses what was written"

@@ -7,6 +7,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Offset
 
 
 class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     """Write all of it in one turn, then say `WriteEnded`. One at a time."""
 
     writes: tuple[SegmentWrite, ...]
+    marks: tuple[tuple[PartitionKey, Offset], ...]
+    """What the flushes since the last write have made durable."""
 
 
 class Truncate(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +80,8 @@ class Flush(msgspec.Struct, frozen=True, kw_only=True):
 
     segments: tuple[SegmentKey, ...]
     directories: tuple[str, ...]
+    with_marks: bool
+    """Make the marks durable as well: now and then, so that a crash forgets few of them."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.core import DirectoryCore
+from tidelog.broker.partition.marks_file import MarksFile, make_marks_file
 from tidelog.broker.partition.messages import (
     Acknowledge,
     AddPartition,
@@ -36,6 +37,7 @@ from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 QUEUED_BYTES_MAX: Final = 128 * 1024 * 1024
 """Default of the memory budget for batches between arrival and acknowledgement."""
@@ -64,11 +66,13 @@ class DirectoryOwner:
     def __init__(
         self,
         disk: Disk,
+        marks: MarksFile,
         *,
         on_advanced: Callable[[PartitionKey], None],
         queued_bytes_max: int = QUEUED_BYTES_MAX,
     ) -> None:
         self._disk = disk
+        self._marks = marks
         self._core = DirectoryCore()
         self._files: dict[SegmentKey, File] = {}
         self._inbox: list[Message] = []
@@ -143,7 +147,9 @@ class DirectoryOwner:
                 for effect in self._core.step(messages):
                     self._perform(effect, scope)
                 if self._is_stopping and not self._inbox and self._core.is_idle:
-                    return
+                    break
+        if self._core.failure is None:
+            await self._disk.flush([self._marks.file])
 
     def stop(self) -> None:
         """Accept no more; `run` returns after what was accepted."""
@@ -194,13 +200,22 @@ class DirectoryOwner:
 
     async def _write(self, effect: Write) -> None:
         try:
-            await self._disk.append(
-                [Append(await self._file_for(write), write.pieces) for write in effect.writes]
-            )
+            appends = [Append(await self._file_for(write), write.pieces) for write in effect.writes]
+            if self._marks.is_long:
+                self._marks = await make_marks_file(self._disk, self._flushed_offsets())
+            if effect.marks:
+                appends.append(self._marks.append(effect.marks))
+            await self._disk.append(appends)
         except TidelogError as error:
             self._tell(WriteEnded(error=error))
         else:
+            self._marks.take_in()
             self._tell(WriteEnded())
+
+    def _flushed_offsets(self) -> dict[PartitionKey, Offset]:
+        return {
+            key: partition.log.flushed_offset for key, partition in self._core.partitions.items()
+        }
 
     async def _file_for(self, write: SegmentWrite) -> File:
         """The segment's file; a new one may be left over from a round that did not fit."""
@@ -215,6 +230,8 @@ class DirectoryOwner:
     async def _flush(self, effect: Flush) -> None:
         # A segment that a full disk refused to make has no file, and nothing to be flushed.
         files = [self._files[segment] for segment in effect.segments if segment in self._files]
+        if effect.with_marks:
+            files.append(self._marks.file)
         try:
             await self._disk.flush(files, directories=effect.directories)
         except TidelogError as error:
@@ -224,6 +241,7 @@ class DirectoryOwner:
 
     async def _truncate(self, effect: Truncate) -> None:
         try:
+            await self._marks.cut_back()
             for segment, size_bytes in effect.lengths:
                 file = self._files.get(segment)
                 if file is not None and file.size_bytes > size_bytes:
