@@ -72,6 +72,8 @@ class History:
     def __init__(self) -> None:
         self.sends: list[Send] = []
         self.polls: list[Poll] = []
+        self.damage: list[str] = []
+        """Answers whose bytes contradict a checksum: a broker must never give one."""
         self._begun: dict[str, Send] = {}
 
     def begin(self, send: Send) -> None:

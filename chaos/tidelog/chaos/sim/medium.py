@@ -39,6 +39,8 @@ class Inode:
         """Not covered by a flush, in the order of their effect."""
         self.made = 0
         """Changes ever made; the pending ones are the last of them."""
+        self.certain_bytes = 0
+        """What flushes have covered; bytes behind survived a crash by luck, if at all."""
 
     def write(self, data: bytes) -> None:
         """Append to what is seen."""
@@ -56,6 +58,22 @@ class Inode:
         for change in self.pending[:count]:
             _apply(self.durable, change)
         del self.pending[:count]
+        self.certain_bytes = len(self.durable)
+
+    def cut_uncertain(self) -> int:
+        """Drop what no flush covered, as a less lucky crash would have; returns the bytes."""
+        cut = len(self.seen) - self.certain_bytes
+        if cut > 0:
+            del self.seen[self.certain_bytes :]
+            self.durable = bytearray(self.seen)
+            self.pending.clear()
+        return max(0, cut)
+
+    def flip(self, byte_position: int, mask: int) -> None:
+        """Damage a byte, or undo that."""
+        for content in (self.durable, self.seen):
+            if byte_position < len(content):
+                content[byte_position] ^= mask
 
     def _add(self, change: Write | Truncation) -> None:
         self.pending.append(change)
@@ -117,6 +135,8 @@ class Medium:
         self.is_read_only = False
         self.holder: object | None = None
         """Who holds the lock."""
+        self.flips: list[tuple[Inode, int, int]] = []
+        """Damage done to bytes at rest: inode, byte, mask."""
 
     def find(self, path: str) -> Inode | Directory | None:
         """What a path names; "" is the data directory itself."""
@@ -143,6 +163,12 @@ class Medium:
             change.waits_for.remove(directory)
             if not change.waits_for:
                 change.apply(_durable)
+
+    def has_pending(self, *, names: bool) -> bool:
+        """Whether a crash would find changes, of names or of bytes, that no flush has covered."""
+        if names:
+            return _has_pending_names(self.root)
+        return any(inode.pending for _, inode in self.files())
 
     def used_bytes(self) -> int:
         """Bytes of all files as seen."""
@@ -187,11 +213,18 @@ class Medium:
         assert inode.durable, "only a durable byte can rot"
         byte_position = random.below(len(inode.durable))
         mask = 1 << random.below(8)
-        inode.durable[byte_position] ^= mask
-        if byte_position < len(inode.seen):
-            inode.seen[byte_position] ^= mask
+        inode.flip(byte_position, mask)
+        self.flips.append((inode, byte_position, mask))
         faults.took_effect(FaultKind.BIT_FLIP, f"{self.name}/{path}", f"byte {byte_position}")
         return byte_position
+
+    def unflip(self) -> int:
+        """Undo all damage at rest, as a restore from a copy would; returns how many bits."""
+        count = len(self.flips)
+        for inode, byte_position, mask in self.flips:
+            inode.flip(byte_position, mask)
+        self.flips.clear()
+        return count
 
 
 def _files(
@@ -206,6 +239,14 @@ def _files(
         else:
             found += _files(child, f"{prefix}{name}/", names_of)
     return found
+
+
+def _has_pending_names(directory: Directory) -> bool:
+    return bool(directory.pending) or any(
+        _has_pending_names(child)
+        for child in directory.seen.values()
+        if isinstance(child, Directory)
+    )
 
 
 def _apply(content: bytearray, change: Write | Truncation) -> None:

@@ -5,6 +5,7 @@ cannot hide one of the broker. It sends every batch at most once: a send without
 written down as indeterminate and never tried again.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from tidelog.chaos.checkers.history import History, Outcome, Poll, Send
 from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, Random
 from tidelog.v1 import admin_pb2, errors_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.batch import (
+    CorruptBatch,
     checksum,
     decode_batch,
     encode_batch,
@@ -49,6 +51,7 @@ REFUSALS: Final = frozenset(
         ErrorCode.CORRUPT_BATCH,
         ErrorCode.ROUTE_MISMATCH,
         ErrorCode.BATCH_TOO_LARGE,
+        ErrorCode.STORAGE_FULL,
     }
 )
 """Answers that mean: nothing was stored, and nothing will be."""
@@ -108,9 +111,13 @@ class LogClient:
 
     # -- topics --------------------------------------------------------------------------------
 
-    async def ensure_topic(self, name: str, partition_count: int) -> Topic:
+    async def ensure_topic(
+        self, name: str, partition_count: int, configuration: Mapping[str, str]
+    ) -> Topic:
         """Create the topic unless it is there; tries until the cluster answers."""
-        wanted = admin_pb2.NewTopic(name=name, partition_count=partition_count)
+        wanted = admin_pb2.NewTopic(
+            name=name, partition_count=partition_count, configuration=configuration
+        )
         request = admin_pb2.CreateTopicsRequest(topics=[wanted], timeout_ms=5_000)
         for _ in range(_RETRIES_MAX):
             try:
@@ -145,7 +152,14 @@ class LogClient:
         batch = encode_batch([(wall_ms, None, value.encode(), ()) for value in values])
         return Sealed(partition, tuple(values), batch)
 
-    async def produce(self, topic: Topic, partition: int, *, timeout_ms: int) -> Outcome:
+    async def produce(
+        self,
+        topic: Topic,
+        partition: int,
+        *,
+        timeout_ms: int,
+        on_error: Callable[[TidelogError], None] = lambda _: None,
+    ) -> Outcome:
         """One unary produce."""
         sealed = self.seal(partition)
         send = self._begin(topic, sealed)
@@ -157,14 +171,22 @@ class LogClient:
                 produce_pb2.ProduceResponse,
                 timeout_ms=timeout_ms,
             )
-            outcome, base_offset = outcome_of(answer)
+            base_offset = base_offset_of(answer)
+            outcome = Outcome.ACKNOWLEDGED
         except TidelogError as error:
             outcome = outcome_of_error(error)
+            on_error(error)
         finally:
             self._end(send, outcome, base_offset)
         return outcome
 
-    async def produce_stream(self, topic: Topic, partition: int, count: int) -> None:
+    async def produce_stream(
+        self,
+        topic: Topic,
+        partition: int,
+        count: int,
+        on_error: Callable[[TidelogError], None] = lambda _: None,
+    ) -> None:
         """A pipeline of produces over one stream; unanswered ones are indeterminate."""
         self._sessions += 1
         session = f"{self.name}/stream-{self._sessions}"
@@ -186,22 +208,32 @@ class LogClient:
                 reply = await stream.receive()
                 if reply is None:
                     break
-                self._note_reply(waiting, reply)
-        except TidelogError:
-            pass
+                self._note_reply(waiting, reply, on_error)
+        except TidelogError as error:
+            on_error(error)
         finally:
             stream.cancel()
             for send in waiting.values():
                 self._end(send, Outcome.INDETERMINATE, -1)
 
-    def _note_reply(self, waiting: dict[int, Send], reply: bytes) -> None:
+    def _note_reply(
+        self,
+        waiting: dict[int, Send],
+        reply: bytes,
+        on_error: Callable[[TidelogError], None],
+    ) -> None:
         answer = produce_pb2.ProduceStreamResponse.FromString(reply)
         assert answer.correlation_id in waiting, "an answer names a request that waits for one"
         send = waiting.pop(answer.correlation_id)
-        if answer.error.code:
-            self._end(send, outcome_of_error(error_of(answer.error)), -1)
+        try:
+            if answer.error.code:
+                raise error_of(answer.error)
+            base_offset = base_offset_of(answer.response)
+        except TidelogError as error:
+            self._end(send, outcome_of_error(error), -1)
+            on_error(error)
         else:
-            self._end(send, *outcome_of(answer.response))
+            self._end(send, Outcome.ACKNOWLEDGED, base_offset)
 
     def _begin(
         self, topic: Topic, sealed: Sealed, stream: str = "", stream_position: int = 0
@@ -293,18 +325,11 @@ class LogClient:
         is_final: bool,
     ) -> int:
         """Decode an answer and write it down; a corrupt batch raises CorruptBatch."""
-        found: list[tuple[int, str]] = []
-        data = part.batches
-        for byte_position, header in iterate_headers(data):
-            if not byte_position:
-                expected = fetch_sum(
-                    topic.topic_id, part.partition, header.base_offset, checksum(data)
-                )
-                assert part.fetch_sum == expected, "the answer's sum fits its bytes"
-            for offset, _, _, _, value, _ in decode_batch(data, byte_position):
-                if offset >= position:
-                    assert value is not None, "the workload writes no tombstones"
-                    found.append((offset, value.decode()))
+        try:
+            found = _decode(topic, part, position)
+        except CorruptBatch as error:
+            self.history.damage.append(f"{topic.key(part.partition)} at {position}: {error}")
+            raise
         self.history.polls.append(
             Poll(
                 reader=reader,
@@ -343,6 +368,24 @@ def produce_request(topic: Topic, sealed: Sealed, timeout_ms: int) -> produce_pb
     )
 
 
+def _decode(topic: Topic, part: fetch_pb2.PartitionBatches, position: int) -> list[tuple[int, str]]:
+    """Offset and value from `position` on; CorruptBatch for anything that does not add up."""
+    found: list[tuple[int, str]] = []
+    data = part.batches
+    for byte_position, header in iterate_headers(data):
+        if not byte_position:
+            expected = fetch_sum(topic.topic_id, part.partition, header.base_offset, checksum(data))
+            if part.fetch_sum != expected:
+                raise CorruptBatch(
+                    tried="check a fetch answer", happened="its sum does not fit its bytes"
+                )
+        for offset, _, _, _, value, _ in decode_batch(data, byte_position):
+            if offset >= position:
+                assert value is not None, "the workload writes no tombstones"
+                found.append((offset, value.decode()))
+    return found
+
+
 def fetch_position(topic: Topic, partition: int, offset: int) -> fetch_pb2.FetchPosition:
     """From where to read one partition."""
     return fetch_pb2.FetchPosition(
@@ -355,12 +398,12 @@ def fetch_position(topic: Topic, partition: int, offset: int) -> fetch_pb2.Fetch
     )
 
 
-def outcome_of(answer: produce_pb2.ProduceResponse) -> tuple[Outcome, int]:
-    """Of a produce of one batch."""
+def base_offset_of(answer: produce_pb2.ProduceResponse) -> int:
+    """Of a produce of one batch; raises what it was refused with."""
     (acknowledgement,) = answer.acknowledgements
     if acknowledgement.error.code:
-        return outcome_of_error(error_of(acknowledgement.error)), -1
-    return Outcome.ACKNOWLEDGED, acknowledgement.base_offset
+        raise error_of(acknowledgement.error)
+    return acknowledgement.base_offset
 
 
 def outcome_of_error(error: TidelogError) -> Outcome:

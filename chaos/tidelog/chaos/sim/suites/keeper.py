@@ -1,0 +1,94 @@
+"""Keeps a node running, as a supervisor and an operator would.
+
+A dead node is started again. A node whose clients are told of a failed disk is restarted, with its
+machine if a flush failed. A log that refuses to start because of damage is restored: damage at rest
+is undone; else what no flush had covered is cut off. A refusal without either is a violation,
+because nothing was damaged.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from tidelog.chaos.sim.clock import sleep_ns
+from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
+from tidelog.chaos.sim.world import World
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_POLL_NS: Final = 50_000_000
+_RESTART_NS: Final = (1_000_000, 600_000_000)
+_TROUBLE: Final = (ErrorCode.STORAGE_FAILED, ErrorCode.STORAGE_CORRUPT)
+
+
+class Keeper:
+    """Of one process on one machine."""
+
+    def __init__(
+        self,
+        world: World,
+        machine: Machine,
+        name: str,
+        live: Callable[[SimulatedPorts], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._world = world
+        self._random = world.seeds.purpose("keeper")
+        self._machine = machine
+        self._name = name
+        self._live = live
+        self._trouble: ErrorCode | None = None
+        self.restores = 0
+        """How often damage was undone or an uncertain tail was cut by hand."""
+        self.violations: list[str] = []
+        self.process = self._start()
+
+    def report(self, error: TidelogError) -> None:
+        """A client was told this."""
+        if error.code in _TROUBLE and self._trouble is not ErrorCode.STORAGE_CORRUPT:
+            self._trouble = error.code
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await sleep_ns(self._world.loop, _POLL_NS)
+            if self.process.is_dead or self._trouble is not None:
+                await sleep_ns(self._world.loop, self._random.between(*_RESTART_NS))
+                self.restart()
+
+    def restart(self) -> None:
+        """Kill what is left, repair what an operator would, start again."""
+        code = self._trouble or self._exit_code()
+        self._trouble = None
+        self.process.kill()
+        if any(medium.is_failed for medium in self._machine.media.values()):
+            self._machine.crash()
+        if code is ErrorCode.STORAGE_CORRUPT:
+            self._restore()
+        self.process = self._start()
+
+    def _start(self) -> Process:
+        return self._machine.start(self._name, self._live)
+
+    def _exit_code(self) -> ErrorCode | None:
+        error = self.process.exit_error
+        if error is None:
+            return None
+        if not isinstance(error, TidelogError):
+            self.violations.append(f"bug: the node ended with {error!r}")
+            return None
+        return error.code
+
+    def _restore(self) -> None:
+        self.restores += 1
+        for medium in self._machine.media.values():
+            if medium.unflip():
+                self._world.trace.note(medium.name, "operator:restore")
+                return
+        cut = sum(
+            inode.cut_uncertain()
+            for medium in self._machine.media.values()
+            for _, inode in medium.files()
+        )
+        self._world.trace.note(self._machine.name, "operator:cut", str(cut))
+        if not cut:
+            self.violations.append(
+                "false_corruption: the node calls a log corrupt of which every byte is flushed"
+            )
