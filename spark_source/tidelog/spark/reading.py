@@ -50,16 +50,18 @@ def _records(options: SourceOptions, span: OffsetRange) -> Iterator[list[Decoded
     consumer.assign([place])
     position = _begin(consumer, place, options, span)
     while position < span.end:
-        stored = next(iter(consumer.poll_batches(timeout_ms=options.fetch_timeout_ms)), None)
-        if stored is None:
+        found = consumer.poll_batches(timeout_ms=options.fetch_timeout_ms)
+        if not found:
             raise _stalled(options, span, position)
-        records = decode_records(stored.batch)
-        next_offset = records[-1][0] + 1
-        if records[0][0] < position or next_offset > span.end:
-            records = [record for record in records if position <= record[0] < span.end]
-        position = max(position, next_offset)
-        if records:
-            yield records
+        for stored in found:
+            if position >= span.end:
+                break
+            records = decode_records(stored.data)
+            if records[0][0] < position or stored.next_offset > span.end:
+                records = [record for record in records if position <= record[0] < span.end]
+            position = stored.next_offset
+            if records:
+                yield records
     consumer.assign([])
 
 
