@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.types import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -20,15 +22,12 @@ _lock = threading.Lock()
 """Taken to add a waiter or callback to a batch and to complete one; never while appending."""
 
 
-class SendFuture:
+class SendFuture(msgspec.Struct, eq=False, gc=False):
     """Done when the record is acknowledged or has failed."""
 
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
-
-    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp_ms = timestamp_ms
+    _batch: Batch
+    _index: int
+    _timestamp_ms: int
 
     def __repr__(self) -> str:
         outcome = self._batch.outcome

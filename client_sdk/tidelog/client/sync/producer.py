@@ -51,6 +51,8 @@ class Producer(Client):
         self._shared = Shared(accumulator)
         self._lock = self._shared.lock
         self._accumulator = accumulator
+        self._acquire = self._lock.acquire
+        self._release = self._lock.release
         self._append = accumulator.append
         self._routes = accumulator.routes
         self._serialize_key = options.key_serializer
@@ -115,7 +117,9 @@ class Producer(Client):
         elif key is not None:
             partition = partition_for_key(key, route.partition_count)
         record = (timestamp_ms, key, value, headers)
-        with self._lock:
+        # acquire and release by hand: the with statement costs twice as much per record.
+        self._acquire()
+        try:
             batch = self._append(
                 route, route.sticky if partition is None else partition, record, size_bytes
             )
@@ -124,6 +128,8 @@ class Producer(Client):
                 if not index:
                     self._wake_for(batch)
                 return SendFuture(batch, index, timestamp_ms)
+        finally:
+            self._release()
         return self._send_when_room(route, partition, record, size_bytes)
 
     def flush(self, timeout: float | None = None) -> None:
