@@ -24,7 +24,7 @@ class Connection:
     def __init__(self, peer: str, client_id: str) -> None:
         self._peer = peer
         self._channel = grpc.aio.insecure_channel(peer, options=network_options.channel_options())
-        self._metadata: Final = ((CLIENT_ID_KEY, client_id),) if client_id else ()
+        self._metadata: Final = ((CLIENT_ID_KEY, printable(client_id)),)
         self._unary: dict[str, _Unary] = {}
         self._is_closed = False
 
@@ -112,6 +112,11 @@ class CallerStream:
             trailer if isinstance(trailer, bytes) else None,
             tried=self._tried,
         )
+
+
+def printable(client_id: str) -> str:
+    """What a header may hold: printable ASCII; other characters become `?`."""
+    return "".join(each if " " <= each <= "~" else "?" for each in client_id)
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, tried: str) -> TidelogError:

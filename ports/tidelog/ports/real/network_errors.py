@@ -16,8 +16,10 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 TRAILER: Final = "tidelog-error-bin"
 """Holds a serialised tidelog.v1.Error after every call that failed by the peer's own answer."""
 
-TEXT_CHARACTERS_MAX: Final = 1_000
-"""Of each text in the trailer: larger metadata would be refused instead of the call."""
+TEXT_BYTES_MAX: Final = 1_000
+STATUS_BYTES_MAX: Final = 500
+"""Of each text in the trailer, and of the status message, which travels percent-encoded: callers
+refuse more than 8 KiB of metadata, and then see neither. Longer texts are cut."""
 
 STATUS: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.UNSPECIFIED: grpc.StatusCode.UNKNOWN,
@@ -93,9 +95,9 @@ def encode_error(error: TidelogError) -> bytes:
     """What the trailer holds."""
     return errors_pb2.Error(
         code=errors_pb2.ErrorCode.ValueType(error.code.value),
-        tried=error.tried[:TEXT_CHARACTERS_MAX],
-        happened=error.happened[:TEXT_CHARACTERS_MAX],
-        hint=error.hint[:TEXT_CHARACTERS_MAX],
+        tried=_cut(error.tried, TEXT_BYTES_MAX),
+        happened=_cut(error.happened, TEXT_BYTES_MAX),
+        hint=_cut(error.hint, TEXT_BYTES_MAX),
         retriable=error.retriable,
     ).SerializeToString()
 
@@ -114,7 +116,14 @@ def decode_error(trailer: bytes) -> TidelogError:
 
 def status_text(error: TidelogError) -> str:
     """The status message, for clients that show nothing else."""
-    return f"[{error.code.name}] {error.tried}: {error.happened}"[:TEXT_CHARACTERS_MAX]
+    return _cut(f"[{error.code.name}] {error.tried}: {error.happened}", STATUS_BYTES_MAX)
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    data = text.encode("utf-8", errors="replace")
+    if len(data) <= bytes_max:
+        return data.decode("utf-8")
+    return data[: bytes_max - len("…".encode())].decode("utf-8", errors="ignore") + "…"
 
 
 def from_status(

@@ -34,12 +34,17 @@ RECONNECT_FIRST_MS: Final = 100
 RECONNECT_MAX_MS: Final = 1_000
 """A failure is repeated to callers for this long without a new attempt."""
 
+UNCOMPRESSED_ONLY: Final = 1
+"""A bit set of gRPC's own compression algorithms: batches are compressed already, and a small
+message that unfolds to gigabytes is unfolded before its size is looked at."""
+
 Options = list[tuple[str, int]]
 
 _MESSAGES: Final[Options] = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.compression_enabled_algorithms_bitset", UNCOMPRESSED_ONLY),
 ]
 
 

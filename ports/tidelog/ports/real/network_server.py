@@ -6,7 +6,9 @@ connection, nor hand a gRPC type to a handler. Stop 4 of a record's walk comes i
 """
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 CLIENT_ID_KEY: Final = "tidelog-client-id"
 CLIENT_ID_CHARACTERS_MAX: Final = 256
+PORT_MAX: Final = 65_535
 NS_PER_S: Final = 1_000_000_000
 
 _Result = TypeVar("_Result")
@@ -246,10 +249,12 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> str:
     host, colon, port = listener.bind.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise _cannot_bind(listener, "the address is not `host:port`")
+    if port != "0" and (reason := _why_not(host.strip("[]"), int(port))):
+        raise _cannot_bind(listener, reason)
     try:
         taken = server.add_insecure_port(listener.bind)
-    except RuntimeError:
-        raise _cannot_bind(listener, _reason(host.strip("[]"), int(port))) from None
+    except RuntimeError as error:
+        raise _cannot_bind(listener, str(error)) from None
     return f"{host}:{taken}"
 
 
@@ -262,17 +267,28 @@ def _cannot_bind(listener: Listener, reason: str) -> TidelogError:
     )
 
 
-def _reason(host: str, port: int) -> str:
-    """gRPC tells that it could not bind, not why: bind a plain socket to hear it."""
+def _why_not(host: str, port: int) -> str:
+    """Bind plain sockets first: gRPC does not tell its reason, and logs on standard error."""
+    if port > PORT_MAX:
+        return f"a port is at most {PORT_MAX}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, address in found:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen()
     except OSError as error:
         return error.strerror or str(error)
-    except OverflowError:
-        return "a port is at most 65535"
-    return "gRPC could not bind it"
+    reasons = [_try_bind(family, address) for family, _, _, _, address in found]
+    # A name may stand for an address family that this machine lacks; one that works is enough.
+    is_taken = any(number == errno.EADDRINUSE for number in reasons)
+    if is_taken or all(reasons):
+        return os.strerror(errno.EADDRINUSE if is_taken else reasons[0])
+    return ""
+
+
+def _try_bind(family: int, address: tuple[Any, ...]) -> int:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
