@@ -10,7 +10,7 @@ where nothing is compressed. Without --write it says which files differ from wha
 import argparse
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from tidelog.chaos.fuzz.seal import repair, seal_body
 from tidelog.wire.batch import (
     BatchHeader,
     Codec,
+    DecodedRecord,
     Header,
     RecordTuple,
     checksum,
@@ -58,9 +59,14 @@ def _bytes(content: bytes | None) -> str | None:
     return None if content is None else content.hex()
 
 
-def _batch(name: str, shows: str, data: bytes, *, is_compacted: bool = False) -> dict[str, Any]:
-    header = read_header(data, is_compacted=is_compacted)
-    records = [
+def header_fields(header: BatchHeader) -> dict[str, int]:
+    """The header as a vector holds it."""
+    return {name: int(getattr(header, name)) for name in header.__struct_fields__}
+
+
+def record_fields(records: Sequence[DecodedRecord]) -> list[dict[str, Any]]:
+    """The records as a vector holds them."""
+    return [
         {
             "offset": offset,
             "timestamp_ms": timestamp_ms,
@@ -69,23 +75,21 @@ def _batch(name: str, shows: str, data: bytes, *, is_compacted: bool = False) ->
             "value": _bytes(value),
             "headers": [[name, _bytes(content)] for name, content in headers],
         }
-        for offset, timestamp_ms, timestamp_type, key, value, headers in decode_batch(
-            data, is_compacted=is_compacted
-        )
+        for offset, timestamp_ms, timestamp_type, key, value, headers in records
     ]
+
+
+def _batch(name: str, shows: str, data: bytes, *, is_compacted: bool = False) -> dict[str, Any]:
+    header = read_header(data, is_compacted=is_compacted)
     return {
         "name": name,
         "shows": shows,
         "codec": header.codec.name.lower(),
         "is_compacted": is_compacted,
-        "header": _header(header),
-        "records": records,
+        "header": header_fields(header),
+        "records": record_fields(decode_batch(data, is_compacted=is_compacted)),
         "bytes": data.hex(),
     }
-
-
-def _header(header: BatchHeader) -> dict[str, int]:
-    return {name: int(getattr(header, name)) for name in header.__struct_fields__}
 
 
 def batches() -> list[dict[str, Any]]:

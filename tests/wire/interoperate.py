@@ -14,6 +14,7 @@ from random import Random
 
 from tests.wire import peers
 from tidelog.chaos.fuzz.generate import Sample, random_sample
+from tidelog.chaos.fuzz.reference import plain
 from tidelog.wire.batch import (
     Codec,
     TimestampType,
@@ -60,13 +61,13 @@ def _compare_built(theirs: bytes, ours: bytes, sample: Sample) -> None:
 
 
 def _read_with_ours(batch: bytes, wanted: list[tuple[object, ...]]) -> None:
-    assert peers.plain(decode_batch(batch)) == wanted, "decode_batch reads something else"
+    assert plain(decode_batch(batch)) == wanted, "decode_batch reads something else"
     header = read_header(batch)
     body = decompressed_body(batch, header, 0, DEFAULT_LIMITS)
     one_by_one = read_records(header, body, 0, limits=DEFAULT_LIMITS, is_compacted=False)
-    assert peers.plain(one_by_one) == wanted, "read_records reads something else"
+    assert plain(one_by_one) == wanted, "read_records reads something else"
     if has_accelerator():
-        accelerated = peers.plain(decode_batch_accelerated(batch))
+        accelerated = plain(decode_batch_accelerated(batch))
         assert accelerated == wanted, "decode_batch_accelerated reads something else"
 
 

@@ -19,13 +19,12 @@ from typing import Final
 
 from tidelog.chaos.fuzz.bombs import bombs, header_bomb
 from tidelog.chaos.fuzz.mutate import Mutant, Seed, make_seeds, mutate
-from tidelog.chaos.fuzz.reference import Plain, RefusedError, read_plainly
+from tidelog.chaos.fuzz.reference import Plain, RefusedError, plain, read_plainly
 from tidelog.wire.batch import (
     NO_ACCELERATOR,
     BatchTooLarge,
     Codec,
     CorruptBatch,
-    DecodedRecord,
     UnsupportedCodec,
     decode_batch,
     decode_batch_accelerated,
@@ -59,11 +58,7 @@ def outcome(
         records = reader(buffer, position, verify=verify, is_compacted=is_compacted)
     except _TYPED as error:
         return type(error).__name__ if str(error) else "an error that says nothing", []
-    return "parsed", [_plain(record) for record in records]
-
-
-def _plain(record: DecodedRecord) -> Plain:
-    return (*record[:5], tuple(record[5]))
+    return "parsed", plain(records)
 
 
 def judge(buffer: bytes, position: int, *, verify: bool, is_compacted: bool) -> str:
@@ -106,7 +101,7 @@ def _judge_records(
         again = read_records(
             header, body, position, limits=DEFAULT_LIMITS, is_compacted=is_compacted
         )
-        assert [_plain(record) for record in again] == wanted, "one by one they read otherwise"
+        assert plain(again) == wanted, "one by one they read otherwise"
     else:
         assert verify, f"the reference reads what was refused as {result}"
 

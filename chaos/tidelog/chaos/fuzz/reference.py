@@ -4,7 +4,9 @@ Owns a second reading of `proto/BATCH.md`, with no speed in mind and nothing sha
 but the header. Slow, and only for tests.
 """
 
-from tidelog.wire.batch import BatchHeader, TimestampType
+from collections.abc import Sequence
+
+from tidelog.wire.batch import BatchHeader, DecodedRecord, TimestampType
 
 Plain = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -55,6 +57,11 @@ class _Reader:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
             raise RefusedError(str(error)) from None
+
+
+def plain(records: Sequence[DecodedRecord]) -> list[Plain]:
+    """The same records, equal whatever kind of sequence held their headers."""
+    return [(*record[:5], tuple(record[5])) for record in records]
 
 
 def read_plainly(header: BatchHeader, body: bytes, *, is_compacted: bool) -> list[Plain]:

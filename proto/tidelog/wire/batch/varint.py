@@ -6,7 +6,7 @@ is here, the short ones are written out where records are read, since a call cos
 
 from typing import Final
 
-from tidelog.wire.batch.layout import UINT64_MAX
+from tidelog.wire.batch.layout import INT64_MAX, INT64_MIN, UINT64_MAX
 
 VARINT_BYTES_MAX: Final = 10
 """A 64-bit number; a reader accepts any number in more bytes than it needs, up to these."""
@@ -15,8 +15,10 @@ _CACHED_MAGNITUDE_MAX: Final = 8_192
 
 
 def encode_varint(number: int) -> bytes:
-    """The encoded form of a signed 64-bit number."""
-    rest = ((number << 1) ^ (number >> 63)) & UINT64_MAX
+    """The encoded form of a number, of which 64 bits are kept, as of a sum in Java."""
+    if not INT64_MIN <= number <= INT64_MAX:
+        number = ((number - INT64_MIN) & UINT64_MAX) + INT64_MIN
+    rest = (number << 1) ^ (number >> 63)
     encoded = bytearray()
     while rest > 0x7F:
         encoded.append((rest & 0x7F) | 0x80)
