@@ -5,6 +5,7 @@ hold a node's settings and a client's arguments.
 """
 
 import argparse
+import inspect
 import sys
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,7 @@ def configuration_page() -> str:
         "A setting comes from, in this order: the command line, an environment variable, the TOML",
         "file, the default. The variable of a setting is `TIDELOG_`, the names of its tables and",
         "its own, in capitals, joined by underscores: `bind` in `[listeners.client]` is",
-        "`TIDELOG_LISTENERS_CLIENT_BIND`. A name that is not listed here is refused.",
+        "`TIDELOG_LISTENERS_CLIENT_BIND`. A name in the file that is not listed here is refused.",
         "",
         *tree_lines(NodeConfiguration),
         "",
@@ -63,7 +64,8 @@ def configuration_page() -> str:
         "Arguments of the classes in `tidelog.client`. Names are those of Kafka's Python clients.",
     ]
     for kind in (ProducerOptions, ConsumerOptions, AdminOptions):
-        lines += ["", f"### {kind.__name__.removesuffix('Options')}", "", *arguments_lines(kind)]
+        title = str(inspect.getdoc(kind)).removesuffix(".")
+        lines += ["", f"### {title}", "", *arguments_lines(kind)]
     return "\n".join(lines) + "\n"
 
 

@@ -95,7 +95,7 @@ IMPORT_PLANTS: Final = (
         "Spark imports the broker",
         "spark_source/tidelog/spark/__init__.py",
         "import tidelog.broker\n",
-        "use the client only",
+        "know nothing of a node's insides",
     ),
     *(
         _contract(f"a pure module imports {name}", path, f"import {name}\n", PURITY)

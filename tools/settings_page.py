@@ -29,7 +29,7 @@ def tree_lines(root: type[msgspec.Struct]) -> Iterator[str]:
             yield from ("", f"### [{'.'.join(path)}]", "")
         if leaves:
             yield from (inspect.getdoc(kind) or "", "", *TABLE_HEAD)
-            yield from (_line(kind, field, getattr(values, field.name)) for field in leaves)
+            yield from (_line(kind, field, _toml(getattr(values, field.name))) for field in leaves)
         queue[:0] = [
             ((*path, field.encode_name), type(value), value)
             for field in fields
@@ -40,9 +40,9 @@ def tree_lines(root: type[msgspec.Struct]) -> Iterator[str]:
 def arguments_lines(kind: type[msgspec.Struct]) -> Iterator[str]:
     """The arguments of one client class."""
     values = kind()
-    yield from (inspect.getdoc(kind) or "", "", *TABLE_HEAD)
+    yield from TABLE_HEAD
     for field in msgspec.structs.fields(kind):
-        yield _line(kind, field, getattr(values, field.name))
+        yield _line(kind, field, repr(getattr(values, field.name)))
 
 
 def field_texts(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -77,10 +77,15 @@ def _is_struct(value: object) -> bool:
     return isinstance(value, msgspec.Struct)
 
 
-def _line(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo, value: object) -> str:
+def _toml(value: object) -> str:
+    """A value as the file wants it; JSON and TOML write plain values alike."""
+    return msgspec.json.encode(value).decode()
+
+
+def _line(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo, value: str) -> str:
     hint = typing.get_type_hints(kind, include_extras=True)[field.name]
     text = " ".join([*_meta_texts(hint), field_texts(kind).get(field.name, "")])
-    cells = (f"`{field.encode_name}`", type_name(hint), f"`{value!r}`", text)
+    cells = (f"`{field.encode_name}`", type_name(hint), f"`{value}`", text)
     return f"| {' | '.join(map(cell, cells))} |"
 
 
