@@ -34,7 +34,7 @@ def test_hashes_are_those_of_kafkas_own_tests(key: bytes) -> None:
     assert murmur2(key) == KNOWN[key] % 2**32
 
 
-@given(key=st.binary(max_size=200))
+@given(key=st.binary(max_size=300))
 def test_hashes_are_those_of_two_other_implementations(key: bytes) -> None:
     assert murmur2(key) == aiokafka_murmur2(key) % 2**32
     assert murmur2(key) == kafka_python_murmur2(key) % 2**32

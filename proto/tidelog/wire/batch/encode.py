@@ -44,7 +44,7 @@ HEADER_OVERHEAD_BYTES_MAX: Final = 10
 
 _TRIED: Final = "seal a batch"
 _NULL: Final = b"\x01"
-_NO_SHAPE: Final = -1
+_NONE: Final = -1
 _CACHED_HEADER_NAMES: Final = 1_024
 
 
@@ -130,53 +130,53 @@ def _encode_records(records: SequenceOf[RecordTuple], limits: Limits) -> tuple[b
 
     Each part that is looked up comes with all constant bytes around it (varint.py). A record
     without headers leaves its last byte, the header count 0, to the lead of the record after it.
-    Neighbours of equal lengths share a lead. Records with headers or without a value take the
-    general way.
+    Neighbours of equal lengths share a lead, which begins the record: its length and attributes.
+    Records with headers or without a value take the general way.
     """
     parts: list[bytes] = []
     varints, null_then, next_leads = VARINTS, NULL_THEN_VARINTS, LEADS_AFTER_PLAIN
     leads = LEADS
     base_ms = last_ms = lowest_ms = highest_ms = records[0][0]
-    time = b"\x00"
-    time_bytes = 1
-    lead = lengths = b""
-    last_shape = _NO_SHAPE
-    last_offset_bytes = 0
-    # Offset deltas may be more than there are records: the list is shared and only grows.
+    time = lead = keyed_lead = lengths = key_length = value_length = b""
+    offset_bytes = numbers_bytes = 0
+    last_value_bytes = last_key_bytes = last_keyed_bytes = _NONE
+    # There may be more offset deltas than records: the list is shared and only grows.
     offsets = counted_varints(len(records))
     for (timestamp_ms, key, value, headers), offset in zip(records, offsets, strict=False):
-        if timestamp_ms != last_ms:
+        if timestamp_ms != last_ms or len(offset) != offset_bytes:
             time = varints[timestamp_ms - base_ms]
-            time_bytes = len(time)
+            offset_bytes = len(offset)
+            numbers_bytes = 1 + len(time) + offset_bytes
             last_ms = timestamp_ms
-            last_shape = _NO_SHAPE
+            last_value_bytes = last_key_bytes = _NONE
             if timestamp_ms > highest_ms:
                 highest_ms = timestamp_ms
             elif timestamp_ms < lowest_ms:
                 lowest_ms = timestamp_ms
         if headers or value is None:
-            parts += _general_parts(
-                leads, time, offset, key, value, _encode_headers(headers, limits)
-            )
+            ending = _encode_headers(headers, limits)
+            parts += _general_parts(leads, time, offset, key, value, ending)
             leads = LEADS
-            last_shape = _NO_SHAPE
+            last_value_bytes = last_key_bytes = _NONE
         elif key is None:
-            shape = len(value)
-            if shape != last_shape or len(offset) != last_offset_bytes:
-                lengths = null_then[shape]
-                last_offset_bytes = len(offset)
-                lead = leads[2 + time_bytes + last_offset_bytes + len(lengths) + shape]
-                last_shape = shape if leads is next_leads else _NO_SHAPE
+            size = len(value)
+            if size != last_value_bytes:
+                lengths = null_then[size]
+                lead = leads[1 + numbers_bytes + len(lengths) + size]
+                last_value_bytes = size if leads is next_leads else _NONE
                 leads = next_leads
             parts += (lead, time, offset, lengths, value)
         else:
-            key_length = varints[len(key)]
-            value_length = varints[len(value)]
-            size = len(key_length) + len(key) + len(value_length) + len(value)
-            lead = leads[2 + time_bytes + len(offset) + size]
-            parts += (lead, time, offset, key_length, key, value_length, value)
-            leads = next_leads
-            last_shape = _NO_SHAPE
+            size = len(value)
+            if size != last_keyed_bytes or len(key) != last_key_bytes:
+                key_length = varints[len(key)]
+                value_length = varints[size]
+                lengths_bytes = len(key_length) + len(value_length)
+                keyed_lead = leads[1 + numbers_bytes + lengths_bytes + len(key) + size]
+                last_keyed_bytes = size
+                last_key_bytes = len(key) if leads is next_leads else _NONE
+                leads = next_leads
+            parts += (keyed_lead, time, offset, key_length, key, value_length, value)
     if leads is next_leads:
         parts.append(b"\x00")
     _check_timestamps(lowest_ms, highest_ms)
