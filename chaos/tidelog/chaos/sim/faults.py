@@ -63,9 +63,9 @@ PROBABILITIES: Final[dict[FaultKind, float]] = {
     FaultKind.TORN_WRITE: 0.4,
     FaultKind.HOLE: 0.3,
     FaultKind.LOST_NAME: 0.5,
-    FaultKind.READ_ERROR: 0.02,
-    FaultKind.WRITE_ERROR: 0.004,
-    FaultKind.FLUSH_ERROR: 0.006,
+    FaultKind.READ_ERROR: 0.006,
+    FaultKind.WRITE_ERROR: 0.003,
+    FaultKind.FLUSH_ERROR: 0.004,
     FaultKind.NO_SPACE: 0.02,
     FaultKind.SLOW_DISK: 0.05,
 }
@@ -116,9 +116,18 @@ class Faults:
         count.felt += 1
         self._trace.note(subject, f"fault:{kind.value}", detail)
 
-    def begin_period(self) -> None:
-        """Draw which of the enabled kinds the next period may show; now and then none."""
-        if self._random.chance(CALM_PROBABILITY):
+    def felt(self, kind: FaultKind) -> int:
+        """How often somebody felt the kind."""
+        return self.counts[kind].felt if kind in self.counts else 0
+
+    def begin_period(self, *, wants_unfelt: bool = False) -> None:
+        """Draw which of the enabled kinds the next period may show; now and then none.
+
+        A period that is added because the run does not count yet shows what nobody has felt.
+        """
+        if wants_unfelt:
+            self.active = dict.fromkeys(self.unfelt())
+        elif self._random.chance(CALM_PROBABILITY):
             self.active = {}
         else:
             self.active = {kind: None for kind in self.enabled if self._random.chance(0.7)}

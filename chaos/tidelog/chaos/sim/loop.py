@@ -335,6 +335,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         left = [task for task in self._owners if not task.done()]
         self._queue.clear()
         self._timers.clear()
+        self._trace.is_closed = True
         self.close()
         for task in left:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

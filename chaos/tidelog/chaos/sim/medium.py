@@ -182,6 +182,14 @@ class Medium:
         """Every file that a crash of the machine could not take."""
         return _files(self.root, "", _durable)
 
+    def durable_in(self, directory: str) -> list[Inode]:
+        """The files of a top directory that a crash of the machine could not take, last first."""
+        place = self.root.durable.get(directory)
+        if not isinstance(place, Directory):
+            return []
+        files = [child for _, child in sorted(place.durable.items(), reverse=True)]
+        return [child for child in files if isinstance(child, Inode)]
+
     def crash(self, random: SeededRandom, faults: Faults) -> None:
         """The machine dies: what no flush covered is kept, dropped or torn."""
         self._crash_names(self.root, random, faults)

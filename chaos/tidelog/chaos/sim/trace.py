@@ -23,6 +23,8 @@ class Trace:
         self.state = "start"
         """What the world is like at the moment; with an event's kind it makes a transition."""
         self.events = 0
+        self.is_closed = False
+        """The run is over; what ends now is not part of it."""
         self.on_event: Callable[[int, str, str, str], None] | None = None
         """Called with (time_ns, subject, kind, detail): prints the trace of one seed."""
 
@@ -38,6 +40,8 @@ class Trace:
 
     def note(self, subject: str, kind: str, detail: str = "") -> None:
         """Something happened in the world: a delivery, a disk operation, a fault, a timer."""
+        if self.is_closed:
+            return
         now_ns = self._now_ns()
         self.events += 1
         self.kinds[kind] = self.kinds.get(kind, 0) + 1

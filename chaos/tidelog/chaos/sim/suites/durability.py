@@ -22,7 +22,7 @@ class DurabilityWatch:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._requested: dict[tuple[int, int], list[bytes]] = {}
+        self._requested: dict[tuple[int, int], list[produce_pb2.PartitionBatch]] = {}
         self._known: set[bytes] = set()
         self.violations: list[str] = []
         self.acknowledged = 0
@@ -55,7 +55,7 @@ class DurabilityWatch:
     def _remember(
         self, exchange: Exchange, number: int, request: produce_pb2.ProduceRequest
     ) -> None:
-        self._requested[exchange.number, number] = [batch.batch for batch in request.batches]
+        self._requested[exchange.number, number] = list(request.batches)
 
     def _on_answer(
         self, exchange: Exchange, number: int, answer: produce_pb2.ProduceResponse
@@ -64,19 +64,22 @@ class DurabilityWatch:
         for acknowledgement, batch in zip(answer.acknowledgements, batches, strict=False):
             if not acknowledgement.error.code:
                 self.acknowledged += 1
-                self._check(batch, f"acknowledged at {acknowledgement.base_offset}")
+                what = f"acknowledged at {acknowledgement.base_offset}"
+                self._check(batch.topic_id, batch.partition, batch.batch, what)
 
     def _on_batches(self, parts: list[fetch_pb2.PartitionBatches]) -> None:
         for part in parts:
             for byte_position, header in iterate_headers(part.batches):
                 batch = part.batches[byte_position : byte_position + header.size_bytes]
-                self._check(batch, f"served at {header.base_offset}")
+                what = f"served at {header.base_offset}"
+                self._check(part.topic_id, part.partition, batch, what)
 
-    def _check(self, batch: bytes, what: str) -> None:
+    def _check(self, topic_id: bytes, partition: int, batch: bytes, what: str) -> None:
         opaque = batch[_OPAQUE_FROM:]
         if opaque in self._known:
             return
-        if any(opaque in inode.durable for _, inode in self._medium.durable_files()):
+        directory = f"{topic_id.hex()}-{partition}"
+        if any(opaque in inode.durable for inode in self._medium.durable_in(directory)):
             self._known.add(opaque)
         else:
             self.violations.append(f"not_flushed: a batch of {len(batch)} bytes was {what}")

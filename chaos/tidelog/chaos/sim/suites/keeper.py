@@ -34,7 +34,7 @@ class Keeper:
         self._machine = machine
         self._name = name
         self._live = live
-        self._trouble: ErrorCode | None = None
+        self._trouble: TidelogError | None = None
         self.restores = 0
         """How often damage was undone or an uncertain tail was cut by hand."""
         self.violations: list[str] = []
@@ -42,12 +42,13 @@ class Keeper:
 
     def report(self, error: TidelogError) -> None:
         """A client was told this."""
-        if error.code in _TROUBLE and self._trouble is not ErrorCode.STORAGE_CORRUPT:
-            self._trouble = error.code
+        is_worse = self._trouble is None or self._trouble.code is not ErrorCode.STORAGE_CORRUPT
+        if error.code in _TROUBLE and is_worse:
+            self._trouble = error
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
+        """Until cancelled, or until a violation makes going on pointless."""
+        while not self.violations:
             await sleep_ns(self._world.loop, _POLL_NS)
             if self.process.is_dead or self._trouble is not None:
                 await sleep_ns(self._world.loop, self._random.between(*_RESTART_NS))
@@ -55,28 +56,28 @@ class Keeper:
 
     def restart(self) -> None:
         """Kill what is left, repair what an operator would, start again."""
-        code = self._trouble or self._exit_code()
+        error = self._trouble or self._exit_error()
         self._trouble = None
         self.process.kill()
         if any(medium.is_failed for medium in self._machine.media.values()):
             self._machine.crash()
-        if code is ErrorCode.STORAGE_CORRUPT:
-            self._restore()
+        if error is not None and error.code is ErrorCode.STORAGE_CORRUPT:
+            self._restore(error)
         self.process = self._start()
 
     def _start(self) -> Process:
         return self._machine.start(self._name, self._live)
 
-    def _exit_code(self) -> ErrorCode | None:
+    def _exit_error(self) -> TidelogError | None:
         error = self.process.exit_error
         if error is None:
             return None
         if not isinstance(error, TidelogError):
             self.violations.append(f"bug: the node ended with {error!r}")
             return None
-        return error.code
+        return error
 
-    def _restore(self) -> None:
+    def _restore(self, error: TidelogError) -> None:
         self.restores += 1
         for medium in self._machine.media.values():
             if medium.unflip():
@@ -89,6 +90,4 @@ class Keeper:
         )
         self._world.trace.note(self._machine.name, "operator:cut", str(cut))
         if not cut:
-            self.violations.append(
-                "false_corruption: the node calls a log corrupt of which every byte is flushed"
-            )
+            self.violations.append(f"false_corruption: every byte is flushed and whole: {error}")

@@ -36,8 +36,10 @@ _OF_A_CRASH: Final = frozenset(
     {FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME}
 )
 _MS: Final = 1_000_000
-_PERIODS: Final = 6
-_PERIOD_NS: Final = (600 * _MS, 2_500 * _MS)
+_PERIODS_MIN: Final = 4
+_PERIODS_MAX: Final = 12
+_PERIOD_NS: Final = (600 * _MS, 2_400 * _MS)
+_ACT_NS: Final = (100 * _MS, 1_200 * _MS)
 _LIVENESS_NS: Final = 120_000 * _MS
 _PENDING_POLL_NS: Final = 20_000
 _PENDING_POLLS_MAX: Final = 400
@@ -103,13 +105,13 @@ class SkeletonRun:
             while True:
                 partition = ports.random.below(partition_count)
                 if is_streaming:
-                    count = 1 + ports.random.below(16)
+                    count = 1 + ports.random.below(8)
                     await client.produce_stream(topic, partition, count, self._keeper.report)
                 else:
                     await client.produce(
                         topic, partition, timeout_ms=2_000, on_error=self._keeper.report
                     )
-                await ports.clock.sleep(ports.random.below(40))
+                await ports.clock.sleep(ports.random.below(160))
 
         self._clients.append(self.world.machine(name).start(name, live))
 
@@ -126,7 +128,7 @@ class SkeletonRun:
             client = LogClient(ports, self.history, name=name, address=ADDRESS)
             positions: dict[str, tuple[str, int]] = {}
             while True:
-                await ports.clock.sleep(1 + ports.random.below(60))
+                await ports.clock.sleep(1 + ports.random.below(120))
                 if self._topics:
                     await self._read_some(client, ports, positions)
 
@@ -165,21 +167,25 @@ class SkeletonRun:
         self._start_client("streaming", 2, is_streaming=True)
         self._start_reader("reader")
         self._nemesis = Nemesis(self.world, lambda: self._clients)
-        for _ in range(_PERIODS):
-            await self._period()
+        for number in range(_PERIODS_MAX):
+            is_added = number >= _PERIODS_MIN
+            if self._keeper.violations or (is_added and not self._missing()):
+                break
+            await self._period(is_added=is_added)
         self.world.heal()
         for client in self._clients:
             client.kill()
-        await self._end()
+        if not self._keeper.violations:
+            await self._end()
         keeping.cancel()
         self.history.settle(self.world.loop.now_ns)
 
-    async def _period(self) -> None:
+    async def _period(self, *, is_added: bool) -> None:
         """Troubles for a while, and a crash at the end of it."""
-        self.world.faults.begin_period()
+        self.world.faults.begin_period(wants_unfelt=is_added and self._random.chance(0.7))
         until_ns = self.world.loop.now_ns + self._random.between(*_PERIOD_NS)
         while self.world.loop.now_ns < until_ns:
-            await sleep_ns(self.world.loop, self._random.below(_PERIOD_NS[0]))
+            await sleep_ns(self.world.loop, self._random.between(*_ACT_NS))
             await self._nemesis.act_once(self._keeper.process)
         await self._wait_pending()
         if self.world.faults.is_active(FaultKind.MACHINE_CRASH) and self._random.chance(0.7):
@@ -198,7 +204,7 @@ class SkeletonRun:
             await sleep_ns(self.world.loop, _PENDING_POLL_NS)
 
     async def _end(self) -> None:
-        """Everything is whole again: it has to work, and everything acknowledged has to be there."""
+        """All is whole again: it has to work, and everything acknowledged has to be there."""
         world = self.world
         if self._medium.unflip() or self._medium.is_failed:
             self._keeper.restart()
@@ -215,7 +221,7 @@ class SkeletonRun:
     async def _wait_alive(
         self, judge: LogClient, topic: Topic, partition: int, until_ns: int
     ) -> None:
-        while self.world.loop.now_ns < until_ns:
+        while self.world.loop.now_ns < until_ns and not self._keeper.violations:
             outcome = await judge.produce(
                 topic, partition, timeout_ms=5_000, on_error=self._keeper.report
             )
@@ -229,7 +235,7 @@ class SkeletonRun:
         for topic in self._topics.values():
             for partition in range(topic.partition_count):
                 reader, position = judge.session(), 0
-                while self.world.loop.now_ns < until_ns:
+                while self.world.loop.now_ns < until_ns and not self._keeper.violations:
                     try:
                         before = position
                         position = await judge.fetch(
@@ -248,7 +254,8 @@ class SkeletonRun:
         """Check everything that was written down."""
         world = self.world
         self.violations += [str(anomaly) for anomaly in check_log(self.history)]
-        self.violations += [f"corrupt_batch: {text}" for text in self.history.damage]
+        if not world.faults.felt(FaultKind.BIT_FLIP):
+            self.violations += [f"corrupt_batch: {text}" for text in self.history.damage]
         self.violations += self._durability.violations[:5]
         self.violations += [f"bug: {text}" for text in world.findings()]
         self.violations += [
@@ -276,6 +283,7 @@ class SkeletonRun:
             "acknowledged": self._acknowledged(),
             "recoveries": self.recoveries - 1,
             "restores": self._keeper.restores,
+            "caught": len(self.history.damage),
         }
 
     def _acknowledged(self) -> int:

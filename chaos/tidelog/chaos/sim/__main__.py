@@ -1,0 +1,66 @@
+"""`python -m tidelog.chaos.sim`: run seeds of a suite, or replay one of them."""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterable
+
+from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.suites import SUITES, RunResult
+
+SEEDS_DEFAULT = 100
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tidelog.chaos.sim", description="The simulated cluster, by seed."
+    )
+    parser.add_argument("--suite", choices=sorted(SUITES), default="skeleton")
+    parser.add_argument("--seeds", type=_positive, help=f"how many; default {SEEDS_DEFAULT}")
+    parser.add_argument("--first-seed", type=int, default=0, help="where to begin; default 0")
+    parser.add_argument("--seed", type=int, help="replay this one and print every event")
+    parser.add_argument("--seconds", type=_positive, help="stop after the seed that ends later")
+    parser.add_argument("--hashes", action="store_true", help="print each seed's trace hash")
+    parser.add_argument(
+        "--jobs", type=_positive, default=1, choices=[1], help="seeds at a time: one process, one"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: nothing wrong; 1: a seed shows a violation."""
+    options = _parser().parse_args(arguments)
+    runner.quiet()
+    suite, out, at_commit = SUITES[options.suite], sys.stdout, runner.commit()
+    if options.seed is not None:
+        result = runner.run_verbose(suite, options.seed, out)
+        if result.violations:
+            runner.print_failure(suite, result, at_commit, out)
+        return 1 if result.violations else 0
+    shown = itertools.count(1)
+
+    def on_result(result: RunResult) -> None:
+        if options.hashes:
+            print(f"{result.seed} {result.trace_hash}", file=out)
+        if result.violations and next(shown) <= runner.FAILURES_SHOWN:
+            runner.print_failure(suite, result, at_commit, out)
+        out.flush()
+
+    seeds: Iterable[int] = itertools.count(options.first_seed)
+    if options.seeds is not None or options.seconds is None:
+        last = options.first_seed + (options.seeds or SEEDS_DEFAULT)
+        seeds = range(options.first_seed, last)
+    totals = runner.run_seeds(suite, seeds, seconds_max=options.seconds, on_result=on_result)
+    runner.print_summary(suite, totals, at_commit, out)
+    return 1 if totals.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
