@@ -23,6 +23,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 CACHED_READ_BYTES_MAX: Final = 1024 * 1024
 """Copied on the event loop at most: about the largest answer to a fetch."""
 
+NAMES_SHOWN_MAX: Final = 3
+
 _Result = TypeVar("_Result")
 
 
@@ -56,13 +58,16 @@ class RealDisk:
     async def open(self, path: str, *, create: bool = False) -> File:
         """Open a file for reading and appending; with `create` it must not exist yet."""
         checked = check_path(path)
+
+        def open_() -> RealFile:
+            return self._descriptors.open(checked, create=create)
+
+        def close(file: object) -> None:
+            self._descriptors.close(cast(RealFile, file))
+
         if create:
-            return await self._change(
-                f"create {path}", lambda: self._descriptors.open(checked, create=True)
-            )
-        return await self._look(
-            f"open {path}", lambda: self._descriptors.open(checked, create=False)
-        )
+            return await self._change(f"create {path}", open_, close)
+        return await self._look(f"open {path}", open_, close)
 
     async def close(self, file: File) -> None:
         """Give the descriptor back. The file's unflushed bytes stay unflushed."""
@@ -72,9 +77,7 @@ class RealDisk:
     async def append(self, appends: Sequence[Append]) -> None:
         """Write all of them, in order, in one turn of the writer."""
         files = [_real(append.file) for append in appends]
-        request = self._request(
-            lambda: self._append(appends), f"append to {', '.join(file.path for file in files)}"
-        )
+        request = self._request(lambda: self._append(appends), f"append to {_names(files)}")
         self._writer.submit(request)
         await request.future
 
@@ -129,11 +132,7 @@ class RealDisk:
         """Replace atomically; durable once both parents are flushed."""
         from_, to = check_path(old), check_path(new)
 
-        def rename() -> None:
-            os.replace(self._path(from_), self._path(to))
-            self._descriptors.on_rename(from_, to)
-
-        await self._change(f"rename {old} to {new}", rename)
+        await self._change(f"rename {old} to {new}", lambda: self._descriptors.rename(from_, to))
 
     async def remove(self, path: str) -> None:
         """A file, or a directory with all in it; durable once the parent is flushed."""
@@ -141,11 +140,11 @@ class RealDisk:
 
         def remove() -> None:
             full = self._path(checked)
+            self._descriptors.forget(checked)
             if os.path.isdir(full) and not os.path.islink(full):
                 shutil.rmtree(full)
             else:
                 os.unlink(full)
-            self._descriptors.on_remove(checked)
 
         await self._change(f"remove {path}", remove)
 
@@ -163,14 +162,16 @@ class RealDisk:
         if self._is_shut_down:
             return
         self._is_shut_down = True
-        await asyncio.to_thread(self._stop_threads)
+        # In a thread to its end, also if this task is cancelled: nothing may be closed while a
+        # thread still writes to it.
+        await asyncio.to_thread(self._close_all)
+
+    def _close_all(self) -> None:
+        self._writer.stop()
+        self._readers.stop()
         self._descriptors.close_all()
         self._flusher.close()
         os.close(self._lock)
-
-    def _stop_threads(self) -> None:
-        self._writer.stop()
-        self._readers.stop()
 
     def _append(self, appends: Sequence[Append]) -> None:
         for append in appends:
@@ -183,13 +184,24 @@ class RealDisk:
         finally:
             self._descriptors.unpin(file)
 
-    async def _change(self, tried: str, work: Callable[[], _Result]) -> _Result:
+    async def _change(
+        self,
+        tried: str,
+        work: Callable[[], _Result],
+        discard: Callable[[object], None] | None = None,
+    ) -> _Result:
         """Something that alters the directory: on the writer thread, in order."""
         request = self._request(work, tried)
+        request.discard = discard
         self._writer.submit(request)
         return cast(_Result, await request.future)
 
-    async def _look(self, tried: str, work: Callable[[], _Result]) -> _Result:
+    async def _look(
+        self,
+        tried: str,
+        work: Callable[[], _Result],
+        discard: Callable[[object], None] | None = None,
+    ) -> _Result:
         """Something that alters nothing: on a reader thread."""
         self._check_open(tried)
 
@@ -199,7 +211,7 @@ class RealDisk:
             except OSError as error:
                 raise disk_io.storage_error(error, f"{tried} in {self._root}") from error
 
-        request = Request(self._loop.create_future(), looked)
+        request = Request(self._loop.create_future(), looked, discard)
         self._readers.submit(request)
         return cast(_Result, await request.future)
 
@@ -228,10 +240,14 @@ async def open_disk(
     try:
         _make_root(directory)
         lock = take_lock(directory)
-        flusher = make_flusher(str(directory))
-        return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
+        try:
+            flusher = make_flusher(str(directory))
+        except OSError:
+            os.close(lock)
+            raise
     except OSError as error:
         raise disk_io.storage_error(error, tried) from error
+    return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
 
 
 def _make_root(directory: Path) -> None:
@@ -250,6 +266,13 @@ def check_path(path: str) -> str:
             happened="it is not a relative path of plain names",
         )
     return path
+
+
+def _names(files: Sequence[RealFile]) -> str:
+    """For messages: a few paths, and how many more."""
+    shown = ", ".join(file.path for file in files[:NAMES_SHOWN_MAX])
+    more = len(files) - NAMES_SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _list(path: str) -> list[str]:

@@ -1,11 +1,16 @@
 """The open descriptors of a data directory: a bounded table, least recently used out first.
 
-Threads pin a descriptor while they use it. One with unflushed writes is never evicted: the kernel
-reports a failed write-back to descriptors that were open at the time, and nowhere else. So the
-bound is exceeded rather than broken promises: pinned and dirty ones come on top.
+A File stands for what was opened, not for a path: it follows a rename, and outlives its name if
+another file takes it. Threads pin a descriptor while they use it. One with unflushed writes is
+never evicted: the kernel reports a failed write-back to descriptors that were open at the time,
+and nowhere else. So the bound is exceeded rather than that: pinned and dirty ones come on top.
+
+Two locks. `_naming` is held over system calls that look a path up or change what it means, which
+may wait for the disk; `_table` only over a few lines of memory. The event loop takes `_table` only.
 """
 
 import contextlib
+import errno
 import os
 import threading
 from collections import OrderedDict, deque
@@ -25,9 +30,10 @@ EVICTION_SCAN_MAX: Final = 64
 class RealFile:
     """An open file. Its writer thread alone changes `end_bytes`; others read it at any time."""
 
-    def __init__(self, path: str, size_bytes: int, device: int) -> None:
+    def __init__(self, path: str, size_bytes: int, identity: tuple[int, int]) -> None:
         self._path = path
-        self.device = device
+        self.identity = identity
+        """Device and inode: what a path must lead to when it is opened again."""
         self.end_bytes = size_bytes
         self.open_count = 1
         self.descriptor = -1
@@ -64,7 +70,8 @@ class Descriptors:
         assert limit > 0, "a table without room serves nobody"
         self._root = root
         self._limit = limit
-        self._lock = threading.Lock()
+        self._naming = threading.Lock()
+        self._table = threading.Lock()
         self._files: dict[str, RealFile] = {}
         self._recent: OrderedDict[RealFile, None] = OrderedDict()
         self._unused: deque[int] = deque()
@@ -75,36 +82,37 @@ class Descriptors:
     def open(self, path: str, *, create: bool) -> RealFile:
         """Open a file, or count one more opening of it: a path has one state, as a file has."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        descriptor = os.open(os.path.join(self._root, path), flags, 0o644)
-        status = os.fstat(descriptor)
-        with self._changing():
-            file = self._files.get(path)
-            if file is not None:
-                file.open_count += 1
-                self._unused.append(descriptor)
-                return file
-            file = RealFile(path, status.st_size, status.st_dev)
-            file.is_dirty = create
-            self._files[path] = file
-            self._take(file, descriptor)
-        return file
+        with self._naming:
+            descriptor = os.open(os.path.join(self._root, path), flags, 0o644)
+            status = os.fstat(descriptor)
+            with self._changing():
+                file = self._files.get(path)
+                if file is not None:
+                    file.open_count += 1
+                    self._unused.append(descriptor)
+                    return file
+                file = RealFile(path, status.st_size, (status.st_dev, status.st_ino))
+                file.is_dirty = create
+                self._files[path] = file
+                self._take(file, descriptor)
+            return file
 
     def pin(self, file: RealFile) -> int:
         """A descriptor that stays open until `unpin`; may have to open the file again."""
         if (descriptor := self.pin_open(file)) >= 0:
             return descriptor
-        descriptor = os.open(os.path.join(self._root, file.path), os.O_RDWR | os.O_CLOEXEC)
-        with self._changing():
-            file.pin_count += 1
-            if file.descriptor < 0:
+        with self._naming:
+            if (descriptor := self.pin_open(file)) >= 0:
+                return descriptor
+            descriptor = self._open_again(file)
+            with self._changing():
+                file.pin_count += 1
                 self._take(file, descriptor)
-            else:
-                self._unused.append(descriptor)
-            return file.descriptor
+            return descriptor
 
     def pin_open(self, file: RealFile) -> int:
         """As `pin`, but never waits: -1 where the file would have to be opened again."""
-        with self._lock:
+        with self._table:
             if file.open_count == 0:
                 raise TidelogError(
                     ErrorCode.CLOSED, tried=f"use {file.path}", happened="the file was closed"
@@ -142,31 +150,64 @@ class Descriptors:
                 self._drop(file)
             self._files.clear()
 
-    def on_rename(self, old: str, new: str) -> None:
-        """Open files below `old` are found at `new` now; what was at `new` has no name."""
-        self.on_remove(new)
-        with self._lock:
-            for path, file in _below(self._files, old):
-                del self._files[path]
-                file.set_path(new + path[len(old) :])
-                self._files[file.path] = file
+    def rename(self, old: str, new: str) -> None:
+        """Rename on disk and in the table at once; open files that lose their name live on."""
+        with self._naming:
+            replaced = self._hold(new) if old != new else []
+            os.replace(os.path.join(self._root, old), os.path.join(self._root, new))
+            with self._table:
+                self._forget(replaced)
+                for path, file in _below(self._files, old):
+                    del self._files[path]
+                    file.set_path(new + path[len(old) :])
+                    self._files[file.path] = file
 
-    def on_remove(self, path: str) -> None:
-        """Open files below `path` keep their descriptor and lose their name."""
-        with self._lock:
-            for found, file in _below(self._files, path):
-                del self._files[found]
-                file.is_removed = True
+    def forget(self, path: str) -> None:
+        """Before a removal: open files below `path` keep a descriptor and lose their name."""
+        with self._naming:
+            removed = self._hold(path)
+            with self._table:
+                self._forget(removed)
+
+    def _hold(self, path: str) -> list[tuple[str, RealFile]]:
+        """Give every open file below `path` a descriptor, while the path still leads to it."""
+        with self._table:
+            held = _below(self._files, path)
+        for _, file in held:
+            if file.descriptor < 0:
+                descriptor = self._open_again(file)
+                with self._table:
+                    file.descriptor = descriptor
+                    self._recent[file] = None
+        return held
+
+    def _forget(self, files: list[tuple[str, RealFile]]) -> None:
+        for path, file in files:
+            if self._files.get(path) is file:
+                del self._files[path]
+            file.is_removed = True
+
+    def _open_again(self, file: RealFile) -> int:
+        descriptor = os.open(os.path.join(self._root, file.path), os.O_RDWR | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != file.identity:
+            os.close(descriptor)
+            raise OSError(errno.ESTALE, f"{file.path} was replaced by another program")
+        return descriptor
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock, then close what fell out: closing a removed file may take its time."""
+        """Change the table, then close what fell out: closing a removed file takes its time."""
         try:
-            with self._lock:
+            with self._table:
                 yield
         finally:
-            while self._unused:
-                os.close(self._unused.pop())
+            while True:
+                try:
+                    unused = self._unused.pop()
+                except IndexError:
+                    break
+                os.close(unused)
 
     def _take(self, file: RealFile, descriptor: int) -> None:
         file.descriptor = descriptor

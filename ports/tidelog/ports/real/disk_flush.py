@@ -46,7 +46,7 @@ class Flusher:
 
     def flush(self, files: dict[RealFile, int], directories: dict[str, int]) -> None:
         """Make durable, or raise what the first failing call raised."""
-        at_once = [file for file in files if file.device == self._device]
+        at_once = [file for file in files if file.identity[0] == self._device]
         if not self.is_syncfs_trusted or len(at_once) < self._syncfs_files_min:
             at_once = []
         if at_once:

@@ -17,11 +17,18 @@ READERS: Final = 4
 class Request:
     """Work for another thread, and the future on the loop that waits for its end."""
 
-    __slots__ = ("failure", "future", "result", "work")
+    __slots__ = ("discard", "failure", "future", "result", "work")
 
-    def __init__(self, future: "asyncio.Future[object]", work: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        future: "asyncio.Future[object]",
+        work: Callable[[], object],
+        discard: Callable[[object], None] | None = None,
+    ) -> None:
         self.future = future
         self.work = work
+        self.discard = discard
+        """Takes the result of a request whose task was cancelled, so that nothing leaks."""
         self.result: object = None
         self.failure: BaseException | None = None
 
@@ -55,8 +62,9 @@ class Handover:
         while self._finished:
             request = self._finished.popleft()
             if request.future.done():
-                continue
-            if request.failure is not None:
+                if request.discard is not None and request.failure is None:
+                    request.discard(request.result)
+            elif request.failure is not None:
                 request.future.set_exception(request.failure)
             else:
                 request.future.set_result(request.result)
