@@ -6,12 +6,12 @@ import errno
 import os
 import socket
 import struct
-import subprocess
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tests.ports.abilities import Ability
+from tests.ports.mounts import can_mount, mounted
 from tidelog.ports import DeathHint
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import RealDisk, open_disk
@@ -33,12 +33,11 @@ class RealWorld:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._closing = contextlib.AsyncExitStack()
-        self._is_root = os.geteuid() == 0
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Only root may mount a small file system."""
-        return frozenset({Ability.FILL_DISK} if self._is_root else ())
+        """A small file system has to be mounted."""
+        return frozenset({Ability.FILL_DISK} if can_mount() else ())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run on a loop of its own, with a deadline."""
@@ -98,7 +97,7 @@ class RealWorld:
 
     async def full_disk(self) -> RealDisk:
         """A data directory on a file system of 256 KiB."""
-        mounted = self._closing.enter_context(_small_file_system(self._directory / "small"))
+        mounted = self._closing.enter_context(mounted(self._directory / "small", SMALL_FILE_SYSTEM))
         disk = await open_disk(mounted)
         self._closing.push_async_callback(disk.shutdown)
         return disk
@@ -126,17 +125,3 @@ async def _close_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
     writer.close()
-
-
-@contextlib.contextmanager
-def _small_file_system(directory: Path) -> Iterator[Path]:
-    directory.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", SMALL_FILE_SYSTEM, "tmpfs", directory],
-        check=True,
-        timeout=RUN_SECONDS_MAX,
-    )
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", directory], check=True, timeout=RUN_SECONDS_MAX)

@@ -202,12 +202,10 @@ class Descriptors:
             with self._table:
                 yield
         finally:
-            while True:
-                try:
-                    unused = self._unused.pop()
-                except IndexError:
-                    break
-                os.close(unused)
+            # Another thread may take the last one between a look and a pop.
+            with contextlib.suppress(IndexError):
+                while True:
+                    os.close(self._unused.pop())
 
     def _take(self, file: RealFile, descriptor: int) -> None:
         file.descriptor = descriptor

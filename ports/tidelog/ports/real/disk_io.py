@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -72,8 +72,9 @@ def read_all(descriptor: int, byte_position: int, length_bytes: int) -> bytes:
 class CachedReader:
     """Reads what the page cache holds, without ever waiting for the disk; one thread only."""
 
-    def __init__(self, length_bytes_max: int) -> None:
+    def __init__(self, length_bytes_max: int, preadv: Callable[..., int] | None = None) -> None:
         self._buffer = memoryview(bytearray(length_bytes_max))
+        self._preadv = preadv or os.preadv
         self._is_supported = hasattr(os, "RWF_NOWAIT")
 
     def read(self, descriptor: int, byte_position: int, length_bytes: int) -> bytes | None:
@@ -82,7 +83,7 @@ class CachedReader:
             return None
         view = self._buffer[:length_bytes]
         try:
-            count = os.preadv(descriptor, [view], byte_position, os.RWF_NOWAIT)
+            count = self._preadv(descriptor, [view], byte_position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
