@@ -135,7 +135,7 @@ OTHER_PLANTS: Final = (
         what="a user's program misuses the API",
         path="examples/typed/planted.py",
         new="from tidelog.client import Producer\n\nProducer(linger_ms='a while')\n",
-        says="planted.py",
+        says='cannot be assigned to parameter "linger_ms"',
     ),
     Plant(
         checker="proto-generated",
