@@ -97,8 +97,8 @@ class RealWorld:
 
     async def full_disk(self) -> RealDisk:
         """A data directory on a file system of 256 KiB."""
-        mounted = self._closing.enter_context(mounted(self._directory / "small", SMALL_FILE_SYSTEM))
-        disk = await open_disk(mounted)
+        small = self._closing.enter_context(mounted(self._directory / "small", SMALL_FILE_SYSTEM))
+        disk = await open_disk(small)
         self._closing.push_async_callback(disk.shutdown)
         return disk
 
