@@ -4,7 +4,9 @@ Owns decoding into ConsumerRecord. Iteration costs nothing per record here: the 
 the list's own iterator when somebody asks for it.
 """
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice, starmap
 from operator import length_hint
@@ -54,6 +56,33 @@ def decode(
     value_deserializer: Deserializer | None,
 ) -> list[ConsumerRecord]:
     """All records of the answer from the wanted offset on; control batches are left out."""
+    with _collector_paused():
+        return _decode(fetched, verify, key_deserializer, value_deserializer)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps the cyclic collector from walking thousands of short-lived tuples again and again.
+
+    They are in no cycle and are freed by their counts as soon as the records are made; without
+    the pause a third of the time of a read goes into looking at them.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _decode(
+    fetched: Fetched,
+    verify: bool,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+) -> list[ConsumerRecord]:
     name = fetched.topic_partition
     records: list[ConsumerRecord] = []
     for position, header in iterate_headers(fetched.data, is_compacted=True):
