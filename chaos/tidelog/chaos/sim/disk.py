@@ -279,6 +279,7 @@ class SimulatedDisk:
             room -= len(part)
             if part:
                 file.inode.write(part)
+                self._medium.changed(is_name=False)
             self._trace.note(self.name, "disk:append", f"{file.path} {len(part)}")
         if limit is None or is_dying:
             return

@@ -135,6 +135,8 @@ class Medium:
         self.is_read_only = False
         self.holder: object | None = None
         """Who holds the lock."""
+        self.watchers: list[Callable[[bool], None]] = []
+        """Called once, at the next change; told whether it is one of names."""
         self.flips: list[tuple[Inode, int, int]] = []
         """Damage done to bytes at rest: inode, byte, mask."""
 
@@ -153,6 +155,13 @@ class Medium:
         for directory in change.waits_for:
             directory.pending.append(change)
             directory.made += 1
+        self.changed(is_name=True)
+
+    def changed(self, *, is_name: bool) -> None:
+        """Tell whoever watches that there is something now which no flush has covered."""
+        watchers, self.watchers = self.watchers, []
+        for watcher in watchers:
+            watcher(is_name)
 
     def cover_names(self, directory: Directory, until: int) -> None:
         """Make the changes of a directory up to the `until`-th durable."""
@@ -163,12 +172,6 @@ class Medium:
             change.waits_for.remove(directory)
             if not change.waits_for:
                 change.apply(_durable)
-
-    def has_pending(self, *, names: bool) -> bool:
-        """Whether a crash would find changes, of names or of bytes, that no flush has covered."""
-        if names:
-            return _has_pending_names(self.root)
-        return any(inode.pending for _, inode in self.files())
 
     def used_bytes(self) -> int:
         """Bytes of all files as seen."""
@@ -247,14 +250,6 @@ def _files(
         else:
             found += _files(child, f"{prefix}{name}/", names_of)
     return found
-
-
-def _has_pending_names(directory: Directory) -> bool:
-    return bool(directory.pending) or any(
-        _has_pending_names(child)
-        for child in directory.seen.values()
-        if isinstance(child, Directory)
-    )
 
 
 def _apply(content: bytearray, change: Write | Truncation) -> None:

@@ -153,13 +153,13 @@ class Machine:
         self.processes: dict[str, Process] = {}
         self.media: dict[str, Medium] = {}
         self._world = world
-        self._boots = 1
+        self.crashes = 0
         self._started = 0
 
     @property
     def boot_id(self) -> str:
         """Changes when the machine starts again."""
-        return f"{self.name}-boot-{self._boots}"
+        return f"{self.name}-boot-{self.crashes + 1}"
 
     def medium(self, name: str = "data") -> Medium:
         """A data directory of this machine."""
@@ -187,7 +187,7 @@ class Machine:
         random = self._world.seeds.purpose("crash")
         for medium in self.media.values():
             medium.crash(random, self._world.faults)
-        self._boots += 1
+        self.crashes += 1
         self._world.trace.note(self.name, "machine:crash")
 
     def jump_wall(self, offset_ms: int) -> None:

@@ -2,8 +2,8 @@
 
 A dead node is started again. A node whose clients are told of a failed disk is restarted, with its
 machine if a flush failed. A log that refuses to start because of damage is restored: damage at rest
-is undone; else what no flush had covered is cut off. A refusal without either is a violation,
-because nothing was damaged.
+is undone; else what no flush had covered is cut off, once after each crash of the machine. A
+refusal without either is a violation, because nothing was damaged.
 """
 
 from collections.abc import Callable, Coroutine
@@ -35,6 +35,7 @@ class Keeper:
         self._name = name
         self._live = live
         self._trouble: TidelogError | None = None
+        self._crashes_seen = 0
         self.restores = 0
         """How often damage was undone or an uncertain tail was cut by hand."""
         self.violations: list[str] = []
@@ -83,11 +84,13 @@ class Keeper:
             if medium.unflip():
                 self._world.trace.note(medium.name, "operator:restore")
                 return
+        is_new_crash = self._crashes_seen != self._machine.crashes
+        self._crashes_seen = self._machine.crashes
         cut = sum(
             inode.cut_uncertain()
             for medium in self._machine.media.values()
             for _, inode in medium.files()
         )
         self._world.trace.note(self._machine.name, "operator:cut", str(cut))
-        if not cut:
+        if not cut or not is_new_crash:
             self.violations.append(f"false_corruption: every byte is flushed and whole: {error}")

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from tidelog.chaos.checkers import History, Outcome, check_log
-from tidelog.chaos.sim.clock import sleep_ns
+from tidelog.chaos.sim.clock import set_done, sleep_ns
 from tidelog.chaos.sim.faults import FaultKind, draw_kinds
 from tidelog.chaos.sim.loop import Deadlock, Runaway
 from tidelog.chaos.sim.nemesis import Nemesis
@@ -36,13 +36,13 @@ _OF_A_CRASH: Final = frozenset(
     {FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME}
 )
 _MS: Final = 1_000_000
-_PERIODS_MIN: Final = 4
+_PERIODS_MIN: Final = 3
 _PERIODS_MAX: Final = 12
 _PERIOD_NS: Final = (600 * _MS, 2_400 * _MS)
 _ACT_NS: Final = (100 * _MS, 1_200 * _MS)
 _LIVENESS_NS: Final = 120_000 * _MS
-_PENDING_POLL_NS: Final = 20_000
-_PENDING_POLLS_MAX: Final = 400
+_PENDING_NS_MAX: Final = 1_500 * _MS
+_AFTER_CHANGE_NS_MAX: Final = 1 * _MS
 
 
 def kinds_of(world_kinds: list[FaultKind]) -> list[FaultKind]:
@@ -116,7 +116,7 @@ class SkeletonRun:
         self._clients.append(self.world.machine(name).start(name, live))
 
     async def _topic_of(self, client: LogClient, name: str, partition_count: int) -> Topic:
-        segment_bytes = (2_048, 8_192, 65_536)[self._random.below(3)]
+        segment_bytes = (2_048, 8_192, 32_768)[self._random.below(3)]
         topic = await client.ensure_topic(
             name, partition_count, {"segment.bytes": str(segment_bytes)}
         )
@@ -197,11 +197,21 @@ class SkeletonRun:
         """Now and then until a crash would find something that no flush has covered."""
         if self._random.chance(0.3):
             return
-        wants_names = self._random.chance(0.4)
-        for _ in range(_PENDING_POLLS_MAX):
-            if self._medium.has_pending(names=wants_names):
-                return
-            await sleep_ns(self.world.loop, _PENDING_POLL_NS)
+        is_unnamed = self.world.faults.is_active(FaultKind.LOST_NAME) and self._random.chance(0.7)
+        loop = self.world.loop
+        done: asyncio.Future[None] = loop.create_future()
+
+        def on_change(is_name: bool) -> None:
+            if is_unnamed and not is_name:
+                self._medium.watchers.append(on_change)
+            else:
+                set_done(done)
+
+        self._medium.watchers.append(on_change)
+        timer = loop.call_at_ns(loop.now_ns + _PENDING_NS_MAX, set_done, done)
+        await done
+        timer.cancel()
+        await sleep_ns(loop, self._random.below(_AFTER_CHANGE_NS_MAX))
 
     async def _end(self) -> None:
         """All is whole again: it has to work, and everything acknowledged has to be there."""
