@@ -50,8 +50,9 @@ def _module(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 CHECKERS: Final = (
-    Checker(name="types", command=_tool("mypy", "--no-error-summary")),
     Checker(name="public-types", command=_tool("basedpyright", "--warnings")),
+    Checker(name="types", command=_tool("mypy", "--no-error-summary")),
+    Checker(name="tidy", command=_module("tools.tidy")),
     Checker(name="imports", command=_module("tools.check_imports")),
     Checker(
         name="proto-generated",
@@ -70,7 +71,6 @@ CHECKERS: Final = (
     ),
     Checker(name="links", command=_module("tools.check_links")),
     Checker(name="locks", command=_module("tools.lock"), repair="make lock"),
-    Checker(name="tidy", command=_module("tools.tidy")),
     Checker(
         name="lint",
         command=_tool("ruff", "check", "--quiet", "--output-format=concise"),

@@ -24,7 +24,7 @@ from tools.repository import (
 
 FILE_LINES_MAX: Final = 500
 FUNCTION_LINES_MAX: Final = 60
-TEST_NAME_WORDS_MIN: Final = 4
+TEST_NAME_WORDS_MIN: Final = 3
 MODULE_DOCSTRING_CHARS_MIN: Final = 20
 
 _TEXT_SUFFIXES: Final = frozenset(
