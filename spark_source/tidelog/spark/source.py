@@ -4,7 +4,7 @@ Spark pickles it to a planner process and to every task, so it holds only its op
 nothing. Everything heavy is imported where it is needed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -40,9 +40,6 @@ class RangePartition(InputPartition):
 class TidelogDataSource(DataSource):
     """`format("tidelog")`, for batch and streaming reads."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(dict(options))
-
     @classmethod
     def name(cls) -> str:
         """What `format` is given."""
@@ -50,8 +47,9 @@ class TidelogDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's Kafka connector."""
-        include = str(self.options.get("includeHeaders", "false")).lower() == "true"
-        return source_schema(include_headers=include)
+        # Spark's own dictionary does not mind the case of a name.
+        include = self.options.get("includeHeaders", "false")
+        return source_schema(include_headers=include.lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""

@@ -1,0 +1,211 @@
+"""Batch and streaming reads by a real Spark from a real node return exactly what was produced."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
+from tidelog.spark.options import parse_options
+from tidelog.spark.source import StreamReader
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.live,
+    # Spark's own sockets to its workers are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+QUERY_SECONDS_MAX = 180
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, spark_node: NodeProcess) -> Iterator[str]:
+    """A topic of three partitions named after the test."""
+    name = request.node.name[:80]
+    with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 3, 1)])
+    return name
+
+
+def produce(node: NodeProcess, topic: str, first: int, count: int) -> None:
+    """Values v<n> with keys, nulls, headers and timestamps, compressed."""
+    with Producer(bootstrap_servers=node.bootstrap, compression_type="lz4") as producer:
+        for number in range(first, first + count):
+            producer.send(
+                topic,
+                None if number % 100 == 99 else b"v%d" % number,
+                key=b"k%d" % number if number % 2 else None,
+                headers=[("number", b"%d" % number), ("none", None)] if number % 5 == 0 else None,
+                timestamp_ms=1_700_000_000_000 + number,
+            )
+        producer.flush()
+
+
+def frame(spark: SparkSession, node: NodeProcess, topic: str, **options: str) -> DataFrame:
+    """A batch read."""
+    reader = spark.read.format("tidelog").option("bootstrap.servers", node.bootstrap)
+    return reader.options(subscribe=topic, **options).load()
+
+
+def run_stream(
+    spark: SparkSession, node: NodeProcess, topic: str, folder: Path, **options: str
+) -> list[dict[str, Any]]:
+    """One AvailableNow run into parquet; what each batch read."""
+    stream = (
+        spark.readStream.format("tidelog")
+        .option("kafka.bootstrap.servers", node.bootstrap)
+        .options(subscribe=topic, **options)
+        .load()
+    )
+    query = (
+        stream.writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(QUERY_SECONDS_MAX), "the query ended in time"
+        return [{"rows": each.numInputRows, "id": each.batchId} for each in query.recentProgress]
+    finally:
+        query.stop()
+
+
+def written_values(spark: SparkSession, folder: Path) -> Counter[bytes | None]:
+    """How often each value was written."""
+    rows = spark.read.parquet(str(folder / "out")).select("value").collect()
+    return Counter(None if row.value is None else bytes(row.value) for row in rows)
+
+
+def values(first: int, count: int) -> Counter[bytes | None]:
+    """What `produce` sends."""
+    return Counter(
+        None if number % 100 == 99 else b"v%d" % number for number in range(first, first + count)
+    )
+
+
+def test_a_batch_read_returns_every_record_as_it_was_produced(
+    spark: SparkSession, spark_node: NodeProcess, topic: str
+) -> None:
+    produce(spark_node, topic, 0, 30_000)
+    rows = frame(spark, spark_node, topic, includeHeaders="true").collect()
+    assert len(rows) == 30_000
+    assert {row.topic for row in rows} == {topic}
+    places = Counter((row.partition, row.offset) for row in rows)
+    assert max(places.values()) == 1
+    for row in rows:
+        number = round(row.timestamp.timestamp() * 1000) - 1_700_000_000_000
+        assert row.key == (b"k%d" % number if number % 2 else None)
+        assert row.value == (None if number % 100 == 99 else b"v%d" % number)
+        assert row.timestampType == 0
+        headers = [(header.key, header.value) for header in row.headers]
+        expected = [("number", b"%d" % number), ("none", None)] if number % 5 == 0 else []
+        assert headers == expected
+    for partition in range(3):
+        offsets = [offset for place, offset in places if place == partition]
+        assert sorted(offsets) == list(range(len(offsets)))
+
+
+def test_a_batch_read_keeps_to_its_offsets_and_splits(
+    spark: SparkSession, spark_node: NodeProcess, topic: str
+) -> None:
+    produce(spark_node, topic, 0, 6_000)
+    with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
+        ends = admin.list_partition_offsets(
+            {TopicPartition(topic, partition): "latest" for partition in range(3)}
+        )
+    last = ends[TopicPartition(topic, 0)]
+    assert last is not None
+    read = frame(
+        spark,
+        spark_node,
+        topic,
+        startingOffsets=f'{{"{topic}":{{"0":5,"1":-2,"2":-1}}}}',
+        endingOffsets=f'{{"{topic}":{{"0":{last.offset - 3},"1":0,"2":-1}}}}',
+        minPartitions="4",
+    )
+    offsets = sorted(row.offset for row in read.collect())
+    assert offsets == list(range(5, last.offset - 3))
+    assert read.rdd.getNumPartitions() == 4
+
+
+def test_a_batch_read_may_begin_at_a_time(
+    spark: SparkSession, spark_node: NodeProcess, topic: str
+) -> None:
+    produce(spark_node, topic, 0, 1_000)
+    rows = frame(spark, spark_node, topic, startingTimestamp="1700000000900").collect()
+    assert Counter(row.value for row in rows) == values(900, 100)
+
+
+def test_a_stream_returns_everything_once_over_restarts(
+    spark: SparkSession, spark_node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    produce(spark_node, topic, 0, 5_000)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "2000"}
+    first = run_stream(spark, spark_node, topic, tmp_path, **options)
+    assert [batch["rows"] for batch in first] == [0, 2000, 2000, 1000]
+    produce(spark_node, topic, 5_000, 700)
+    second = run_stream(spark, spark_node, topic, tmp_path, **options)
+    assert [batch["rows"] for batch in second] == [700]
+    assert written_values(spark, tmp_path) == values(0, 5_700)
+
+
+def test_a_stream_that_began_at_latest_begins_there_also_after_a_restart(
+    spark: SparkSession, spark_node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    produce(spark_node, topic, 0, 500)
+    assert [each["rows"] for each in run_stream(spark, spark_node, topic, tmp_path)] == [0]
+    produce(spark_node, topic, 500, 300)
+    run_stream(spark, spark_node, topic, tmp_path)
+    assert written_values(spark, tmp_path) == values(500, 300)
+
+
+def test_a_start_is_pinned_before_it_is_used(spark_node: NodeProcess, topic: str) -> None:
+    """What Spark does when it dies before its first batch is committed: it asks again."""
+    options = {"subscribe": topic, "bootstrap.servers": spark_node.bootstrap}
+    produce(spark_node, topic, 0, 100)
+    planned = ask_latest(options, None)
+    produce(spark_node, topic, 100, 50)
+    # The log of the query holds `planned`; a new process asks for the initial offset once more.
+    again = stream_reader(options)
+    assert again.initialOffset() == {"initial": True}
+    assert again.partitions(again.initialOffset(), planned) == []
+    following = ask_latest(options, planned)
+    spans = [part.span for part in again.partitions(planned, following)]  # type: ignore[attr-defined]
+    assert sum(span.length for span in spans) == 50
+    again.stop()
+
+
+def test_a_mistake_in_an_option_is_told_by_spark(
+    spark: SparkSession, spark_node: NodeProcess, topic: str
+) -> None:
+    with pytest.raises(PySparkException, match="did you mean startingOffsets"):
+        frame(spark, spark_node, topic, startingOfsets="latest").collect()
+
+
+def test_an_unknown_topic_is_told_by_spark(spark: SparkSession, spark_node: NodeProcess) -> None:
+    with pytest.raises(PySparkException, match="UNKNOWN_TOPIC"):
+        frame(spark, spark_node, "no-such-topic").collect()
+
+
+def stream_reader(options: dict[str, str]) -> DataSourceStreamReader:
+    """The reader as Spark's runner makes it."""
+    return StreamReader(parse_options(options, is_streaming=True))
+
+
+def ask_latest(options: dict[str, str], start: dict[str, Any] | None) -> dict[str, Any]:
+    """What a fresh process at the driver plans."""
+    reader = stream_reader(options)
+    try:
+        begin = reader.initialOffset() if start is None else start
+        return reader.latestOffset(begin, reader.getDefaultReadLimit())
+    finally:
+        reader.stop()
