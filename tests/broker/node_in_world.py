@@ -1,6 +1,6 @@
 """A whole node on simulated ports, and a plain client that speaks the contract to it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.chaos.sim import SimulatedPorts
@@ -79,7 +79,9 @@ class PlainClient:
             ADDRESS, f"/tidelog.v1.{method}", message, timeout_ms=CALL_MS
         )
 
-    async def create_topic(self, name: str, partition_count: int = 1, **settings: str) -> bytes:
+    async def create_topic(
+        self, name: str, partition_count: int = 1, settings: Mapping[str, str] | None = None
+    ) -> bytes:
         """The new topic's id."""
         new = admin_pb2.NewTopic(name=name, partition_count=partition_count, configuration=settings)
         request = admin_pb2.CreateTopicsRequest(topics=[new])

@@ -92,7 +92,9 @@ def run_seed(seed: int, *, is_machine: bool) -> int:
             process = world.machine("node").start("node", life.live)
             await wait_ready(life, world)
             if not topic_id:
-                topic_id = await client.create_topic("t", PARTITIONS, **{"segment.bytes": "1024"})
+                topic_id = await client.create_topic(
+                    "t", PARTITIONS, settings={"segment.bytes": "1024"}
+                )
             await check_everything(client, topic_id, history)
             producers = [
                 asyncio.ensure_future(history.produce_until_death(client, topic_id, name))
@@ -160,4 +162,5 @@ def flip_byte(world: World, path: str, byte_position: int) -> None:
     medium = world.machine("node").medium()
     inode = medium.find(path)
     assert isinstance(inode, Inode), f"{path} is no file"
-    inode.flip(byte_position, 0x40)
+    before = inode.seen[byte_position]
+    assert inode.replace_byte(byte_position, before, before ^ 0x40)

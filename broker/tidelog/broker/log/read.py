@@ -10,7 +10,8 @@ import msgspec
 
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state import PartitionLog, ReadPlan
-from tidelog.wire.batch import HEADER_BYTES, peek_size, read_header
+from tidelog.wire.batch import HEADER_BYTES, peek_size
+from tidelog.wire.batch.layout import HEADER_STRUCT
 from tidelog.wire.ids import Offset
 
 ReadSegment = Callable[[SegmentKey, int, int], Awaitable[bytes]]
@@ -46,44 +47,46 @@ async def read_batches(
     if plan.end_offset is not None:
         assert start < len(data), f"{log.key}: offset {offset} lies behind its own read"
         return Batches(data[start:] if start else data, plan.end_offset)
-    end, next_offset = _whole_end(data, start)
+    end, next_offset = _whole_end(data[: start + max_bytes], start)
     if end > start:
         return Batches(data[start:end], next_offset)
     one = await _read_one(plan, read, data, start)
-    return Batches(one, read_header(one).next_offset)
+    return Batches(one, _next_offset(one, 0))
 
 
 def _skip_before(data: bytes, offset: int) -> int:
-    """Where the batch that holds the offset begins."""
+    """Where the batch that holds the offset begins: its header lies in the data."""
     position = 0
-    while (size_bytes := peek_size(data, position)) is not None:
-        if position + size_bytes > len(data) or _next_offset(data, position) > offset:
-            break
+    while _next_offset(data, position) <= offset:
+        size_bytes = peek_size(data, position)
+        assert size_bytes is not None, "a header holds its batch's length"
         position += size_bytes
     return position
 
 
 def _whole_end(data: bytes, start: int) -> tuple[int, Offset]:
     """Where the last whole batch ends, and the offset behind it."""
-    position, next_offset = start, 0
+    position, next_offset = start, Offset(0)
     while (size_bytes := peek_size(data, position)) is not None:
         if position + size_bytes > len(data):
             break
         next_offset = _next_offset(data, position)
         position += size_bytes
-    return position, Offset(next_offset)
+    return position, next_offset
 
 
-def _next_offset(data: bytes, position: int) -> int:
-    return read_header(data, position, is_compacted=True).next_offset
+def _next_offset(data: bytes, position: int) -> Offset:
+    """The offset behind the batch; its body need not be there."""
+    assert position + HEADER_BYTES <= len(data), f"no header at byte {position} of the read"
+    fields = HEADER_STRUCT.unpack_from(data, position)
+    return Offset(fields[0] + fields[6] + 1)
 
 
 async def _read_one(plan: ReadPlan, read: ReadSegment, data: bytes, start: int) -> bytes:
-    """One batch that is larger than what was read."""
+    """One batch that is larger than what was asked for."""
     size_bytes = peek_size(data, start)
-    position = plan.byte_position + start
-    if size_bytes is None:
-        size_bytes = peek_size(await read(plan.segment, position, HEADER_BYTES))
-        assert size_bytes is not None, "a batch below the high watermark has a prefix"
+    assert size_bytes is not None, "the batch's header was read"
     assert start + size_bytes <= plan.readable_bytes, "no batch reaches over the high watermark"
-    return await read(plan.segment, position, size_bytes)
+    if start + size_bytes <= len(data):
+        return data[start : start + size_bytes]
+    return await read(plan.segment, plan.byte_position + start, size_bytes)

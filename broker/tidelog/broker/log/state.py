@@ -5,13 +5,17 @@ never plan a read beyond the high watermark. Stops 6, 8 and 10 of a record's wal
 """
 
 from bisect import bisect_right
+from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.index import SparseIndex
+from tidelog.broker.log.index import INTERVAL_BYTES, SparseIndex
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.wire.batch import HEADER_BYTES
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
+
+LOOKUP_BYTES: Final = INTERVAL_BYTES + HEADER_BYTES
 
 
 class Segment:
@@ -128,7 +132,10 @@ class PartitionLog:
         return ReadPlan(
             segment=SegmentKey(self.key, Offset(segment.base_offset)),
             byte_position=start,
-            length_bytes=end - start if is_whole else max_bytes,
+            # A batch without an entry begins within the interval behind one: its header is read.
+            length_bytes=min(
+                readable - start, end - start if is_whole else max(max_bytes, LOOKUP_BYTES)
+            ),
             readable_bytes=readable - start,
             end_offset=end_offset if is_whole else None,
         )

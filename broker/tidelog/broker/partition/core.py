@@ -101,7 +101,8 @@ class WriteRound:
 class DirectoryCore:
     """`step(message)` returns what is to be done; see the module's theory of operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, write_bytes_max: int = WRITE_BYTES_MAX) -> None:
+        self._write_bytes_max = write_bytes_max
         self.partitions: dict[PartitionKey, Partition] = {}
         self.queue: deque[AppendBatch] = deque()
         self.write: WriteRound | None = None
@@ -168,7 +169,7 @@ class DirectoryCore:
         if self.write is not None or self.is_truncating or not (self.queue or self.marks):
             return
         round_ = WriteRound()
-        while self.queue and round_.size_bytes < WRITE_BYTES_MAX:
+        while self.queue and round_.size_bytes < self._write_bytes_max:
             self._plan(self.queue.popleft(), round_)
         if not round_.planned and not self.marks:
             return
