@@ -397,3 +397,34 @@ def test_two_networks_of_a_process_share_no_connection() -> None:
             return await staying.call(server.address, UNARY, b"3", timeout_ms=TIMEOUT_MS)
 
     assert asyncio.run(run()) == b"3"
+
+
+def test_a_task_of_a_handler_that_sends_to_a_caller_who_is_gone_hears_that_it_is_closed() -> None:
+    async def run() -> ErrorCode:
+        is_in_handler, is_cancelled = asyncio.Event(), asyncio.Event()
+        heard: asyncio.Queue[ErrorCode] = asyncio.Queue()
+
+        async def send_late(stream: Stream) -> None:
+            await is_cancelled.wait()
+            with pytest.raises(TidelogError) as caught:
+                await stream.send(b"late")
+            heard.put_nowait(caught.value.code)
+
+        async def handler(_: RequestContext, stream: Stream) -> None:
+            sending = asyncio.create_task(send_late(stream))
+            is_in_handler.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_cancelled.set()
+                await sending
+
+        async with serving({STREAM: StreamMethod(handler)}) as server, calling() as network:
+            stream = network.stream(server.address, STREAM)
+            await stream.send(b"")
+            await is_in_handler.wait()
+            stream.cancel()
+            async with asyncio.timeout(TIMEOUT_S):
+                return await heard.get()
+
+    assert asyncio.run(run()) is ErrorCode.CLOSED

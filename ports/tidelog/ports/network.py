@@ -57,7 +57,11 @@ class Stream(Protocol):
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message; None after the other side has ended its sending in order."""
+        """The next message; None after the other side has ended its sending in order.
+
+        At a handler's end None may also be a break that the handler is cancelled for a moment
+        later: a caller that means something by its end says so in a message.
+        """
         ...
 
     async def end_sending(self) -> None:

@@ -4,6 +4,7 @@ It must never retry: only the caller knows whether a second try is safe.
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
 import grpc
@@ -94,7 +95,9 @@ class CallerStream:
     async def end_sending(self) -> None:
         """No more messages from here."""
         if not self._call.done():
-            await self._call.done_writing()
+            # What broke the stream meanwhile shows at the next receive.
+            with contextlib.suppress(grpc.aio.AioRpcError, grpc.aio.BaseError):
+                await self._call.done_writing()
 
     def cancel(self) -> None:
         """Break the stream at once."""

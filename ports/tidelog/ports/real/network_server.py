@@ -77,7 +77,12 @@ class HandlerStream:
         """Queue a message; waits while the caller is slow."""
         _check_size(message, f"answer {self._method}")
         self._check_open()
-        await self._context.write(message)
+        try:
+            await self._context.write(message)
+        except grpc.aio.BaseError:
+            # The caller is gone. The handler's own task hears of it by its cancellation, the
+            # tasks that it started only here.
+            raise self._closed("the caller is gone") from None
 
     async def receive(self) -> bytes | None:
         """The caller's next message; None after it has ended its sending."""
@@ -90,6 +95,8 @@ class HandlerStream:
             # gRPC goes on reading into nowhere: the message that comes next is lost.
             self._is_receive_broken = True
             raise
+        except grpc.aio.BaseError:
+            raise self._closed("the caller is gone") from None
         return message if isinstance(message, bytes) else None
 
     async def end_sending(self) -> None:
