@@ -38,6 +38,8 @@ class Scan(msgspec.Struct, kw_only=True):
     """How far a scan has come; the next batch must fit both numbers."""
 
     next_offset: Offset
+    leader_epoch_max: LeaderEpoch
+    """The partition's own: no batch can carry a later one. It lies outside the checksum."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     damage: str = ""
     """What is wrong with the batch behind the last valid one; empty: nothing was found wrong."""
@@ -74,8 +76,11 @@ def _fitting_header(data: bytes, position: int, scan: Scan, *, verify: bool) -> 
     if header.base_offset != scan.next_offset:
         scan.damage = f"its base offset is {header.base_offset}, not {scan.next_offset}"
         return None
-    if header.leader_epoch < scan.leader_epoch:
-        scan.damage = f"its leader epoch is {header.leader_epoch}, below {scan.leader_epoch}"
+    if not scan.leader_epoch <= header.leader_epoch <= scan.leader_epoch_max:
+        scan.damage = (
+            f"its leader epoch is {header.leader_epoch}, "
+            f"not from {scan.leader_epoch} to {scan.leader_epoch_max}"
+        )
         return None
     scan.damage = ""
     return header
