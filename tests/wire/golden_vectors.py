@@ -137,6 +137,20 @@ def batches() -> list[dict[str, Any]]:
             "lengths of two and three bytes",
             encode_batch([(_NOW_MS, b"k" * 100, bytes(9_000), ())]),
         ),
+        *_with_producers(),
+        *_stamped(),
+        *_compressed(),
+        _batch(
+            "compacted",
+            "compaction removed offsets 100, 102 and 103 of 100 to 104: read only as compacted",
+            _compacted(),
+            is_compacted=True,
+        ),
+    ]
+
+
+def _with_producers() -> list[dict[str, Any]]:
+    return [
         _batch(
             "idempotent_and_transactional",
             "producer id, epoch, sequence, and the transactional bit",
@@ -160,14 +174,6 @@ def batches() -> list[dict[str, Any]]:
                 base_offset=99,
                 leader_epoch=5,
             ),
-        ),
-        *_stamped(),
-        *_compressed(),
-        _batch(
-            "compacted",
-            "compaction removed offsets 100, 102 and 103 of 100 to 104: read only as compacted",
-            _compacted(),
-            is_compacted=True,
         ),
     ]
 

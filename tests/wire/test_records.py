@@ -193,11 +193,25 @@ def test_gaps_are_read_in_a_compacted_log_only() -> None:
     assert [record[0] for record in decode_records(compacted, is_compacted=True)] == [0, 3]
     with pytest.raises(CorruptBatch):
         decode_records(compacted)
+    struct.pack_into(">i", kept, 23, 2)
+    with pytest.raises(CorruptBatch, match="offset delta is 3, after 0"):
+        decode_records(repair(kept), is_compacted=True)
     swapped = bytearray(compacted[:61] + compacted[61 + size :] + compacted[61 : 61 + size])
     with pytest.raises(CorruptBatch, match="offset delta is 0, after 3"):
         decode_records(repair(swapped), is_compacted=True)
 
 
+def test_no_offset_of_a_compacted_batch_is_above_its_last_one() -> None:
+    batch = encode_batch([(0, None, b"v", ()) for _ in range(5)])
+    size = (len(batch) - 61) // 5
+    kept = bytearray(batch[:61] + batch[61 + 3 * size :])
+    struct.pack_into(">i", kept, 57, 2)
+    assert [record[0] for record in decode_records(repair(kept), is_compacted=True)] == [3, 4]
+    struct.pack_into(">i", kept, 23, 3)
+    with pytest.raises(CorruptBatch, match="above the last one, 3"):
+        decode_records(repair(kept), is_compacted=True)
+
+
 @given(number=st.integers(-(2**63), 2**63 - 1))
-def test_numbers_come_back(number: int) -> None:
+def test_numbers_come_back_from_their_encoded_form(number: int) -> None:
     assert decode_varint(encode_varint(number), 0) == (number, len(encode_varint(number)))

@@ -16,9 +16,11 @@ from tidelog.wire.batch import HEADER_BYTES, Codec, read_header
 from tidelog.wire.batch.compression import compress
 from tidelog.wire.batch.decode import decompressed_body
 from tidelog.wire.batch.limits import DEFAULT_LIMITS
+from tidelog.wire.batch.varint import decode_varint
 
 REPAIRED_SHARE: Final = 0.6
 _INSIDE_SHARE: Final = 0.4
+_WHOLE_RECORDS_SHARE: Final = 0.15
 _SEED_BYTES_MAX: Final = 4_000
 _RUN_BYTES_MAX: Final = 40
 
@@ -110,17 +112,55 @@ def mutate(random: Random, seeds: list[Seed]) -> Mutant:
 
 def _mutate_inside(random: Random, seed: Seed, seeds: list[Seed]) -> Mutant:
     """Damage to the records themselves, compressed and summed as if nothing had happened."""
+    head = bytearray(seed.batch[:HEADER_BYTES])
     body = bytearray(seed.body)
-    for _ in range(random.choice((1, 1, 2, 3))):
-        random.choice(_INSIDE)(random, body)
+    if random.random() < _WHOLE_RECORDS_SHARE:
+        body = _move_records(random, head, seed.body)
+    else:
+        for _ in range(random.choice((1, 1, 2, 3))):
+            random.choice(_INSIDE)(random, body)
     if random.random() < 0.05:
         body = _splice(random, body, random.choice(seeds).body)
-    batch = bytearray(seed.batch[:HEADER_BYTES]) + compress(seed.codec, bytes(body))
+    batch = head + compress(seed.codec, bytes(body))
     if random.random() < 0.1:
         _change_field(random, batch)
     if random.random() < 0.1:
         _change_count(random, batch)
     return Mutant(codec=seed.codec, data=repair(batch), is_repaired=True)
+
+
+def _move_records(random: Random, head: bytearray, body: bytes) -> bytearray:
+    """Whole records are left out, repeated or exchanged, and the header's count may follow.
+
+    What compaction leaves is among these, and what it must never leave.
+    """
+    records = _split(body)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        place = random.randrange(len(records) + 1)
+        other = random.randrange(len(records) + 1)
+        kind = random.randrange(4)
+        if kind == 0:
+            records[place:place] = records[other : other + 1]
+        elif kind == 1 and max(place, other) < len(records):
+            records[place], records[other] = records[other], records[place]
+        else:
+            del records[place : place + 1]
+    if random.random() < 0.8:
+        head[57:61] = len(records).to_bytes(4, "big")
+    if random.random() < 0.3:
+        last_delta = int.from_bytes(head[23:27], "big") + random.choice((-1, 1, 7))
+        head[23:27] = max(0, last_delta).to_bytes(4, "big")
+    return bytearray(b"".join(records))
+
+
+def _split(body: bytes) -> list[bytes]:
+    records = []
+    at = 0
+    while at < len(body):
+        length, start = decode_varint(body, at)
+        records.append(body[at : start + length])
+        at = start + length
+    return records
 
 
 def _flip_bit(random: Random, data: bytearray) -> None:

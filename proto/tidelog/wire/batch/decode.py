@@ -1,7 +1,10 @@
 """Opens a batch into records: the decoder that is always there.
 
 Owns the way from bytes to tuples and its checks; the accelerated decoder must agree with it. Every
-length is checked before it is used, every limit before memory is spent on it.
+length is checked before it is used, every limit before memory is spent on it. Where records are
+read one by one, whatever lies beyond the body ends in IndexError and whatever contradicts itself in
+ValueError; both become CorruptBatch in one place. Numbers stay in zigzag form: twice the number,
+and odd for a negative one, which as a length means null.
 """
 
 from typing import Final
@@ -12,7 +15,6 @@ from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch
 from tidelog.wire.batch.header import BatchHeader, read_header
 from tidelog.wire.batch.layout import (
     HEADER_BYTES,
-    INT64_MAX,
     INT64_MIN,
     RECORD_BYTES_MIN,
     UINT64_MAX,
@@ -24,7 +26,14 @@ from tidelog.wire.batch.layout import (
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
 from tidelog.wire.batch.uniform import read_uniform
-from tidelog.wire.batch.varint import decode_varint, decode_zigzag
+from tidelog.wire.batch.varint import counted_varints, decode_varint, decode_zigzag
+
+_NULL: Final = 1
+"""The length -1 in zigzag form."""
+
+_BASE_MS_MAX: Final = 2**62
+_TIME_MAX: Final = 2**62
+"""In zigzag form: a delta of half that magnitude, which such a base cannot bring to overflow."""
 
 _NO_HEADERS: Final[tuple[Header, ...]] = ()
 
@@ -86,22 +95,19 @@ def read_records(
 
 
 def _read_into(
-    records: list[DecodedRecord],
-    header: BatchHeader,
-    body: bytes,
-    headers_left: int,
-    is_compacted: bool,
+    records: list[DecodedRecord], header: BatchHeader, body: bytes, headers_left: int, gaps: bool
 ) -> int:
     """The loop that decoding spends its time in; returns the position after the last record.
 
-    Numbers of one and two bytes are read in place, since a call costs more than reading them. They
-    stay in zigzag form: twice the number, and odd for a null or negative one. Whatever lies beyond
-    the body ends in IndexError, whatever contradicts itself in ValueError.
+    Lengths that mostly take two bytes are read in place, since a call costs more than that.
     """
     base_offset, base_ms = header.base_offset, header.base_timestamp
     timestamp_type = int(header.timestamp_type)
-    is_append = timestamp_type == TimestampType.APPEND
-    append = records.append
+    append_ms = header.max_timestamp if timestamp_type == TimestampType.APPEND else None
+    # Beyond this a timestamp may overflow, and the sum is wrapped.
+    time_max = _TIME_MAX if -_BASE_MS_MAX < base_ms < _BASE_MS_MAX else -1
+    last_delta = header.last_offset_delta
+    offsets = counted_varints(last_delta + 2)
     expected = at = 0
     for _ in range(header.record_count):
         length, at = body[at], at + 1
@@ -115,55 +121,57 @@ def _read_into(
         at = at + 1 if body[at] < 0x80 else decode_zigzag(body, at)[1]
         time, at = body[at], at + 1
         if time > 0x7F:
+            time, at = decode_zigzag(body, at - 1)
+        if body.startswith(offsets[expected], at):
+            at += len(offsets[expected])
+        else:
+            expected, at = _read_offset(body, at, expected, last_delta if gaps else expected)
+        key, at = None, at + 1
+        if body[at - 1] != _NULL:
+            key, at = _read_content(body, at - 1)
+        size, at = body[at], at + 1
+        if size > 0x7F:
             more, at = body[at], at + 1
-            time += (more << 7) - 0x80
+            size += (more << 7) - 0x80
             if more > 0x7F:
-                time, at = decode_zigzag(body, at - 2)
-        offset, at = body[at], at + 1
-        if offset > 0x7F:
-            more, at = body[at], at + 1
-            offset += (more << 7) - 0x80
-            if more > 0x7F:
-                offset, at = decode_zigzag(body, at - 2)
-        if offset != expected:
-            _check_gap(offset, expected, header, is_compacted)
-        expected = offset + 2
-        key_length, at = body[at], at + 1
-        if key_length > 0x7F:
-            key_length, at = decode_zigzag(body, at - 1)
-        key = None
-        if not key_length & 1:
-            start, at = at, at + (key_length >> 1)
-            key = body[start:at]
-        value_length, at = body[at], at + 1
-        if value_length > 0x7F:
-            more, at = body[at], at + 1
-            value_length += (more << 7) - 0x80
-            if more > 0x7F:
-                value_length, at = decode_zigzag(body, at - 2)
+                size, at = decode_zigzag(body, at - 2)
         value = None
-        if not value_length & 1:
-            start, at = at, at + (value_length >> 1)
+        if not size & 1:
+            start, at = at, at + (size >> 1)
             value = body[start:at]
-        header_count, at = body[at], at + 1
-        headers = _NO_HEADERS
-        if header_count:
+        headers, at = _NO_HEADERS, at + 1
+        if body[at - 1]:
             headers, at = _read_headers(body, at - 1, headers_left)
             headers_left -= len(headers)
         if at != stop or length & 1:
             raise ValueError(f"it ends at byte {at} of the records, its length says {stop}")
-        timestamp_ms = header.max_timestamp if is_append else base_ms + ((time >> 1) ^ -(time & 1))
-        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
-            timestamp_ms = _wrapped(timestamp_ms)
-        append((base_offset + (offset >> 1), timestamp_ms, timestamp_type, key, value, headers))
+        ms = base_ms + ((time >> 1) ^ -(time & 1)) if append_ms is None else append_ms
+        ms = ms if time <= time_max else _wrapped(ms)
+        records.append((base_offset + expected, ms, timestamp_type, key, value, headers))
+        expected += 1
+    if expected > last_delta + 1:
+        raise ValueError(f"its offset delta is above the last one, {last_delta}")
     return at
 
 
-def _check_gap(offset: int, expected: int, header: BatchHeader, is_compacted: bool) -> None:
-    """Only compaction leaves a gap before a record; both numbers are in zigzag form."""
-    delta = (offset >> 1) ^ -(offset & 1)
-    if not is_compacted or not expected >> 1 <= delta <= header.last_offset_delta:
-        raise ValueError(f"its offset delta is {delta}, after {(expected >> 1) - 1}")
+def _read_offset(body: bytes, at: int, lowest: int, highest: int) -> tuple[int, int]:
+    """An offset delta that is not simply the next one: in more bytes than needed, or after a gap,
+    which only compaction leaves."""
+    delta, at = decode_varint(body, at)
+    if not lowest <= delta <= highest:
+        raise ValueError(f"its offset delta is {delta}, after {lowest - 1}")
+    return delta, at
+
+
+def _read_content(body: bytes, at: int) -> tuple[bytes | None, int]:
+    """A key, or the value of a header; null if its length is negative."""
+    size, at = body[at], at + 1
+    if size > 0x7F:
+        size, at = decode_zigzag(body, at - 1)
+    if size & 1:
+        return None, at
+    end = at + (size >> 1)
+    return body[at:end], end
 
 
 def _wrapped(timestamp_ms: int) -> int:
@@ -189,13 +197,7 @@ def _read_headers(body: bytes, at: int, headers_left: int) -> tuple[tuple[Header
         if length & 1 or at > len(body):
             raise ValueError("the name of a header does not fit")
         name = body[start:at].decode()
-        length, at = body[at], at + 1
-        if length > 0x7F:
-            length, at = decode_zigzag(body, at - 1)
-        content = None
-        if not length & 1:
-            start, at = at, at + (length >> 1)
-            content = body[start:at]
+        content, at = _read_content(body, at)
         headers.append((name, content))
     return tuple(headers), at
 

@@ -81,8 +81,16 @@ def decode_zigzag(data: bytes, position: int) -> tuple[int, int]:
     IndexError beyond the end of the data, ValueError if it is longer than ten bytes. Bits above 64
     are dropped, as in Java.
     """
-    number = 0
-    for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
+    number = data[position]
+    if number < 0x80:
+        return number, position + 1
+    byte = data[position + 1]
+    number += (byte << 7) - 0x80
+    if byte < 0x80:
+        return number, position + 2
+    number &= 0x3FFF
+    position += 2
+    for shift in range(14, 7 * VARINT_BYTES_MAX, 7):
         byte = data[position]
         position += 1
         number |= (byte & 0x7F) << shift
