@@ -296,9 +296,13 @@ def test_descriptors_are_bounded_and_every_file_stays_usable(tmp_path: Path) -> 
 
 def test_a_descriptor_with_unflushed_writes_is_never_evicted(tmp_path: Path) -> None:
     async def work(disk: RealDisk) -> None:
-        dirty = [await disk.open(f"dirty-{number}", create=True) for number in range(10)]
-        for file in dirty:
-            await append(disk, file, b"x")
+        dirty = [await disk.open(f"dirty-{number}", create=True) for number in range(11)]
+        await disk.append([Append(file, [b"xy"]) for file in dirty])
+        await disk.flush(dirty)
+        for file in dirty[:5]:
+            await append(disk, file, b"z")
+        for file in dirty[5:10]:
+            await disk.truncate(file, 1)
         for number in range(20):
             await disk.flush([await disk.open(f"clean-{number}", create=True)])
         kept = [file for file in dirty if isinstance(file, RealFile) and file.descriptor >= 0]

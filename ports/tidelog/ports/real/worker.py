@@ -7,7 +7,7 @@ closing ends it by the end of its standard input.
 import asyncio
 import os
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from typing import Final
 
 import msgspec
@@ -98,7 +98,6 @@ async def _start_process() -> Process:
         "tidelog.ports.real.worker_process",
         stdin=PIPE,
         stdout=PIPE,
-        stderr=DEVNULL,
         env=environment,
     )
 
