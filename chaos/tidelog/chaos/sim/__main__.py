@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 
 from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.planted import PLANTED
+from tidelog.chaos.sim.planted.search import find
 from tidelog.chaos.sim.suites import SUITES, RunResult
 
 SEEDS_DEFAULT = 100
@@ -21,6 +23,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="replay this one and print every event")
     parser.add_argument("--seconds", type=_positive, help="stop after the seed that ends later")
     parser.add_argument("--hashes", action="store_true", help="print each seed's trace hash")
+    parser.add_argument(
+        "--planted", choices=sorted(PLANTED), help="plant this bug and stop at the first finding"
+    )
     parser.add_argument(
         "--jobs", type=_positive, default=1, choices=[1], help="seeds at a time: one process, one"
     )
@@ -44,6 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
         if result.violations:
             runner.print_failure(suite, result, at_commit, out)
         return 1 if result.violations else 0
+    if options.planted is not None:
+        found = find(suite, options.planted, _seeds(options))
+        print(found, file=out)
+        return 0 if found.seed is not None else 1
     shown = itertools.count(1)
 
     def on_result(result: RunResult) -> None:
@@ -53,13 +62,20 @@ def main(arguments: list[str] | None = None) -> int:
             runner.print_failure(suite, result, at_commit, out)
         out.flush()
 
-    seeds: Iterable[int] = itertools.count(options.first_seed)
-    if options.seeds is not None or options.seconds is None:
-        last = options.first_seed + (options.seeds or SEEDS_DEFAULT)
-        seeds = range(options.first_seed, last)
-    totals = runner.run_seeds(suite, seeds, seconds_max=options.seconds, on_result=on_result)
+    totals = runner.run_seeds(
+        suite,
+        _seeds(options),
+        seconds_max=options.seconds,
+        on_result=on_result,
+    )
     runner.print_summary(suite, totals, at_commit, out)
     return 1 if totals.failures else 0
+
+
+def _seeds(options: argparse.Namespace) -> Iterable[int]:
+    if options.seeds is None and options.seconds is not None:
+        return itertools.count(options.first_seed)
+    return range(options.first_seed, options.first_seed + (options.seeds or SEEDS_DEFAULT))
 
 
 if __name__ == "__main__":

@@ -69,11 +69,14 @@ class Inode:
             self.pending.clear()
         return max(0, cut)
 
-    def flip(self, byte_position: int, mask: int) -> None:
-        """Damage a byte, or undo that."""
+    def replace_byte(self, byte_position: int, before: int, after: int) -> bool:
+        """Damage a byte, or undo that, wherever it still has the value before."""
+        is_done = False
         for content in (self.durable, self.seen):
-            if byte_position < len(content):
-                content[byte_position] ^= mask
+            if byte_position < len(content) and content[byte_position] == before:
+                content[byte_position] = after
+                is_done = True
+        return is_done
 
     def _add(self, change: Write | Truncation) -> None:
         self.pending.append(change)
@@ -137,8 +140,8 @@ class Medium:
         """Who holds the lock."""
         self.watchers: list[Callable[[bool], None]] = []
         """Called once, at the next change; told whether it is one of names."""
-        self.flips: list[tuple[Inode, int, int]] = []
-        """Damage done to bytes at rest: inode, byte, mask."""
+        self.flips: list[tuple[Inode, int, int, int]] = []
+        """Damage done to bytes at rest: inode, byte position, value before and after."""
 
     def find(self, path: str) -> Inode | Directory | None:
         """What a path names; "" is the data directory itself."""
@@ -223,19 +226,21 @@ class Medium:
         """Damage one durable bit of a file at rest; returns the byte's position."""
         assert inode.durable, "only a durable byte can rot"
         byte_position = random.below(len(inode.durable))
-        mask = 1 << random.below(8)
-        inode.flip(byte_position, mask)
-        self.flips.append((inode, byte_position, mask))
+        before = inode.durable[byte_position]
+        after = before ^ 1 << random.below(8)
+        inode.replace_byte(byte_position, before, after)
+        self.flips.append((inode, byte_position, before, after))
         faults.took_effect(FaultKind.BIT_FLIP, f"{self.name}/{path}", f"byte {byte_position}")
         return byte_position
 
     def unflip(self) -> int:
         """Undo all damage at rest, as a restore from a copy would; returns how many bits."""
-        count = len(self.flips)
-        for inode, byte_position, mask in self.flips:
-            inode.flip(byte_position, mask)
+        undone = [
+            inode.replace_byte(byte_position, after, before)
+            for inode, byte_position, before, after in reversed(self.flips)
+        ]
         self.flips.clear()
-        return count
+        return sum(undone)
 
 
 def _files(
