@@ -51,7 +51,7 @@ def create_topic(address: str) -> None:
 
 def test_what_was_acknowledged_is_there_after_kill_9(node: NodeProcess) -> None:
     create_topic(node.bootstrap)
-    expected = []
+    expected: list[bytes] = []
     for number in range(3):
         values = [b"%d-%d" % (number, place) for place in range(10)]
         assert produce(node.bootstrap, values) == list(range(len(expected), len(expected) + 10))

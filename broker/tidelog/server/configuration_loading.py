@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.metadata_quorum.nearest import did_you_mean
+from tidelog.metadata_quorum.nearest import did_you_mean, nearest_name
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -65,12 +65,21 @@ def load(
     for variable, text in sorted((environment or {}).items()):
         if variable in variables:
             _put(tree, variables[variable], text, variable)
-        elif variable.startswith(PREFIX) and (near := did_you_mean(variable, variables)):
-            raise _invalid(variable, "there is no such variable", near)
+        elif near := _misspelt(variable, variables):
+            raise _invalid(variable, "there is no such variable", f"Did you mean `{near}`?")
     for path, text in (flags or {}).items():
         assert path in known, f"a flag stands for the unknown setting {path}"
         _put(tree, known[path], text, f"the flag for {path}")
     return _validate(tree, file_name)
+
+
+def _misspelt(variable: str, known: Mapping[str, Setting]) -> str | None:
+    """The variable that was meant; other programs have variables with our prefix, too."""
+    if not variable.startswith(PREFIX):
+        return None
+    names = [each.removeprefix(PREFIX) for each in known]
+    near = nearest_name(variable.removeprefix(PREFIX), names, likeness=0.85)
+    return None if near is None else PREFIX + near
 
 
 def _with_defaults(inner: list[Setting], default: object, path: str) -> list[Setting]:

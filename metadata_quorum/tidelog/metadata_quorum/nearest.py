@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest_name(wanted: str, known: Iterable[str]) -> str | None:
+def nearest_name(wanted: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The most similar of the known names; None if none is similar enough to help."""
-    matches = difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=likeness)
     return matches[0] if matches else None
 
 

@@ -1,0 +1,96 @@
+"""Settings: precedence, bounds, and errors that name what to correct."""
+
+import pytest
+
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.configuration_loading import load, settings
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+def refusal(**given: object) -> TidelogError:
+    """Why these settings are refused."""
+    with pytest.raises(TidelogError) as caught:
+        load(**given)  # type: ignore[arg-type]
+    assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
+    return caught.value
+
+
+def test_nothing_given_gives_the_defaults() -> None:
+    assert load() == NodeConfiguration()
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() -> None:
+    text = "rack = 'file'\n[produce]\ntimeout_ms = 5\n[fetch]\nwait_ms_max = 7\n"
+    environment = {"TIDELOG_RACK": "environment", "TIDELOG_PRODUCE_TIMEOUT_MS": "6"}
+    found = load(file_text=text, environment=environment, flags={"rack": "flag"})
+    assert found.rack == "flag"
+    assert found.produce.timeout_ms == 6
+    assert found.fetch.wait_ms_max == 7
+    assert found.fetch.positions_max == 10_000
+
+
+def test_every_setting_has_words_a_default_and_a_variable_of_its_own() -> None:
+    found = settings()
+    assert all(setting.description for setting in found)
+    variables = [setting.variable for setting in found]
+    assert len(dict.fromkeys(variables)) == len(variables)
+    assert "TIDELOG_LISTENERS_CLIENT_BIND" in variables
+    bind = next(setting for setting in found if setting.path == "listeners.cluster.bind")
+    assert bind.default == "127.0.0.1:9193"
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("nod_id = 1", "node_id"),
+        ("[produce]\ntimeout = 1", "produce.timeout_ms"),
+        ("[listeners.client]\nbnd = 'x'", "listeners.client.bind"),
+        ("[listners.client]\nbind = 'x'", "listeners.client.bind"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_name(text: str, near: str) -> None:
+    error = refusal(file_text=text, file_name="node.toml")
+    assert "node.toml" in error.tried
+    assert f"`{near}`" in error.hint or text.startswith("[listners")
+
+
+def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
+    error = refusal(environment={"TIDELOG_PRODUCE_TIMEOUTMS": "5"})
+    assert "TIDELOG_PRODUCE_TIMEOUT_MS" in error.hint
+    assert load(environment={"TIDELOG_BOOTSTRAP": "x:1", "HOME": "/"}) == NodeConfiguration()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"file_text": "node_id = 'one'"},
+        {"file_text": "node_id = 0"},
+        {"file_text": "produce = 3"},
+        {"file_text": "node_id ="},
+        {"environment": {"TIDELOG_NODE_ID": "many"}},
+        {"environment": {"TIDELOG_PRODUCE_QUEUED_BYTES_MAX": "1"}},
+        {"flags": {"listeners.client.bind": "localhost"}},
+        {"flags": {"listeners.client.bind": "127.0.0.1:99999"}},
+        {"file_text": "[topics]\ndefault_partitions = 9\npartitions_max = 4"},
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(given: dict[str, object]) -> None:
+    assert refusal(**given).happened
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9192", "10.0.0.1:9192", "[::]:9192", "broker:9192"])
+def test_plaintext_off_loopback_is_refused_unless_it_is_allowed(address: str) -> None:
+    flags = {"listeners.client.bind": address}
+    assert "allow_plaintext" in refusal(flags=flags).hint
+    assert load(flags={**flags, "allow_plaintext": "true"}).listeners.client.bind == address
+
+
+def test_a_listener_may_say_only_how_it_is_reached() -> None:
+    found = load(file_text="[listeners.client]\nadvertised = 'broker.example:9192'\n")
+    assert found.listeners.client.bind == "127.0.0.1:9192"
+    assert found.listeners.client.advertised == "broker.example:9192"
+
+
+def test_peer_addresses_are_a_table() -> None:
+    found = load(file_text="[peer_addresses]\n2 = '127.0.0.1:7002'\n")
+    assert found.peer_addresses == {"2": "127.0.0.1:7002"}
