@@ -359,3 +359,23 @@ def test_a_produce_stream_appends_in_its_order_and_answers_each_request() -> Non
         assert await client.read_all(topic_id) == expected
 
     with_node(work)
+
+
+def test_a_topic_is_created_by_the_first_plain_records_unless_that_is_switched_off() -> None:
+    request = records_pb2.ProduceRecordsRequest(
+        topic="fresh", records=[records_pb2.Record(value=b"a")]
+    )
+
+    async def allowed(client: PlainClient) -> None:
+        raw = await client.call("RecordsService/ProduceRecords", request.SerializeToString())
+        (place,) = records_pb2.ProduceRecordsResponse.FromString(raw).places
+        assert (place.partition, place.offset) == (0, 0)
+
+    async def refused(client: PlainClient) -> None:
+        with pytest.raises(TidelogError) as caught:
+            await client.call("RecordsService/ProduceRecords", request.SerializeToString())
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
+        assert "auto_create_topics = true" in caught.value.hint
+
+    with_node(allowed)
+    with_node(refused, settings=configuration(auto_create_topics="false"))

@@ -107,18 +107,9 @@ class RecordsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = MIB
 
 
-class TopicSettingsTree(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What topics get that ask for nothing, and what they may ask for."""
+class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What topics may ask for."""
 
-    auto_create: Annotated[
-        bool, Meta(description="Create a topic when a client asks for one that is not there.")
-    ] = True
-    default_partitions: Annotated[
-        int, Meta(description="Partitions of a topic that asks for none.", ge=1)
-    ] = 1
-    default_replication_factor: Annotated[
-        int, Meta(description="Replicas of a topic that asks for none.", ge=1)
-    ] = 1
     partitions_max: Annotated[int, Meta(description="Partitions of one topic.", ge=1)] = 10_000
     partitions_total_max: Annotated[
         int, Meta(description="Partitions of all topics together.", ge=1)
@@ -151,12 +142,25 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             le=86_400_000,
         ),
     ] = 30_000
+    auto_create_topics: Annotated[
+        bool, Meta(description="Create a topic when a client asks for one that is not there.")
+    ] = True
+    default_partitions: Annotated[
+        int, Meta(description="Partitions of a topic that asks for no number of them.", ge=1)
+    ] = 1
+    default_replication_factor: Annotated[
+        int, Meta(description="Replicas of a topic that asks for no number of them.", ge=1)
+    ] = 1
+    stall_log_ms: Annotated[
+        int,
+        Meta(description="A stall of the node's loop that is longer is logged.", ge=1, le=60_000),
+    ] = 100
     peer_addresses: Annotated[
         dict[str, str],
         Meta(description="Node number → `host:port` to reach it at instead of its advertised one."),
     ] = {}
     listeners: Listeners = Listeners()
-    topics: TopicSettingsTree = TopicSettingsTree()
+    topics: TopicLimits = TopicLimits()
     produce: ProduceSettings = ProduceSettings()
     fetch: FetchSettings = FetchSettings()
     records: RecordsSettings = RecordsSettings()
@@ -180,8 +184,8 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     def topic_defaults(self) -> TopicDefaults:
         """The topic settings in the controller's words."""
         return TopicDefaults(
-            partition_count=self.topics.default_partitions,
-            replication_factor=self.topics.default_replication_factor,
+            partition_count=self.default_partitions,
+            replication_factor=self.default_replication_factor,
             partition_count_max=self.topics.partitions_max,
             partitions_total_max=self.topics.partitions_total_max,
         )

@@ -161,8 +161,8 @@ def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
                 f"`{bind}` can be reached from outside this machine, and nothing encrypts it",
                 "Bind 127.0.0.1, or set allow_plaintext = true if the network is trusted.",
             )
-    if configuration.topics.default_partitions > configuration.topics.partitions_max:
-        raise _invalid("topics.default_partitions", "it is above topics.partitions_max")
+    if configuration.default_partitions > configuration.topics.partitions_max:
+        raise _invalid("default_partitions", "it is above topics.partitions_max")
     return configuration
 
 

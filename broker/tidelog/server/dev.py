@@ -71,7 +71,7 @@ def _configuration(options: DevOptions, environment: Mapping[str, str]) -> NodeC
     if options.data_dir is not None:
         flags["data_dir"] = options.data_dir
     if options.partitions is not None:
-        flags["topics.default_partitions"] = str(options.partitions)
+        flags["default_partitions"] = str(options.partitions)
     text = ""
     if options.configuration_file is not None:
         text = _read_file(options.configuration_file)

@@ -43,6 +43,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 RELEASE: Final = "0.1.0"
+WATCH_MS: Final = 1_000
+"""How often the loop's lateness is looked at."""
+NS_PER_MS: Final = 1_000_000
 
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,7 @@ class Node:
             replicas = await self._open_replicas(metadata, was_clean=marker is not None)
             owner_task = scope.start(replicas.owner.run(), name="directory owner")
             scope.start(replicas.run(), name="replicas")
+            scope.start(self._watch_loop(), name="stall log")
             server = await self._serve(metadata, replicas)
             epoch = await self._register(metadata)
             self._is_ready = True
@@ -108,6 +112,16 @@ class Node:
             await self._leave_marker(replicas, epoch)
             scope.cancel()
         log_events.info("node_stopped", cluster_id=self.cluster_id)
+
+    async def _watch_loop(self) -> None:
+        """Say when the loop was late: whoever holds it up holds up every deadline of the node."""
+        clock, threshold_ms = self._ports.clock, self._configuration.stall_log_ms
+        while True:
+            due_ns = clock.monotonic_ns() + WATCH_MS * NS_PER_MS
+            await clock.sleep(WATCH_MS)
+            late_ms = (clock.monotonic_ns() - due_ns) // NS_PER_MS
+            if late_ms > threshold_ms:
+                log_events.warning("loop_stalled", late_ms=late_ms)
 
     async def _open_metadata(self, identity: NodeIdentity) -> SingleNodeMetadata:
         disk = self._ports.disk
@@ -167,19 +181,17 @@ class Node:
     def _handlers(self, metadata: Metadata, replicas: Replicas) -> Handlers:
         ports, limits = self._ports, self._configuration.broker_limits()
         produce = ProduceHandler(replicas, ports.clock, limits)
-        fetch = FetchHandler(replicas, ports.clock, limits)
+        fetch = FetchHandler(replicas, limits)
+        topics = MetadataHandler(
+            metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
+        )
         return Handlers(
             produce=produce,
             fetch=fetch,
             records=RecordsHandler(
-                metadata, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
+                topics, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
             ),
-            metadata=MetadataHandler(
-                metadata,
-                replicas,
-                limits,
-                auto_create_topics=self._configuration.topics.auto_create,
-            ),
+            metadata=topics,
             offsets=OffsetsHandler(replicas, fetch),
             admin=AdminHandler(metadata, replicas, limits),
         )

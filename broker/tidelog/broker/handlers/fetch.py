@@ -13,7 +13,7 @@ from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.read import Batches, read_batches
 from tidelog.broker.replicas import Replica, Replicas
-from tidelog.ports import Clock, RequestContext
+from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, TopicId
@@ -56,10 +56,9 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
 class FetchHandler:
     """Reads for the unary call; `find` and `read` serve the stream as well."""
 
-    def __init__(self, replicas: Replicas, clock: Clock, limits: BrokerLimits) -> None:
+    def __init__(self, replicas: Replicas, limits: BrokerLimits) -> None:
         self.replicas = replicas
         self.limits = limits
-        self._clock = clock
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> list[PartitionBatches]:
         """Partitions with batches or an error; empty after `max_wait_ms` without news."""

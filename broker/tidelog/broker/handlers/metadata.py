@@ -82,6 +82,20 @@ class MetadataHandler:
             topics += [_identified(image, topic_id) for topic_id in request.topic_ids]
         return ClusterView(image, context.listener, self._metadata.controller_id(), topics)
 
+    async def topic(
+        self, context: RequestContext, name: str, *, may_create: bool, tried: str
+    ) -> TopicImage:
+        """One topic by name, created if it may be; else a typed error."""
+        topic = self._metadata.image().topic_named(name)
+        if topic is not None:
+            return topic
+        view = await self.get_metadata(context, MetadataRequest([name], [], False, may_create))
+        found = view.topics[0]
+        if isinstance(found, TopicImage):
+            return found
+        error = found.error
+        raise TidelogError(error.code, tried=tried, happened=error.happened, hint=error.hint)
+
     async def _create_missing(
         self, context: RequestContext, names: Sequence[str]
     ) -> dict[str, TidelogError]:

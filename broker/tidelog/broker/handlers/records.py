@@ -9,6 +9,7 @@ import msgspec
 
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.produce import (
     Acks,
     PartitionAcknowledgement,
@@ -17,9 +18,7 @@ from tidelog.broker.handlers.produce import (
     ProduceRequest,
 )
 from tidelog.broker.limits import BrokerLimits
-from tidelog.metadata_quorum.decisions import unknown_topic
 from tidelog.metadata_quorum.image import TopicImage
-from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import Clock, Random, RequestContext
 from tidelog.wire.batch import (
     DecodedRecord,
@@ -95,7 +94,7 @@ class RecordsHandler:
 
     def __init__(
         self,
-        metadata: Metadata,
+        topics: MetadataHandler,
         produce: ProduceHandler,
         fetch: FetchHandler,
         *,
@@ -103,7 +102,7 @@ class RecordsHandler:
         random: Random,
         limits: BrokerLimits,
     ) -> None:
-        self._metadata = metadata
+        self._topics = topics
         self._produce = produce
         self._fetch = fetch
         self._clock = clock
@@ -116,7 +115,7 @@ class RecordsHandler:
         """Seal one batch a partition, append them, tell each record's place."""
         tried = f"produce records to {request.topic}"
         self._validate(request, tried)
-        topic = self._topic(request.topic, tried)
+        topic = await self._topics.topic(context, request.topic, may_create=True, tried=tried)
         partitions = self._partitions(request, topic, tried)
         by_partition: dict[int, list[int]] = {}
         for place, partition in enumerate(partitions):
@@ -135,7 +134,7 @@ class RecordsHandler:
     ) -> FetchedRecords:
         """Records from the offset on; waits for the first one if asked to."""
         tried = f"fetch records from {request.topic}-{request.partition}"
-        topic = self._topic(request.topic, tried)
+        topic = await self._topics.topic(context, request.topic, may_create=False, tried=tried)
         position = FetchPosition(
             topic_id=topic.topic_id,
             partition=request.partition,
@@ -174,13 +173,6 @@ class RecordsHandler:
             )
         if request.producer is not None and request.partition is None:
             raise invalid(tried, "a producer identity needs `partition` to be set")
-
-    def _topic(self, name: str, tried: str) -> TopicImage:
-        image = self._metadata.image()
-        topic = image.topic_named(name)
-        if topic is None:
-            raise unknown_topic(name, image, tried=tried)
-        return topic
 
     def _partitions(
         self, request: ProduceRecordsRequest, topic: TopicImage, tried: str
