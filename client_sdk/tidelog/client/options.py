@@ -6,7 +6,8 @@ kafka-python, defaults Kafka 4. It must never accept in silence what it cannot h
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypedDict, TypeVar
+from types import NoneType
+from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -167,6 +168,14 @@ NOT_YET: Final[Mapping[str, str]] = {
 }
 """Known names that this release cannot honour; a value of None is fine."""
 
+_PLAIN: Final[Mapping[type, str]] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "True or False",
+    NoneType: "None",
+}
+
 Options = TypeVar("Options", bound=_Common)
 
 
@@ -181,12 +190,24 @@ def build(kind: type[Options], client: str, arguments: Mapping[str, Any]) -> Opt
             _refuse_early(client, name, value)
         else:
             raise _unknown(client, name, known)
-    try:
-        options = msgspec.convert(kind(**given), kind, from_attributes=True)
-    except msgspec.ValidationError as error:
-        raise invalid(client, str(error)) from None
+    _check_types(client, kind, given)
+    options = kind(**given)
     _check(client, options)
     return options
+
+
+def _check_types(client: str, kind: type[_Common], given: Mapping[str, Any]) -> None:
+    hints = get_type_hints(kind)
+    for name, value in given.items():
+        allowed = get_args(hints[name]) or (hints[name],)
+        if not all(found in _PLAIN for found in allowed):
+            if value is None or callable(value) or name == "bootstrap_servers":
+                continue
+            raise invalid(client, f"{name} is {value!r}, it can be a function")
+        is_number = isinstance(value, int) and not isinstance(value, bool) and float in allowed
+        if type(value) not in allowed and not is_number:
+            names = " or ".join(_PLAIN[found] for found in allowed)
+            raise invalid(client, f"{name} is {value!r}, it can be {names}")
 
 
 def invalid(client: str, happened: str) -> TidelogError:

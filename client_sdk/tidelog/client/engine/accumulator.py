@@ -99,18 +99,28 @@ class Accumulator:
             if full or len(batch.records) + SLAB_BYTES > RECORDS_PER_BATCH_MAX:
                 self.seal(route, batch)
                 batch = None
-        needed = max(SLAB_BYTES, size_bytes)
-        # A record larger than the whole buffer is admitted alone rather than never.
-        if self.reserved_bytes and self.reserved_bytes + needed > limits.buffer_bytes:
-            return None
-        if batch is None:
-            batch = Batch(route.name, route.topic_id, partition, self.opened_count, self._now_ns())
-            self.opened_count += 1
-            self.open[batch.number] = batch
-            route.open[partition] = batch
-        self.reserved_bytes += needed
-        batch.reserved_bytes += needed
-        batch.checkpoint_bytes += needed
+        size_after = size_bytes if batch is None else batch.size_bytes + size_bytes
+        missing = size_after if batch is None else size_after - batch.reserved_bytes
+        if missing > 0:
+            missing = max(min(SLAB_BYTES, limits.batch_bytes), missing)
+            # A record larger than the whole buffer is admitted alone rather than never.
+            if self.reserved_bytes and self.reserved_bytes + missing > limits.buffer_bytes:
+                return None
+            if batch is None:
+                batch = self._open(route, partition)
+            self.reserved_bytes += missing
+            batch.reserved_bytes += missing
+        assert batch is not None, "a batch without reserved memory was kept"
+        is_small = size_after <= limits.batch_bytes
+        boundary = limits.batch_bytes if is_small else limits.batch_bytes_max
+        batch.checkpoint_bytes = max(size_after, min(batch.reserved_bytes, boundary))
+        return batch
+
+    def _open(self, route: Route, partition: int) -> Batch:
+        batch = Batch(route.name, route.topic_id, partition, self.opened_count, self._now_ns())
+        self.opened_count += 1
+        self.open[batch.number] = batch
+        route.open[partition] = batch
         return batch
 
     def seal(self, route: Route, batch: Batch) -> None:

@@ -86,7 +86,15 @@ class Link:
 class Lane:
     """The batches of one partition, in order."""
 
-    __slots__ = ("in_flight", "is_overtaken", "refused", "retry_at_ns", "waiting")
+    __slots__ = (
+        "broker_id",
+        "in_flight",
+        "is_overtaken",
+        "refused",
+        "retry_at_ns",
+        "stale_at_ns",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.waiting: deque[Batch] = deque()
@@ -95,6 +103,10 @@ class Lane:
         self.is_overtaken = False
         """A batch behind a refused one is stored, or may be."""
         self.retry_at_ns = 0
+        self.stale_at_ns = -1
+        """When a broker said that the leader is another: only newer metadata may be followed."""
+        self.broker_id = -1
+        """Who has what is in flight."""
 
     @property
     def is_idle(self) -> bool:
@@ -274,6 +286,7 @@ class ProducerCore:
             lane.refused.append(batch)
             lane.retry_at_ns = now_ns + self._backoff.delay_ns(batch.attempts)
             if outcome.code in STALE_METADATA:
+                lane.stale_at_ns = now_ns
                 self.topics.refresh(now_ns)
         else:
             self._finish(batch, outcome)
@@ -369,11 +382,16 @@ class ProducerCore:
             if lane.retry_at_ns or self._fail_if_recreated(topic, partition, lane):
                 continue
             leader = self.metadata.leader(topic, partition)
-            if leader is None:
+            if leader is None or self.metadata.updated_at_ns <= lane.stale_at_ns:
                 self.topics.refresh(now_ns)
                 continue
+            lane.stale_at_ns = -1
             broker, leader_epoch = leader
+            # Two brokers at once could store the partition's batches in either order.
+            if lane.in_flight and lane.broker_id != broker.broker_id:
+                continue
             if self._is_sendable(broker):
+                lane.broker_id = broker.broker_id
                 ready.setdefault(broker.broker_id, []).append((lane, leader_epoch))
         for broker_id, lanes in ready.items():
             self._fill(self.links[broker_id], lanes, now_ns)

@@ -56,6 +56,7 @@ class TopicDesk:
         self.due_at_ns: int | None = None
         """When the next request is to go out; None: no need for one."""
         self.failures = 0
+        self._asked_at_ns = -(1 << 62)
         self._settings = settings
         self._backoff = backoff
         self._tried = tried
@@ -71,8 +72,9 @@ class TopicDesk:
         self.refresh(now_ns)
 
     def refresh(self, now_ns: int) -> None:
-        """The view is stale: ask again, soon but not at once."""
-        at_ns = now_ns + self._backoff.delay_ns(max(1, self.failures))
+        """The view is stale: ask again, at once unless that was done just now."""
+        at_ns = self._asked_at_ns + self._backoff.delay_ns(max(1, self.failures))
+        at_ns = max(at_ns, now_ns)
         if self.due_at_ns is None or at_ns < self.due_at_ns:
             self.due_at_ns = at_ns
 
@@ -85,6 +87,7 @@ class TopicDesk:
         if self.is_fetching or self.due_at_ns is None or now_ns < self.due_at_ns:
             return []
         self.is_fetching = True
+        self._asked_at_ns = now_ns
         self.due_at_ns = None
         names = dict.fromkeys((*self.used, *self.wanted))
         return [FetchMetadata(topics=tuple(names))]

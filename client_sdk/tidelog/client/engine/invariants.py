@@ -1,0 +1,68 @@
+"""What must hold in the client's cores after every step; tests and simulation check it.
+
+Owns no state. A violated invariant is a bug of the engine, never of a broker: it asserts.
+"""
+
+from tidelog.client.engine.accumulator import Accumulator
+from tidelog.client.engine.consumer import ConsumerCore
+from tidelog.client.engine.producer import ProducerCore
+
+
+def check_accumulator(accumulator: Accumulator) -> None:
+    """Memory is counted once, and a partition has at most one open batch."""
+    limits = accumulator.limits
+    reserved = sum(batch.reserved_bytes for batch in accumulator.open.values())
+    assert accumulator.reserved_bytes >= reserved, "open batches hold more than was reserved"
+    for batch in accumulator.open.values():
+        route = accumulator.routes[batch.topic]
+        assert route.open[batch.partition] is batch, f"{batch!r} is open twice"
+        assert batch.size_bytes <= batch.checkpoint_bytes, f"{batch!r} outgrew its reservation"
+        is_single = len(batch.records) == 1
+        assert is_single or batch.size_bytes <= limits.batch_bytes_max, f"{batch!r} is too large"
+
+
+def check_producer(core: ProducerCore) -> None:
+    """Every unfinished batch is in one place, in order, and sent by one request at most."""
+    in_requests = [
+        id(batch)
+        for link in core.links.values()
+        for request in link.requests.values()
+        for batch in request.batches
+    ]
+    assert len(in_requests) == len(set(in_requests)), "a batch is in two requests"
+    in_lanes = [id(batch) for lane in core.lanes.values() for batch in lane.in_flight]
+    assert sorted(in_requests) == sorted(in_lanes), "requests and lanes disagree"
+    for name, lane in core.lanes.items():
+        numbers = [batch.number for batch in lane.waiting]
+        assert numbers == sorted(numbers), f"{name} waits out of order: {numbers}"
+        assert not lane.is_idle, f"{name} is kept without batches"
+        every = [*lane.waiting, *lane.in_flight, *lane.refused]
+        assert all(batch.outcome is None for batch in every), f"{name} keeps a batch that is done"
+        if lane.in_flight and lane.waiting:
+            first_waiting = numbers[0]
+            assert all(batch.number < first_waiting for batch in lane.in_flight), (
+                f"{name} sent a batch before an older one"
+            )
+    for link in core.links.values():
+        count = len(link.requests)
+        assert count <= core.settings.in_flight_max, f"{count} requests in flight"
+        assert link.is_open or not link.requests, "requests without a stream"
+
+
+def check_consumer(core: ConsumerCore) -> None:
+    """Positions are ordered, what is ready is of the present generation, credit adds up."""
+    window_bytes = core.settings.window_bytes
+    for state in core.partitions.values():
+        assert (state.position is None) == (state.fetch_offset is None), f"{state!r}: half known"
+        if state.position is not None and state.fetch_offset is not None:
+            assert state.position <= state.fetch_offset, f"{state!r} was read backwards"
+    ready: dict[int, int] = {}
+    for fetched in core.ready:
+        state = core.partitions[fetched.topic_partition]
+        assert fetched.generation == state.generation, f"{state!r} keeps void bytes"
+        ready[fetched.broker_id] = ready.get(fetched.broker_id, 0) + len(fetched.data)
+    for link in core.links.values():
+        assert link.buffered_bytes == ready.get(link.broker_id, 0), "buffered bytes do not add up"
+        if link.is_open:
+            total = link.outstanding_bytes + link.buffered_bytes + link.ungranted_bytes
+            assert total == window_bytes, f"credit leaks: {total} of {window_bytes}"

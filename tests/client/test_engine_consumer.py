@@ -1,0 +1,275 @@
+"""The consumer's core: positions, sessions, credit, and what of an answer still counts."""
+
+import pytest
+
+from tests.client.engine_world import MS, TOPIC_ID, failure, view
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings
+from tidelog.client.engine.fetch_messages import (
+    ConsumerEffect,
+    ConsumerMessage,
+    Divergence,
+    FetchAnswered,
+    FetchMetadata,
+    MetadataArrived,
+    OffsetAnswer,
+    OffsetsArrived,
+    OffsetSpec,
+    OpenStream,
+    PartitionBatches,
+    QueryOffsets,
+    SendFetch,
+    StreamBroken,
+    StreamOpened,
+)
+from tidelog.client.engine.invariants import check_consumer
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.types import TopicPartition
+from tidelog.wire.batch import checksum, encode_batch, fetch_sum
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import TopicId
+
+T0 = TopicPartition("t", 0)
+WINDOW_BYTES = 10_000
+
+
+def batch(base_offset: int, count: int = 1, leader_epoch: int = 0) -> bytes:
+    """Sealed records from an offset on."""
+    records = [(0, None, b"v" * 100, ())] * count
+    return encode_batch(records, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def part(
+    data: bytes, base_offset: int, *, partition: int = 0, sum_change: int = 0
+) -> PartitionBatches:
+    """An answer's part with a fitting sum."""
+    sum_ = fetch_sum(TopicId(TOPIC_ID), partition, base_offset, checksum(data))
+    return PartitionBatches(
+        topic_id=TOPIC_ID,
+        partition=partition,
+        batches=data,
+        fetch_sum=sum_ ^ sum_change,
+        high_watermark=1_000,
+        log_start_offset=0,
+    )
+
+
+class World:
+    """A core on a clock that only the test moves."""
+
+    def __init__(self, reset: OffsetSpec | None = OffsetSpec.EARLIEST) -> None:
+        self.now_ns = 1_000_000_000
+        metadata = MetadataCache()
+        backoff = Backoff(initial_ms=100, max_ms=1_000)
+        desk = TopicDesk(
+            TopicSettings(max_age_ms=300_000, bootstrap_timeout_ms=5_000), metadata, backoff
+        )
+        self.core = ConsumerCore(
+            ConsumerSettings(
+                reset=reset,
+                window_bytes=WINDOW_BYTES,
+                grant_bytes=1_000,
+                partition_bytes_max=0,
+                verify=True,
+            ),
+            metadata,
+            desk,
+            backoff,
+        )
+
+    def step(self, message: ConsumerMessage) -> list[ConsumerEffect]:
+        return self._checked(self.core.step(message, self.now_ns))
+
+    def tick(self, duration_ms: int = 0) -> list[ConsumerEffect]:
+        self.now_ns += duration_ms * MS
+        return self._checked(self.core.tick(self.now_ns))
+
+    def _checked(self, effects: list[ConsumerEffect]) -> list[ConsumerEffect]:
+        check_consumer(self.core)
+        return effects
+
+    def read_from(self, offset: int, *, stream: int = 1) -> SendFetch:
+        """Assign, find the topic, seek, open the stream."""
+        self.core.assign([T0], self.now_ns)
+        assert isinstance(self.tick()[0], FetchMetadata), "an unknown topic is asked for"
+        self.core.seek(T0, offset)
+        (opening,) = self.step(MetadataArrived(view=view({"t": [(1, 3)]})))
+        assert isinstance(opening, OpenStream), "the leader's stream is opened"
+        (sent,) = self.step(StreamOpened(broker_id=1, stream=stream))
+        assert isinstance(sent, SendFetch), "positions follow at once"
+        return sent
+
+    def answer(self, *parts: PartitionBatches, epoch: int = 1, stream: int = 1) -> None:
+        self.step(
+            FetchAnswered(
+                broker_id=1, stream=stream, session_epoch=epoch, size_bytes=0, partitions=parts
+            )
+        )
+
+
+def test_positions_are_sent_once_with_the_whole_window_as_credit() -> None:
+    world = World()
+    sent = world.read_from(5)
+    assert [position.fetch_offset for position in sent.positions] == [5]
+    assert sent.positions[0].leader_epoch == 3
+    assert (sent.credit_bytes, sent.session_epoch) == (WINDOW_BYTES, 1)
+    assert world.tick(1) == []
+
+
+def test_a_partition_without_position_asks_its_leader_first() -> None:
+    world = World()
+    world.core.assign([T0], world.now_ns)
+    world.tick()
+    (query,) = world.step(MetadataArrived(view=view({"t": [(1, 0)]})))
+    assert isinstance(query, QueryOffsets)
+    assert query.queries[0].spec is OffsetSpec.EARLIEST
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=42)
+    world.step(OffsetsArrived(query=query, answers=(answer,)))
+    assert world.core.partitions[T0].position == 42
+
+
+def test_without_reset_policy_a_missing_position_is_an_error() -> None:
+    world = World(reset=None)
+    world.core.assign([T0], world.now_ns)
+    world.tick()
+    world.step(MetadataArrived(view=view({"t": [(1, 0)]})))
+    error = world.core.take_error()
+    assert error is not None
+    assert error.code is ErrorCode.NO_OFFSET_FOR_PARTITION
+
+
+def test_what_was_read_is_handed_over_and_its_bytes_are_granted_again() -> None:
+    world = World()
+    world.read_from(5)
+    data = batch(5, count=10)
+    world.answer(part(data, 5))
+    fetched = world.core.take()
+    assert fetched is not None
+    assert (fetched.first_offset, fetched.next_offset) == (5, 15)
+    (grant,) = world.tick()
+    assert isinstance(grant, SendFetch)
+    assert (grant.credit_bytes, grant.positions) == (len(data), ())
+    assert grant.session_epoch == 1, "credit alone begins no session epoch"
+
+
+def test_an_answer_from_before_a_seek_is_dropped() -> None:
+    world = World()
+    world.read_from(5)
+    world.core.seek(T0, 100)
+    (moved,) = world.tick()
+    assert isinstance(moved, SendFetch)
+    assert moved.session_epoch == 2
+    world.answer(part(batch(5), 5), epoch=1)
+    assert world.core.take() is None
+    assert world.core.batches_dropped == 1
+    world.answer(part(batch(100), 100), epoch=2)
+    fetched = world.core.take()
+    assert fetched is not None
+    assert fetched.first_offset == 100
+
+
+def test_a_seek_makes_void_what_waits_for_the_user() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5), 5))
+    world.core.seek(T0, 5)
+    assert world.core.take() is None
+    check_consumer(world.core)
+
+
+def test_a_wrong_sum_is_told_and_the_bytes_are_asked_for_again() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5), 5, sum_change=1))
+    assert world.core.take() is None
+    error = world.core.take_error()
+    assert error is not None
+    assert error.code is ErrorCode.CORRUPT_BATCH
+    (again,) = world.tick()
+    assert isinstance(again, SendFetch)
+    assert [position.fetch_offset for position in again.positions] == [5]
+
+
+def test_bytes_of_another_partition_do_not_pass_for_this_one() -> None:
+    world = World()
+    world.read_from(5)
+    data = batch(5)
+    sum_ = fetch_sum(TopicId(TOPIC_ID), 1, 5, checksum(data))
+    world.answer(PartitionBatches(topic_id=TOPIC_ID, partition=0, batches=data, fetch_sum=sum_))
+    error = world.core.take_error()
+    assert error is not None
+    assert error.code is ErrorCode.CORRUPT_BATCH
+
+
+def test_a_broken_stream_is_opened_again_and_reading_goes_on_behind_what_came() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=3, leader_epoch=7), 5))
+    world.step(StreamBroken(broker_id=1, stream=1, error=failure(ErrorCode.UNAVAILABLE)))
+    opening = [found for found in world.tick(200) if isinstance(found, OpenStream)]
+    assert [found.stream for found in opening] == [2]
+    (sent,) = world.step(StreamOpened(broker_id=1, stream=2))
+    assert isinstance(sent, SendFetch)
+    assert sent.positions[0].fetch_offset == 8
+    assert sent.positions[0].last_fetched_epoch == 7
+    assert sent.credit_bytes < WINDOW_BYTES, "what waits for the user still counts"
+    assert world.core.take() is not None
+
+
+def test_an_offset_out_of_range_falls_back_to_the_reset_policy() -> None:
+    world = World()
+    world.read_from(5)
+    refused = PartitionBatches(
+        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+    )
+    world.answer(refused)
+    assert world.core.partitions[T0].position is None
+    assert world.core.take_error() is None
+
+
+def test_without_reset_policy_an_offset_out_of_range_is_told() -> None:
+    world = World(reset=None)
+    world.read_from(5)
+    refused = PartitionBatches(
+        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+    )
+    world.answer(refused)
+    error = world.core.take_error()
+    assert error is not None
+    assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("reset", [OffsetSpec.EARLIEST, None])
+def test_a_truncated_log_moves_the_reader_back(reset: OffsetSpec | None) -> None:
+    world = World(reset=reset)
+    world.read_from(50)
+    cut = PartitionBatches(
+        topic_id=TOPIC_ID, partition=0, divergence=Divergence(leader_epoch=2, end_offset=40)
+    )
+    world.answer(cut)
+    assert world.core.partitions[T0].position == 40
+    assert (world.core.take_error() is None) == (reset is not None)
+
+
+def test_a_paused_partition_keeps_what_it_has_and_asks_for_nothing() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5), 5))
+    world.core.pause(T0)
+    (stopped,) = world.tick()
+    assert isinstance(stopped, SendFetch)
+    assert stopped.removed == ((TOPIC_ID, 0),)
+    assert world.core.take() is None
+    world.core.resume(T0)
+    assert world.core.take() is not None
+
+
+def test_older_metadata_never_replaces_newer() -> None:
+    world = World()
+    world.read_from(5)
+    world.step(MetadataArrived(view=view({"t": [(2, 9)]}, version=5)))
+    world.step(MetadataArrived(view=view({"t": [(1, 3)]}, version=4)))
+    leader = world.core.metadata.leader("t", 0)
+    assert leader is not None
+    assert (leader[0].broker_id, leader[1]) == (2, 9)
