@@ -28,7 +28,8 @@ from tidelog.ports import (
 from tidelog.ports.real import network_errors
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.network import GrpcNetwork
-from tidelog.ports.real.network_server import GrpcServer, normalise_address
+from tidelog.ports.real.network_handlers import normalise_address
+from tidelog.ports.real.network_server import GrpcServer
 from tidelog.v1 import errors_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -12,7 +12,6 @@ import grpc.aio
 
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.ports.real import network_errors, network_options
-from tidelog.ports.real.network_server import CLIENT_ID_KEY
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _Unary = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -25,7 +24,7 @@ class Connection:
     def __init__(self, peer: str, client_id: str) -> None:
         self._peer = peer
         self._channel = grpc.aio.insecure_channel(peer, options=network_options.channel_options())
-        self._metadata: Final = ((CLIENT_ID_KEY, printable(client_id)),)
+        self._metadata: Final = ((network_options.CLIENT_ID_KEY, printable(client_id)),)
         self._unary: dict[str, _Unary] = {}
         self._is_closed = False
 

@@ -8,6 +8,9 @@ from typing import Final
 
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 
+CLIENT_ID_KEY: Final = "tidelog-client-id"
+"""The metadata entry in which a caller says what it calls itself."""
+
 CONCURRENT_RPCS_MAX: Final = 16_384
 """Of one listener, parked streams included; beyond it calls end as RESOURCE_EXHAUSTED."""
 

@@ -1,45 +1,23 @@
-"""The serving end: generic byte handlers on grpc.aio, around the handlers of the rooms above.
+"""The serving end: listeners on grpc.aio, with an address that is really taken.
 
-Owns what becomes of a handler's end: an answer, the TidelogError in the trailer, or, for anything
-unexpected, UNKNOWN with the stack in the log. It must never let a handler's failure break the
-connection, nor hand a gRPC type to a handler. Stop 4 of a record's walk comes in here.
+Owns binding, and why it failed; what is served is `network_handlers`' business.
 """
 
-import asyncio
 import errno
-import logging
 import os
 import socket
-import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
-import grpc
 import grpc.aio
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.network import (
-    MESSAGE_BYTES_MAX,
-    Listener,
-    Method,
-    StreamHandler,
-    StreamMethod,
-    UnaryHandler,
-    UnaryMethod,
-)
-from tidelog.ports.real import network_errors, network_extras, network_options
-from tidelog.ports.request_context import ANONYMOUS, NO_DEADLINE_NS, RequestContext
+from tidelog.ports.network import Listener, Method
+from tidelog.ports.real import network_extras, network_options
+from tidelog.ports.real.network_handlers import generic_handlers, split_name
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-_log: Final = logging.getLogger(__name__)
-
-CLIENT_ID_KEY: Final = "tidelog-client-id"
-CLIENT_ID_CHARACTERS_MAX: Final = 256
 PORT_MAX: Final = 65_535
-NS_PER_S: Final = 1_000_000_000
-
-_Result = TypeVar("_Result")
-_Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class GrpcServer:
@@ -63,61 +41,6 @@ class GrpcServer:
         await self._server.stop(grace_ms / 1000)
 
 
-class HandlerStream:
-    """The handler's end of a stream."""
-
-    def __init__(self, context: _Context, method: str) -> None:
-        self._context = context
-        self._method = method
-        self._task = asyncio.current_task()
-        self._is_receive_broken = False
-        self.is_cancelled = False
-
-    async def send(self, message: bytes) -> None:
-        """Queue a message; waits while the caller is slow."""
-        _check_size(message, f"answer {self._method}")
-        self._check_open()
-        try:
-            await self._context.write(message)
-        except grpc.aio.BaseError:
-            # The caller is gone. The handler's own task hears of it by its cancellation, the
-            # tasks that it started only here.
-            raise self._closed("the caller is gone") from None
-
-    async def receive(self) -> bytes | None:
-        """The caller's next message; None after it has ended its sending."""
-        self._check_open()
-        if self._is_receive_broken:
-            raise self._closed("an earlier receive was cancelled")
-        try:
-            message: object = await self._context.read()
-        except asyncio.CancelledError:
-            # gRPC goes on reading into nowhere: the message that comes next is lost.
-            self._is_receive_broken = True
-            raise
-        except grpc.aio.BaseError:
-            raise self._closed("the caller is gone") from None
-        return message if isinstance(message, bytes) else None
-
-    async def end_sending(self) -> None:
-        """A handler ends its sending by returning."""
-        raise AssertionError("a handler returns to end its stream")
-
-    def cancel(self) -> None:
-        """Break the stream at once: the handler's task is cancelled and the caller told nothing."""
-        if not self.is_cancelled:
-            self.is_cancelled = True
-            assert self._task is not None, "a stream is made by the task of its handler"
-            self._task.cancel()
-
-    def _check_open(self) -> None:
-        if self.is_cancelled:
-            raise self._closed("the stream was cancelled")
-
-    def _closed(self, happened: str) -> TidelogError:
-        return TidelogError(ErrorCode.CLOSED, tried=f"serve {self._method}", happened=happened)
-
-
 async def start_server(
     listener: Listener, methods: Mapping[str, Method], clock: Clock
 ) -> GrpcServer:
@@ -126,130 +49,12 @@ async def start_server(
         options=network_options.server_options(),
         maximum_concurrent_rpcs=network_options.CONCURRENT_RPCS_MAX,
     )
-    server.add_generic_rpc_handlers(_generic_handlers(methods, listener.name, clock))
-    services = sorted({_split(method)[0] for method in methods})
+    server.add_generic_rpc_handlers(generic_handlers(methods, listener.name, clock))
+    services = sorted({split_name(method)[0] for method in methods})
     extras = await network_extras.add_extras(server, services, listener.reflection_services)
     address = _bind(server, listener)
     await server.start()
     return GrpcServer(server, address, extras)
-
-
-def _generic_handlers(
-    methods: Mapping[str, Method], listener: str, clock: Clock
-) -> tuple[grpc.GenericRpcHandler, ...]:
-    services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
-    for full_name, method in methods.items():
-        service, name = _split(full_name)
-        make = _unary if isinstance(method, UnaryMethod) else _stream
-        services.setdefault(service, {})[name] = make(method, full_name, listener, clock)
-    return tuple(
-        grpc.method_handlers_generic_handler(service, handlers)
-        for service, handlers in services.items()
-    )
-
-
-def _split(full_name: str) -> tuple[str, str]:
-    empty, service, name = full_name.split("/")
-    assert not empty, f"a method's name is /service/Method, not {full_name}"
-    return service, name
-
-
-def _unary(
-    method: Method, full_name: str, listener: str, clock: Clock
-) -> "grpc.RpcMethodHandler[Any, Any]":
-    assert isinstance(method, UnaryMethod), full_name
-    handler: UnaryHandler = method.handler
-
-    async def serve(message: bytes, context: _Context) -> bytes:
-        async def answer() -> bytes:
-            result = await handler(request_context(context, listener, clock), message)
-            _check_size(result, f"answer {full_name}")
-            return result
-
-        return await _supervise(answer, context, full_name)
-
-    return grpc.unary_unary_rpc_method_handler(serve)
-
-
-def _stream(
-    method: Method, full_name: str, listener: str, clock: Clock
-) -> "grpc.RpcMethodHandler[Any, Any]":
-    assert isinstance(method, StreamMethod), full_name
-    handler: StreamHandler = method.handler
-
-    async def serve(_messages: object, context: _Context) -> None:
-        stream = HandlerStream(context, full_name)
-        try:
-            await _supervise(
-                lambda: handler(request_context(context, listener, clock), stream),
-                context,
-                full_name,
-            )
-        except asyncio.CancelledError:
-            if not stream.is_cancelled or context.cancelled():
-                raise
-            task = asyncio.current_task()
-            assert task is not None, "a handler runs in a task"
-            task.uncancel()
-        if stream.is_cancelled:
-            await context.abort(grpc.StatusCode.CANCELLED, "the peer broke the stream")
-
-    return grpc.stream_stream_rpc_method_handler(serve)
-
-
-async def _supervise(
-    work: Callable[[], Awaitable[_Result]], context: _Context, full_name: str
-) -> _Result:
-    """Run a handler; whatever it raises becomes the end of this call and of nothing else."""
-    try:
-        return await work()
-    except TidelogError as error:
-        failure = error
-    except Exception:  # noqa: BLE001
-        _log.exception("the handler of %s failed", full_name)
-        failure = TidelogError(
-            ErrorCode.UNKNOWN, tried=f"serve {full_name}", happened="the handler failed"
-        )
-    trailer = ((network_errors.TRAILER, network_errors.encode_error(failure)),)
-    await context.abort(
-        network_errors.status_of(failure), network_errors.status_text(failure), trailer
-    )
-    raise AssertionError("abort returned")
-
-
-def request_context(context: _Context, listener: str, clock: Clock) -> RequestContext:
-    """What handlers may know of a call."""
-    remaining_s: float | None = context.time_remaining()
-    deadline_ns = NO_DEADLINE_NS
-    if remaining_s is not None:
-        deadline_ns = min(
-            NO_DEADLINE_NS, clock.monotonic_ns() + int(max(0.0, remaining_s) * NS_PER_S)
-        )
-    return RequestContext(
-        principal=ANONYMOUS,
-        listener=listener,
-        client_id=_client_id(context),
-        address=normalise_address(context.peer()),
-        deadline_ns=deadline_ns,
-    )
-
-
-def _client_id(context: _Context) -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == CLIENT_ID_KEY and isinstance(value, str):
-            return value[:CLIENT_ID_CHARACTERS_MAX]
-    return ""
-
-
-def normalise_address(peer: str) -> str:
-    """gRPC's `ipv6:%5B::1%5D:9092` as `[::1]:9092`."""
-    kind, _, address = peer.partition(":")
-    return urllib.parse.unquote(address) if kind in ("ipv4", "ipv6") else peer
-
-
-def _check_size(message: bytes, tried: str) -> None:
-    if len(message) > MESSAGE_BYTES_MAX:
-        raise network_errors.too_large(tried, len(message), MESSAGE_BYTES_MAX)
 
 
 def _bind(server: grpc.aio.Server, listener: Listener) -> str:
