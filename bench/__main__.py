@@ -105,7 +105,7 @@ class Run:
 
     def measure(self, lines: list[Line]) -> None:
         for repetition in range(self.repetitions):
-            for line in lines:
+            for line in in_turn(lines, repetition):
                 try:
                     self.measured.setdefault(line.key, []).append(line.run(repetition))
                 except FAILURES as failure:
@@ -114,6 +114,13 @@ class Run:
     def rate_of(self, key: str) -> float:
         measured = self.measured.get(key, [])
         return median([one.records_per_second for one in measured]) if measured else 0.0
+
+
+def in_turn(lines: list[Line], repetition: int) -> list[Line]:
+    """What is read is produced before; every second repetition goes through the list backwards."""
+    order = lines if repetition % 2 == 0 else lines[::-1]
+    produce = [line for line in order if line.direction == "produce"]
+    return [*produce, *(line for line in order if line.direction == "consume")]
 
 
 def _create_kafka_topics(bootstrap: str, topics: dict[str, Mapping[str, str]]) -> None:
@@ -276,7 +283,7 @@ def _show_memory(run: Run) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--peers", choices=["kafka"], nargs="*", default=[])
-    parser.add_argument("--records", type=int, default=2_000_000, help="of each line")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of each line")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=10, help="of each latency line")
     parser.add_argument("--rate", type=int, default=1000, help="records/s of the latency lines")

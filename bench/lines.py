@@ -130,7 +130,15 @@ def kafka_lines(bootstrap: str, records: int) -> list[Line]:
         slow.produce("python-1", slow_role, "1", "none"),
         slow.produce("python-flushed", slow_role, "all", flush, creates=FLUSHED),
         fast.consume("confluent-read", "confluent-consume", "poll()", "confluent-1"),
-        fast.consume("confluent-bulk", "confluent-consume-bulk", "consume(10000)", "confluent-1"),
+        fast.consume(
+            "confluent-tuned", "confluent-consume-tuned", "poll(), backoff 10 ms", "confluent-1"
+        ),
+        fast.consume(
+            "confluent-bulk",
+            "confluent-consume-bulk",
+            "consume(10000), backoff 10 ms",
+            "confluent-1",
+        ),
         slow.consume("python-read", "kafka-python-consume", "iterate", "confluent-1"),
     ]
 
@@ -216,7 +224,7 @@ PEERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "tidelog-all": ("confluent-flushed", "java-flushed", "python-flushed", "bare-flushed"),
     "tidelog-keyed": ("confluent-keyed",),
     "tidelog-read": (
-        *("confluent-read", "confluent-bulk", "python-read"),
+        *("confluent-read", "confluent-tuned", "confluent-bulk", "python-read"),
         *("java-read", "java-fetch", "bare-read"),
     ),
 }

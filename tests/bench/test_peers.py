@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import in_turn
 from bench.chain import IN_FLIGHT_BYTES, window_messages
 from bench.clients import keys, payload
 from bench.lines import FLUSHED, PEERS_OF, chain_lines, kafka_lines, tidelog_lines, topic
@@ -114,6 +115,16 @@ def test_a_flushed_kafka_line_fills_a_topic_that_is_flushed() -> None:
     for line in kafka_lines("", 1):
         if line.flush != "-":
             assert (line.creates == FLUSHED) == (line.flush == "flush.messages=1"), line.key
+
+
+def test_lines_take_turns_both_ways_and_nothing_is_read_before_it_is_produced() -> None:
+    lines = [*tidelog_lines("", 1), *kafka_lines("", 1), *chain_lines()]
+    forward, backward = in_turn(lines, 0), in_turn(lines, 1)
+    assert forward != backward
+    for order in (forward, backward):
+        directions = [line.direction for line in order]
+        assert sorted(directions, reverse=True) == directions
+        assert {line.key for line in order} == {line.key for line in lines}
 
 
 def test_each_repetition_fills_a_topic_of_its_own() -> None:
