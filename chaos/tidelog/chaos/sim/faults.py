@@ -72,6 +72,15 @@ PROBABILITIES: Final[dict[FaultKind, float]] = {
 """How often a kind fires where it can. Kinds that are not here are started by the suite's plan."""
 
 
+OF_A_CRASH: Final = frozenset(
+    {FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME}
+)
+"""Kinds that only a crash of the machine shows: where they are on, it is on."""
+
+_BOOST: Final = 10
+"""How much likelier kinds are in a period that is added for them."""
+
+
 class FaultCount(msgspec.Struct):
     """How often a kind was switched on at its place, and how often somebody felt it."""
 
@@ -95,6 +104,7 @@ class Faults:
         wanted = set(enabled)
         self.enabled: dict[FaultKind, None] = {kind: None for kind in FaultKind if kind in wanted}
         self._probabilities = PROBABILITIES | (probabilities or {})
+        self._boost = 1
         self.active: dict[FaultKind, None] = dict(self.enabled)
         """Of the enabled kinds those of the present period; `heal` empties it."""
         self.counts: dict[FaultKind, FaultCount] = {kind: FaultCount() for kind in self.enabled}
@@ -105,7 +115,9 @@ class Faults:
 
     def fires(self, kind: FaultKind) -> bool:
         """Whether the kind happens at this place, this time."""
-        if kind not in self.active or not self._random.chance(self._probabilities.get(kind, 1.0)):
+        if kind not in self.active:
+            return False
+        if not self._random.chance(self._probabilities.get(kind, 1.0) * self._boost):
             return False
         self.counts[kind].fired += 1
         return True
@@ -125,12 +137,14 @@ class Faults:
 
         A period that is added because the run does not count yet shows what nobody has felt.
         """
+        self._boost = _BOOST if wants_unfelt else 1
         if wants_unfelt:
-            self.active = dict.fromkeys(self.unfelt())
+            self.active = dict.fromkeys(with_causes(self.unfelt()))
         elif self._random.chance(CALM_PROBABILITY):
             self.active = {}
         else:
-            self.active = {kind: None for kind in self.enabled if self._random.chance(0.7)}
+            drawn = [kind for kind in self.enabled if self._random.chance(0.7)]
+            self.active = dict.fromkeys(with_causes(drawn))
 
     def heal(self) -> None:
         """Nothing goes wrong from here on."""
@@ -146,4 +160,11 @@ def draw_kinds(random: SeededRandom, allowed: Iterable[FaultKind]) -> list[Fault
     ordered = list(allowed)
     if random.chance(CALM_PROBABILITY):
         return []
-    return [kind for kind in ordered if random.chance(KIND_PROBABILITY)]
+    return with_causes([kind for kind in ordered if random.chance(KIND_PROBABILITY)])
+
+
+def with_causes(kinds: list[FaultKind]) -> list[FaultKind]:
+    """The kinds, and what has to happen for them to show."""
+    if FaultKind.MACHINE_CRASH in kinds or not OF_A_CRASH.intersection(kinds):
+        return kinds
+    return [*kinds, FaultKind.MACHINE_CRASH]

@@ -6,14 +6,11 @@ kept, dropped, torn, or kept with holes, byte by byte. It must never lose what a
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.seeds import SeededRandom
-
-_PIECES_MAX: Final = 4
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -291,12 +288,16 @@ def _survivors(
         return [Write(change.byte_position, change.data[:kept_bytes])]
     if faults.fires(FaultKind.HOLE):
         faults.took_effect(FaultKind.HOLE, subject)
-        return [_piece(change, random) for _ in range(random.between(1, _PIECES_MAX))]
+        return _around_hole(change, random)
     return [change]
 
 
-def _piece(write: Write, random: SeededRandom) -> Write:
-    """A part out of the middle or the end: later bytes arrived, earlier ones did not."""
-    begin = random.between(1, len(write.data) - 1)
-    end = random.between(begin + 1, len(write.data))
-    return Write(write.byte_position + begin, write.data[begin:end])
+def _around_hole(write: Write, random: SeededRandom) -> list[Write | Truncation]:
+    """Later bytes arrived, earlier ones did not: a part of the middle or front is missing."""
+    size_bytes = len(write.data)
+    begin = 0 if random.chance(0.4) else random.below(size_bytes - 1)
+    end = random.between(begin + 1, size_bytes - 1)
+    return [
+        Write(write.byte_position, write.data[:begin]),
+        Write(write.byte_position + end, write.data[end:]),
+    ]

@@ -32,26 +32,14 @@ RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
 
 KINDS: Final = tuple(kind for kind in FaultKind if not kind.value.startswith("datagram"))
-_OF_A_CRASH: Final = frozenset(
-    {FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME}
-)
 _MS: Final = 1_000_000
-_PERIODS_MIN: Final = 3
-_PERIODS_MAX: Final = 12
+_PERIODS_MIN: Final = 2
+_PERIODS_MAX: Final = 10
 _PERIOD_NS: Final = (600 * _MS, 2_400 * _MS)
 _ACT_NS: Final = (100 * _MS, 1_200 * _MS)
 _LIVENESS_NS: Final = 120_000 * _MS
 _PENDING_NS_MAX: Final = 1_500 * _MS
 _AFTER_CHANGE_NS_MAX: Final = 1 * _MS
-
-
-def kinds_of(world_kinds: list[FaultKind]) -> list[FaultKind]:
-    """What only a crash of the machine shows brings that crash along."""
-    if any(kind in _OF_A_CRASH for kind in world_kinds) and (
-        FaultKind.MACHINE_CRASH not in world_kinds
-    ):
-        return [*world_kinds, FaultKind.MACHINE_CRASH]
-    return world_kinds
 
 
 class SkeletonRun:
@@ -60,7 +48,7 @@ class SkeletonRun:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         plan = World(seed)
-        kinds = kinds_of(draw_kinds(plan.seeds.purpose("kinds"), KINDS))
+        kinds = draw_kinds(plan.seeds.purpose("kinds"), KINDS)
         plan.close()
         self.world = World(seed, enabled=kinds)
         self.history = History()
@@ -188,16 +176,20 @@ class SkeletonRun:
             await sleep_ns(self.world.loop, self._random.between(*_ACT_NS))
             await self._nemesis.act_once(self._keeper.process)
         await self._wait_pending()
-        if self.world.faults.is_active(FaultKind.MACHINE_CRASH) and self._random.chance(0.7):
+        if self.world.faults.is_active(FaultKind.MACHINE_CRASH) and self._random.chance(0.8):
             await self._nemesis.act(FaultKind.MACHINE_CRASH, self._keeper.process)
         else:
             self._keeper.process.kill()
 
     async def _wait_pending(self) -> None:
         """Now and then until a crash would find something that no flush has covered."""
-        if self._random.chance(0.3):
+        faults = self.world.faults
+        is_missing = FaultKind.LOST_NAME in faults.unfelt()
+        is_unnamed = faults.is_active(FaultKind.LOST_NAME) and (
+            is_missing or self._random.chance(0.4)
+        )
+        if not is_unnamed and self._random.chance(0.3):
             return
-        is_unnamed = self.world.faults.is_active(FaultKind.LOST_NAME) and self._random.chance(0.7)
         loop = self.world.loop
         done: asyncio.Future[None] = loop.create_future()
 
