@@ -80,6 +80,19 @@ def test_a_full_disk_refuses_the_round_and_goes_on_at_the_same_offset() -> None:
     assert answer.base_offset == 1
 
 
+def test_a_segment_that_did_not_fit_on_the_disk_stays_the_active_one() -> None:
+    model = CoreModel(segment_bytes=200)
+    model.append()
+    model.drain()
+    model.append(records=20)
+    model.end_write(failure(ErrorCode.STORAGE_FULL))
+    model.drain()
+    model.append()
+    model.drain()
+    assert sorted(segment.base_offset for segment in model.files) == [0, 1]
+    check_files(model, 0)
+
+
 def test_a_full_disk_does_not_keep_the_core_busy_with_marks() -> None:
     model = CoreModel()
     model.append()
@@ -171,7 +184,7 @@ def check_files(model: CoreModel, partition: int) -> None:
     segments = sorted(each for each in model.files if each.partition == log.key)
     next_offset = 0
     for segment in segments:
-        assert segment.base_offset == next_offset or not model.files[segment]
+        assert segment.base_offset == next_offset, "a restart finds no gap between segments"
         for _, header in iterate_headers(model.files[segment]):
             assert header.base_offset == next_offset
             next_offset = header.next_offset

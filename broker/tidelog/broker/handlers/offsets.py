@@ -130,7 +130,11 @@ class OffsetsHandler:
 
 
 def _segments_with(log: PartitionLog, timestamp_ms: int) -> list[Segment]:
-    return [segment for segment in log.segments if segment.index.max_timestamp >= timestamp_ms]
+    return [
+        segment
+        for segment in log.segments
+        if segment.size_bytes and segment.index.max_timestamp >= timestamp_ms
+    ]
 
 
 def _newest_of(data: bytes, newest: tuple[int, int]) -> tuple[int, int]:

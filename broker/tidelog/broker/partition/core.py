@@ -180,7 +180,7 @@ class DirectoryCore:
                 writes=tuple(
                     SegmentWrite(
                         segment=key,
-                        is_new=round_.new_segments.get(key.partition) == key,
+                        is_new=self._is_empty(key),
                         pieces=pieces,
                     )
                     for key, pieces in round_.pieces.items()
@@ -236,6 +236,15 @@ class DirectoryCore:
         round_.new_segments[append.key] = made
         return made
 
+    def _is_empty(self, key: SegmentKey) -> bool:
+        """Whether nothing was written to the segment yet: then it may have no file."""
+        segments = self.partitions[key.partition].log.segments
+        return (
+            not segments
+            or segments[-1].base_offset != key.base_offset
+            or segments[-1].size_bytes == 0
+        )
+
     def _fits(self, partition: Partition, size_bytes: int, append: AppendBatch) -> bool:
         return size_bytes + len(append.batch) <= partition.settings.segment_bytes
 
@@ -262,14 +271,14 @@ class DirectoryCore:
             append = planned.append
             log = self.partitions[append.key].log
             assert log.log_end_offset == planned.base_offset, f"{log.key}: an offset was skipped"
-            if not log.segments or log.segments[-1].base_offset != planned.segment.base_offset:
-                log.segments.append(Segment(planned.segment.base_offset))
+            segment = _active_segment(log, planned.segment)
+            if segment.size_bytes == 0:
                 self.dirty_directories[""] = None
                 self.dirty_directories[directory_name(append.key)] = None
             header = append.header
             is_stamped = planned.append_time_ms != NO_APPEND_TIME_MS
             max_timestamp = planned.append_time_ms if is_stamped else header.max_timestamp
-            log.segments[-1].add(planned.base_offset, len(append.batch), max_timestamp)
+            segment.add(planned.base_offset, len(append.batch), max_timestamp)
             log.log_end_offset = Offset(planned.base_offset + header.last_offset_delta + 1)
             self.dirty[planned.segment] = None
             answer = Acknowledge(
@@ -285,13 +294,14 @@ class DirectoryCore:
     def _cut_back(self, round_: WriteRound, error: TidelogError, effects: list[Effect]) -> None:
         """Nothing of a round that did not fit may come back after a crash: refused once flushed.
 
-        Its marks are dropped: writing them again and again would keep a full disk busy.
+        A segment that was made for it stays, empty and active: were the older one to grow again, a
+        restart would find a gap between them. The round's marks are dropped: writing them again
+        and again would keep a full disk busy.
         """
         lengths = []
         for key in round_.sizes:
-            log = self.partitions[key.partition].log
-            is_known = bool(log.segments) and log.segments[-1].base_offset == key.base_offset
-            lengths.append((key, log.segments[-1].size_bytes if is_known else 0))
+            segment = _active_segment(self.partitions[key.partition].log, key)
+            lengths.append((key, segment.size_bytes))
             self.dirty[key] = None
         self.awaiting += [
             Awaiting(answer=Refuse(token=planned.append.token, error=error))
@@ -381,3 +391,13 @@ class DirectoryCore:
     ) -> None:
         for planned in round_.planned:
             effects.append(Refuse(token=planned.append.token, error=error))
+
+
+def _active_segment(log: PartitionLog, key: SegmentKey) -> Segment:
+    """The segment that a round wrote to: the last one, from now on also if the round made it."""
+    if not log.segments or log.segments[-1].base_offset != key.base_offset:
+        assert key.base_offset == log.log_end_offset, (
+            f"{log.key}: a segment begins at its log's end"
+        )
+        log.segments.append(Segment(key.base_offset))
+    return log.segments[-1]

@@ -57,7 +57,7 @@ class SegmentWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     segment: SegmentKey
     is_new: bool
-    """The file, and perhaps its directory, is to be made first."""
+    """Nothing was written to it yet: if it has no file, that and its directory are made first."""
     pieces: list[bytes | bytearray | memoryview]
 
 
