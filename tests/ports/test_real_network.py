@@ -81,6 +81,7 @@ async def status_of(call: Any) -> grpc.aio.AioRpcError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_importing_the_ports_starts_no_grpc() -> None:
     code = "import sys, tidelog.ports, tidelog.ports.real.disk; sys.exit('grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=TIMEOUT_S).returncode == 0
