@@ -1,14 +1,35 @@
-"""`tidelog dev`: one node in the foreground."""
+"""`tidelog dev`: one node in the foreground.
+
+Owns the options and what can be told to be wrong before a node starts. The node itself, and what it
+says, are the server's.
+"""
 
 import argparse
 import os
+from pathlib import Path
+from typing import Final
+
+from tidelog.cli.errors import BadInput
+from tidelog.cli.parser import Parser, number
+
+DESCRIPTION: Final = (
+    "Run one node on this machine, in the foreground, until Ctrl-C. It says where it "
+    "listens, where its data is and whether that survives, and what to type next. The line "
+    "`bootstrap: HOST:PORT` on stdout is for programs: it comes when the node serves."
+)
+EXAMPLES: Final = (
+    ("tidelog dev", "try it out: a temporary directory, port 9192 or a free one"),
+    ("tidelog dev --data-dir data", "keep the data"),
+    ("tidelog dev --port 0 --config node.toml", "any free port, settings from a file"),
+)
+_PARTITIONS_MAX: Final = 10_000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Options; imports nothing of a node, so that --help answers at once."""
     parser.add_argument(
         "--port",
-        type=_port,
+        type=number(0, 65_535, name="a port"),
         metavar="PORT",
         help="listen on 127.0.0.1:PORT; 0 picks a free one (default: 9192, or a free one)",
     )
@@ -17,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--partitions",
-        type=int,
+        type=number(1, _PARTITIONS_MAX),
         metavar="N",
         help="partitions of topics that are created without a number (default: 1)",
     )
@@ -26,6 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
+    if arguments.data_dir is not None:
+        check_directory(arguments.data_dir)
     from tidelog.server.dev import DevOptions, run_dev
 
     options = DevOptions(
@@ -37,7 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
     return run_dev(options, os.environ)
 
 
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a port from 0 to 65535")
-    return int(text)
+def check_directory(name: str) -> None:
+    """Refuse what can never hold a node's data, before anything is started."""
+    what = f"tidelog dev --data-dir {name}"
+    hint = "name a directory that you may write to; it is made if it is not there"
+    if not name or "\0" in name:
+        raise BadInput(what, "this is not the name of a directory", hint)
+    directory = Path(name)
+    for existing in (directory, *directory.parents):
+        try:
+            is_there = existing.exists()
+        except OSError as error:
+            raise BadInput(what, f"{existing}: {error.strerror}", hint) from None
+        if not is_there:
+            continue
+        if not existing.is_dir():
+            raise BadInput(what, f"{existing} is a file, not a directory", hint)
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise BadInput(what, f"you may not write to {existing}", hint)
+        return

@@ -1,91 +1,134 @@
-"""Entry point of `tidelog`: a registry of subcommands, each imported only when it is called.
+"""Entry point of `tidelog`: finds the command, runs it, and says in three lines what went wrong.
 
-Owns how an error looks: one line what, one line why, one line `hint:`, exit code 2. A subcommand's
-module has `configure(parser)` and `run(arguments) -> int`.
+Imports nothing heavy: `--help` answers at once. Owns how a command ends: its exit code, a quiet end
+when the reader of its output went away, and Ctrl-C at any moment.
 """
 
-import argparse
-import importlib
+import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "dev": ("tidelog.cli.dev", "run one node on this machine, in the foreground"),
-    "version": ("tidelog.cli.version", "print the release"),
-}
-"""Name → module, and what `tidelog --help` says of it."""
+from tidelog.cli.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    BadInput,
+    CommandError,
+    exit_code_of,
+    nearest,
+    print_error,
+)
 
-EXIT_ERROR: Final = 2
-EXIT_INTERRUPTED: Final = 130
+if TYPE_CHECKING:
+    import argparse
 
+    from tidelog.cli.commands import CommandModule
+    from tidelog.wire.errors import TidelogError
 
-class Parser(argparse.ArgumentParser):
-    """Reports bad input in three lines."""
-
-    def error(self, message: str) -> NoReturn:
-        """What, why, hint; exit code 2."""
-        print_error(f"{self.prog}: bad arguments", message, f"{self.prog} --help")
-        raise SystemExit(EXIT_ERROR)
-
-
-def print_error(what: str, why: str, hint: str) -> None:
-    """The three lines, on stderr."""
-    print(f"error: {what}\n{why}\nhint: {hint}", file=sys.stderr, flush=True)
+_HELP_WORDS: Final = ("-h", "--help", "help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand; the exit code."""
+    """Run one command; the exit code. As the process's own command it may end the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] == "--version":
-        words[0] = "version"
-    if not words or words[0] in ("-h", "--help"):
-        print(_overview())
-        return 0 if words else EXIT_ERROR
-    name = words[0]
-    if name not in COMMANDS:
-        return _unknown(name)
-    module_name, summary = COMMANDS[name]
-    module = importlib.import_module(module_name)
-    parser = Parser(prog=f"tidelog {name}", description=f"{summary[0].upper()}{summary[1:]}.")
-    module.configure(parser)
-    return _run(module, parser.parse_args(words[1:]))
+    code = _guarded(words)
+    if arguments is None and code in (EXIT_INTERRUPTED, EXIT_BROKEN_PIPE):
+        # What a client still waits for at an orderly exit, nobody waits for any more.
+        os._exit(code)
+    return code
 
 
-def _run(module: object, parsed: argparse.Namespace) -> int:
+def _guarded(words: Sequence[str]) -> int:
+    try:
+        code = _dispatch(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except CommandError as error:
+        print_error(error.what, error.why, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        return _print_os_error(words, error)
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    from tidelog.cli.commands import COMMANDS, GROUPS, load, make_parser, overview
+
+    if not words or words[0] in _HELP_WORDS[:2]:
+        print(overview())
+        return EXIT_OK
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    if words[0] == "--version":
+        words = ["version", *words[1:]]
+    if words[0] in GROUPS and (len(words) == 1 or words[1] in _HELP_WORDS):
+        print(overview(words[0]))
+        return EXIT_OK
+    name = next((each for each in COMMANDS if tuple(words[: len(each)]) == each), None)
+    if name is None:
+        raise _unknown(words)
+    parser = make_parser(name)
+    parsed = parser.read(words[len(name) :])
+    if parsed is None:
+        print(parser.format_help(), end="")
+        return EXIT_OK
+    return _run(load(name), parsed)
+
+
+def _unknown(words: Sequence[str]) -> BadInput:
+    from tidelog.cli.commands import COMMANDS, GROUPS
+
+    word = words[0]
+    if word in GROUPS:
+        verbs = [each[1] for each in COMMANDS if each[0] == word]
+        found = nearest(words[1], verbs)
+        hint = f"did you mean `tidelog {word} {found}`?" if found else f"tidelog {word} --help"
+        why = f"there is no such command; `{word}` has {', '.join(verbs)}"
+        return BadInput(f"tidelog {word} {words[1]}", why, hint)
+    if word.startswith("-"):
+        return BadInput(
+            f"tidelog {word}",
+            "an option stands before the command",
+            "put the command first: tidelog COMMAND [OPTION ...]",
+        )
+    found = nearest(word, [*GROUPS, *(each[0] for each in COMMANDS)])
+    hint = f"did you mean `tidelog {found}`? (tidelog --help)" if found else "tidelog --help"
+    return BadInput(f"tidelog {word}", "there is no such command", hint)
+
+
+def _print_os_error(words: Sequence[str], error: OSError) -> int:
+    name = f": {error.filename}" if error.filename else ""
+    print_error(
+        " ".join(("tidelog", *words[:2])),
+        f"the system refused: {error.strerror or error}{name}",
+        "check that the file or device is there, that there is room, and that you may use it",
+    )
+    return EXIT_FAILED
+
+
+def _run(module: "CommandModule", parsed: "argparse.Namespace") -> int:
     from tidelog.wire.errors import TidelogError
 
     try:
-        code: int = module.run(parsed)  # type: ignore[attr-defined]
-        return code
+        return module.run(parsed)
     except TidelogError as error:
-        print_error(f"{error.tried} [{error.code.name}]", error.happened, error.hint)
-        return EXIT_ERROR
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        what = f"{error.tried} [{error.code.name}]"
+        exit_code = exit_code_of(error.code.name)
+        raise CommandError(what, error.happened, _hint(error), exit_code) from None
 
 
-def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: tidelog COMMAND [OPTION ...]",
-            "",
-            *lines,
-            "",
-            "tidelog COMMAND --help tells more.",
-        ]
+def _hint(error: "TidelogError") -> str:
+    """In the words of the command line."""
+    return error.hint.replace(
+        "check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
+        "check -b HOST:PORT (or TIDELOG_BOOTSTRAP), or start a node: tidelog dev",
     )
-
-
-def _unknown(name: str) -> int:
-    import difflib
-
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"Did you mean `tidelog {near[0]}`?" if near else "tidelog --help"
-    print_error(f"run `tidelog {name}`", "there is no such command", hint)
-    return EXIT_ERROR
 
 
 if __name__ == "__main__":

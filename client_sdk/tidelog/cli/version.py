@@ -1,10 +1,17 @@
 """`tidelog version`: the release that is installed."""
 
 import argparse
+from typing import Final
+
+from tidelog.cli.errors import EXIT_OK
+from tidelog.cli.parser import Parser
+
+DESCRIPTION: Final = "Print the release of Tidelog that is installed here."
+EXAMPLES: Final = (("tidelog version", "print the release"),)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """No options."""
+def configure(parser: Parser) -> None:
+    """No arguments."""
     del parser
 
 
@@ -19,4 +26,4 @@ def run(arguments: argparse.Namespace) -> int:
         from tidelog.server.node import RELEASE
 
         print(f"tidelog {RELEASE}")
-    return 0
+    return EXIT_OK

@@ -1,0 +1,101 @@
+"""The list of commands: words, the module that does it, one line of what it does.
+
+Owns the names. A module is imported when its command is called or asked for help, and has
+`DESCRIPTION`, `EXAMPLES`, `configure(parser)` and `run(arguments) -> exit code`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tidelog.cli.parser import Parser
+
+
+class Entry(NamedTuple):
+    """One command."""
+
+    module: str
+    summary: str
+
+
+class CommandModule(Protocol):
+    """What the module of a command has."""
+
+    DESCRIPTION: str
+    EXAMPLES: tuple[tuple[str, str], ...]
+    """What to type, and what it does."""
+
+    def configure(self, parser: "Parser") -> None:
+        """Add the arguments; imports nothing heavy."""
+
+    def run(self, arguments: "argparse.Namespace") -> int:
+        """Do it; the exit code."""
+
+
+COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
+    ("dev",): Entry("dev", "run one node on this machine, in the foreground"),
+    ("topic", "create"): Entry("topic_create", "create a topic"),
+    ("topic", "list"): Entry("topic_list", "list the topics"),
+    ("topic", "describe"): Entry("topic_describe", "settings, leaders, replicas and offsets"),
+    ("produce",): Entry("produce", "write lines from stdin as records"),
+    ("consume",): Entry("consume", "read records to stdout"),
+    ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
+    ("config", "check"): Entry("config_check", "check a node's configuration file"),
+    ("config", "show"): Entry("config_show", "a node's settings and where each comes from"),
+    ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),
+    ("version",): Entry("version", "print the release"),
+}
+
+GROUPS: Final = {
+    "topic": "named streams of records",
+    "cluster": "the nodes together",
+    "config": "a node's configuration",
+}
+
+
+def load(words: tuple[str, ...]) -> CommandModule:
+    """Import the module of a command."""
+    module = importlib.import_module(f"tidelog.cli.{COMMANDS[words].module}")
+    return cast(CommandModule, module)
+
+
+def make_parser(words: tuple[str, ...]) -> "Parser":
+    """The parser of a command, with its help."""
+    from tidelog.cli.parser import Parser
+
+    module = load(words)
+    parser = Parser(
+        command=" ".join(("tidelog", *words)),
+        description=module.DESCRIPTION,
+        examples=module.EXAMPLES,
+    )
+    module.configure(parser)
+    return parser
+
+
+def overview(group: str = "") -> str:
+    """What `tidelog --help` or `tidelog GROUP --help` prints."""
+    chosen = {words: entry for words, entry in COMMANDS.items() if not group or words[0] == group}
+    width = max(len(" ".join(words)) for words in chosen)
+    lines = [f"  {' '.join(words):<{width}}  {entry.summary}" for words, entry in chosen.items()]
+    if group:
+        head = [f"usage: tidelog {group} COMMAND [OPTION ...]", "", _sentence(GROUPS[group])]
+        return "\n".join([*head, "", *lines, "", f"`tidelog {group} COMMAND --help` tells more."])
+    return "\n".join(
+        [
+            "usage: tidelog COMMAND [OPTION ...]",
+            "",
+            "A distributed commit log: topics, partitions, records.",
+            "",
+            *lines,
+            "",
+            "Commands that talk to a cluster find it by -b HOST:PORT, else by TIDELOG_BOOTSTRAP,",
+            "else at localhost:9192. `tidelog COMMAND --help` tells more, with examples.",
+        ]
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
