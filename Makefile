@@ -47,7 +47,8 @@ test: ## every test, or those under T=path (ARGS="-k name -x")
 
 oldest: ## the tests with the oldest supported version of every dependency; without Spark's
 	@tools/setup.sh oldest
-	@.venv-oldest/bin/python -m pytest -m "not spark" --ignore=tests/tidy --ignore=tests/spark --ignore=tests/bench $(ARGS) $(T)
+	@.venv-oldest/bin/python -m pytest -m "not spark" --ignore=tests/bench --ignore=tests/contract \
+	  --ignore=tests/spark --ignore=tests/tidy $(ARGS) $(T)
 
 proto: ## write the generated code beside proto/**/*.proto
 	@tools/setup.sh proto
