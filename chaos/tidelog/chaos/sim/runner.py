@@ -4,12 +4,15 @@ Owns everything that is printed. A failure prints (seed, commit) and one line th
 summary says how many seeds count and why others do not. Real time is read here and nowhere else.
 """
 
+import functools
 import gc
 import logging
+import multiprocessing
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -17,12 +20,11 @@ import msgspec
 
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.loop import START_NS
-from tidelog.chaos.sim.suites.result import RunResult, Suite
+from tidelog.chaos.sim.suites.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.trace import Trace
 
 _VIOLATIONS_SHOWN: Final = 5
 FAILURES_SHOWN: Final = 20
-_COLLECT_EVERY: Final = 10
 _ROOT: Final = Path(__file__).resolve().parents[4]
 
 
@@ -33,6 +35,7 @@ class Totals:
         self.results: list[RunResult] = []
         self.failures: list[RunResult] = []
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.transitions: dict[tuple[str, str], None] = {}
 
     def add(self, result: RunResult) -> None:
@@ -74,27 +77,52 @@ def run_seeds(
     suite: Suite,
     seeds: Iterable[int],
     *,
+    jobs: int = 1,
     seconds_max: float | None = None,
     on_result: Callable[[RunResult], None] = lambda _: None,
 ) -> Totals:
-    """Run seed after seed, until the time is over."""
+    """Run seed after seed, in `jobs` processes, until the time is over."""
     totals = Totals()
     begin_s = time.perf_counter()
-    gc.collect()
-    gc.freeze()
-    try:
-        for number, seed in enumerate(seeds, start=1):
-            result = suite.run(seed, None)
+    with _results(suite, seeds, jobs) as results:
+        for result, cpu_s in results:
             totals.add(result)
+            totals.cpu_seconds += cpu_s
             on_result(result)
-            if number % _COLLECT_EVERY == 0:
-                gc.collect()
             if seconds_max is not None and time.perf_counter() - begin_s >= seconds_max:
                 break
-    finally:
-        gc.unfreeze()
     totals.seconds = time.perf_counter() - begin_s
     return totals
+
+
+@contextmanager
+def _results(
+    suite: Suite, seeds: Iterable[int], jobs: int
+) -> Iterator[Iterator[tuple[RunResult, float]]]:
+    """Results in the order of the seeds, each with the seconds of processor time that it took."""
+    if jobs == 1:
+        _prepare()
+        try:
+            yield (_run_timed(suite.run, seed) for seed in seeds)
+        finally:
+            gc.unfreeze()
+        return
+    work = functools.partial(_run_timed, suite.run)
+    with multiprocessing.get_context("spawn").Pool(jobs, _prepare) as pool:
+        yield pool.imap(work, seeds)
+
+
+def _prepare() -> None:
+    quiet()
+    gc.collect()
+    gc.freeze()
+
+
+def _run_timed(run: Callable[[int, Watch | None], RunResult], seed: int) -> tuple[RunResult, float]:
+    begin_s = time.process_time()
+    result = run(seed, None)
+    gc.collect()
+    return result, time.process_time() - begin_s
 
 
 def print_failure(suite: Suite, result: RunResult, at_commit: str, out: TextIO) -> None:
@@ -123,12 +151,12 @@ def print_summary(suite: Suite, totals: Totals, at_commit: str, out: TextIO) -> 
         print(f"{name:<10} {_spread([result.figures[name] for result in results])}", file=out)
     print(f"transitions {len(totals.transitions)} distinct (state, event) pairs", file=out)
     steps = sum(result.steps for result in results)
-    print(
-        f"speed      {len(results) / totals.seconds:.2f} seeds/s, "
-        f"{events / totals.seconds:,.0f} events/s, {steps / totals.seconds:,.0f} steps/s "
-        f"in {totals.seconds:.1f} s",
-        file=out,
-    )
+    for name, seconds in (("wall time", totals.seconds), ("cpu time", totals.cpu_seconds)):
+        print(
+            f"{name:<10} {seconds:.1f} s: {len(results) / seconds:.2f} seeds/s, "
+            f"{events / seconds:,.0f} events/s, {steps / seconds:,.0f} steps/s",
+            file=out,
+        )
     _print_faults(results, out)
     _print_missing(results, out)
 
