@@ -143,6 +143,21 @@ def test_needlessly_long_numbers_and_a_reserved_attribute_are_read() -> None:
     assert plain(decode_records(batch)) == [(0, 1_000, 0, None, None, ())]
 
 
+@pytest.mark.parametrize("field", range(6))
+def test_a_number_may_take_ten_bytes_and_no_more(field: int) -> None:
+    for size in (10, 11):
+        numbers = [b"\x00", b"\x00", b"\x00", b"\x01", b"\x01", b"\x00"]
+        numbers[field] = bytes((numbers[field][0] | 0x80, *[0x80] * (size - 2), 0))
+        record = b"".join(numbers)
+        body = encode_varint(len(record)) + record
+        batch = seal_body(body, codec=Codec.NONE, record_count=1)
+        if size == 10:
+            assert plain(decode_records(batch)) == [(0, 1_000, 0, None, None, ())]
+        else:
+            with pytest.raises(CorruptBatch, match="longer than ten bytes"):
+                decode_records(batch)
+
+
 def test_timestamps_wrap_at_64_bits_as_in_java() -> None:
     record = b"\x00" + encode_varint(2**63 - 1) + b"\x00\x01\x01\x00"
     body = encode_varint(len(record)) + record

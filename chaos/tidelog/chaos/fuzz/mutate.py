@@ -16,11 +16,12 @@ from tidelog.wire.batch import HEADER_BYTES, Codec, read_header
 from tidelog.wire.batch.compression import compress
 from tidelog.wire.batch.decode import decompressed_body
 from tidelog.wire.batch.limits import DEFAULT_LIMITS
-from tidelog.wire.batch.varint import decode_varint
+from tidelog.wire.batch.varint import decode_varint, encode_varint
 
 REPAIRED_SHARE: Final = 0.6
 _INSIDE_SHARE: Final = 0.4
 _WHOLE_RECORDS_SHARE: Final = 0.15
+_ODD_NUMBERS_SHARE: Final = 0.2
 _SEED_BYTES_MAX: Final = 4_000
 _RUN_BYTES_MAX: Final = 40
 
@@ -114,8 +115,11 @@ def _mutate_inside(random: Random, seed: Seed, seeds: list[Seed]) -> Mutant:
     """Damage to the records themselves, compressed and summed as if nothing had happened."""
     head = bytearray(seed.batch[:HEADER_BYTES])
     body = bytearray(seed.body)
-    if random.random() < _WHOLE_RECORDS_SHARE:
+    choice = random.random()
+    if choice < _WHOLE_RECORDS_SHARE:
         body = _move_records(random, head, seed.body)
+    elif choice < _WHOLE_RECORDS_SHARE + _ODD_NUMBERS_SHARE:
+        body = odd_numbers(random, seed.body)
     else:
         for _ in range(random.choice((1, 1, 2, 3))):
             random.choice(_INSIDE)(random, body)
@@ -161,6 +165,61 @@ def _split(body: bytes) -> list[bytes]:
         records.append(body[at : start + length])
         at = start + length
     return records
+
+
+def odd_numbers(random: Random, body: bytes) -> bytearray:
+    """One record has a number in needlessly many bytes, or another one; its length is right."""
+    records = _split(body)
+    place = random.randrange(len(records))
+    _, start = decode_varint(records[place], 0)
+    parts = _parts(records[place][start:])
+    numbers = [index for index, (is_number, _) in enumerate(parts) if is_number]
+    for index in random.choices(numbers, k=random.choice((1, 1, 2))):
+        parts[index] = (True, _odd(random, parts[index][1]))
+    content = b"".join(part for _, part in parts)
+    records[place] = encode_varint(len(content)) + content
+    if random.random() < 0.1:
+        records[place] = _odd(random, encode_varint(len(content))) + content
+    return bytearray(b"".join(records))
+
+
+def _parts(record: bytes) -> list[tuple[bool, bytes]]:
+    """The record after its length, cut into numbers (True) and what they count."""
+    parts: list[tuple[bool, bytes]] = []
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value, end = decode_varint(record, at)
+        parts.append((True, record[at:end]))
+        at = end
+        return value
+
+    def content() -> None:
+        nonlocal at
+        size = max(0, number())
+        parts.append((False, record[at : at + size]))
+        at += size
+
+    for _ in range(3):
+        number()
+    content()
+    content()
+    for _ in range(2 * number()):
+        content()
+    return parts
+
+
+def _odd(random: Random, encoded: bytes) -> bytes:
+    """The number in up to eleven bytes, with bits above 64, or one of the numbers at the edges."""
+    if random.random() < 0.3:
+        return random.choice(_VARINTS)
+    size = random.choice((2, 3, 5, 9, 10, 10, 11, 11))
+    if size <= len(encoded):
+        return encoded
+    last = random.choice((0, 0, 0, 0x7E)) if size == 10 else 0
+    longer = bytes(byte | 0x80 for byte in encoded.ljust(size - 1, b"\x00"))
+    return longer + bytes((last,))
 
 
 def _flip_bit(random: Random, data: bytearray) -> None:
