@@ -232,10 +232,14 @@ def _answer(
 
 
 def _forget(outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]") -> None:
-    """Nobody waits any more: a cancelled future swallows what the owner still answers."""
+    """Nobody waits any more: what the owner has answered or still answers is not looked at."""
     for outcome in outcomes:
-        if not isinstance(outcome, TidelogError) and not outcome.done():
+        if isinstance(outcome, TidelogError):
+            continue
+        if not outcome.done():
             outcome.cancel()
+        elif not outcome.cancelled():
+            outcome.exception()  # an exception that nobody takes note of would be reported
 
 
 def validate_topic_id(topic_id: bytes, *, tried: str) -> TopicId:

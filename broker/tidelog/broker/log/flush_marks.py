@@ -1,8 +1,8 @@
 """What is known to be durable, as bytes: one fixed-size entry a partition and flush round. Pure.
 
 An entry is written after its flush has ended and says that everything of the partition below the
-offset is durable. It needs no flush of its own: after the death of the process all entries are
-there, after a crash of the machine the last ones may be missing or torn, and then less is known.
+offset is durable. It becomes durable with the next flush round: a crash of the machine may lose the
+marks of the last round, and then less is known; the death of the process alone loses none.
 
     topic id (16) | partition u32 | flushed_offset i64 | CRC-32C over the three u32    = 32 bytes
 """

@@ -11,6 +11,9 @@ waits; one flush round is in flight at a time and covers all that was written be
       ▲                     │                                   high watermark moved)
       └── held: the active segment is full and not flushed yet
 
+What a flush has made durable is marked: the mark is written with the next write and flushed with
+the next round, so that a restart can tell a torn tail from damage to what was acknowledged.
+
 A segment is flushed before the next one is made, so only the active segment can be torn. A full
 disk cuts the round back, flushes the cut, refuses the round's batches and goes on. Any other
 failure stops every partition of the directory: what reached the disk is not known any more.
@@ -47,9 +50,6 @@ from tidelog.wire.ids import Offset
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """One write takes at most this much of the queue: it bounds the wait of what comes behind."""
-
-MARKS_FLUSH_ROUNDS: Final = 256
-"""The marks become durable with every so-manieth flush round."""
 
 
 class Partition:
@@ -95,6 +95,7 @@ class WriteRound:
         self.sizes: dict[SegmentKey, int] = {}
         self.new_segments: dict[PartitionKey, SegmentKey] = {}
         self.ends: dict[PartitionKey, Offset] = {}
+        self.marks: tuple[tuple[PartitionKey, Offset], ...] = ()
         self.size_bytes = 0
 
 
@@ -113,7 +114,7 @@ class DirectoryCore:
         self.awaiting: list[Awaiting] = []
         self.failure: TidelogError | None = None
         self.marks: dict[PartitionKey, Offset] = {}
-        self.rounds_without_marks = 0
+        self.are_marks_unflushed = False
 
     def step(self, messages: list[Message]) -> list[Effect]:
         """Take the messages in their order, then begin what can be begun."""
@@ -137,6 +138,7 @@ class DirectoryCore:
             or self.dirty
             or self.awaiting
             or self.marks
+            or self.are_marks_unflushed
         )
 
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
@@ -174,7 +176,7 @@ class DirectoryCore:
         if not round_.planned and not self.marks:
             return
         self.write = round_
-        marks, self.marks = tuple(self.marks.items()), {}
+        round_.marks, self.marks = tuple(self.marks.items()), {}
         effects.append(
             Write(
                 writes=tuple(
@@ -185,7 +187,7 @@ class DirectoryCore:
                     )
                     for key, pieces in round_.pieces.items()
                 ),
-                marks=marks,
+                marks=round_.marks,
             )
         )
 
@@ -267,6 +269,7 @@ class DirectoryCore:
 
     def _take_in(self, round_: WriteRound, effects: list[Effect]) -> None:
         """What was written becomes part of the logs; acks=1 is answered."""
+        self.are_marks_unflushed = self.are_marks_unflushed or bool(round_.marks)
         for planned in round_.planned:
             append = planned.append
             log = self.partitions[append.key].log
@@ -317,7 +320,11 @@ class DirectoryCore:
             self._stop(error, effects)
 
     def _begin_flush(self, effects: list[Effect]) -> None:
-        if self.flush is not None or self.is_truncating or not self.dirty:
+        """Flush what was written; marks go with it, and by themselves only when all is quiet."""
+        if self.flush is not None or self.is_truncating:
+            return
+        is_quiet = self.write is None and not self.queue
+        if not self.dirty and not (self.are_marks_unflushed and is_quiet):
             return
         keys = dict.fromkeys(segment.partition for segment in self.dirty)
         ends = tuple(
@@ -328,7 +335,6 @@ class DirectoryCore:
             )
             for key in keys
         )
-        with_marks = self.rounds_without_marks >= MARKS_FLUSH_ROUNDS
         self.flush = FlushRound(
             segments=tuple(self.dirty), ends=ends, awaiting=tuple(self.awaiting)
         )
@@ -336,10 +342,10 @@ class DirectoryCore:
             Flush(
                 segments=self.flush.segments,
                 directories=tuple(self.dirty_directories),
-                with_marks=with_marks,
+                with_marks=self.are_marks_unflushed,
             )
         )
-        self.rounds_without_marks = 0 if with_marks else self.rounds_without_marks + 1
+        self.are_marks_unflushed = False
         self.dirty, self.dirty_directories, self.awaiting = {}, {}, []
 
     def _on_flush_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
@@ -380,6 +386,7 @@ class DirectoryCore:
         self.queue.clear()
         self._refuse_awaiting(tuple(self.awaiting), effects)
         self.awaiting, self.dirty, self.dirty_directories, self.marks = [], {}, {}, {}
+        self.are_marks_unflushed = False
 
     def _refuse_awaiting(self, awaiting: tuple[Awaiting, ...], effects: list[Effect]) -> None:
         assert self.failure is not None, "only a failed directory refuses what was written"

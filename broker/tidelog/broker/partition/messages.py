@@ -81,7 +81,7 @@ class Flush(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[SegmentKey, ...]
     directories: tuple[str, ...]
     with_marks: bool
-    """Make the marks durable as well: now and then, so that a crash forgets few of them."""
+    """Make the marks of the rounds before durable as well."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):

@@ -147,9 +147,7 @@ class DirectoryOwner:
                 for effect in self._core.step(messages):
                     self._perform(effect, scope)
                 if self._is_stopping and not self._inbox and self._core.is_idle:
-                    break
-        if self._core.failure is None:
-            await self._disk.flush([self._marks.file])
+                    return
 
     def stop(self) -> None:
         """Accept no more; `run` returns after what was accepted."""
