@@ -305,8 +305,9 @@ async def _flushed_file(world: World) -> Process:
     process = world.machine("node").start("node", wait_forever)
     disk = process.ports.open_disk()
     file = await disk.open("log", create=True)
+    newer = await disk.open("newer", create=True)
     await disk.append([Append(file, [b"a" * 1_000])])
-    await disk.flush([file], directories=[""])
+    await disk.flush([file, newer], directories=[""])
     await disk.shutdown()
     world.faults.active = active
     return process

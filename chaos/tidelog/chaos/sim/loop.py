@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 from tidelog.chaos.sim.guard import breach, real_world_refused
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.trace import Trace
+from tidelog.wire.errors import TidelogError
 
 _T = TypeVar("_T")
 
@@ -95,6 +96,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.unhandled: list[str] = []
         """Exceptions that nobody caught: each one is a finding."""
+        self.unretrieved: list[str] = []
+        """Refusals that nobody waited for any more: a node would log them."""
         self.world_context = contextvars.Context()
         """Callbacks scheduled in it belong to no process and outlive every crash."""
         self._trace = trace
@@ -328,6 +331,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         error = context.get("exception")
+        if isinstance(error, TidelogError) and "never retrieved" in str(context.get("message")):
+            self.unretrieved.append(f"{error!r}")
+            return
         self.unhandled.append(f"{context.get('message')}: {error!r}")
 
     def bury(self) -> None:

@@ -185,6 +185,14 @@ class Medium:
         """Every file that a crash of the machine could not take."""
         return _files(self.root, "", _durable)
 
+    def has_later_sibling(self, path: str) -> bool:
+        """Whether its directory has a file behind it by name."""
+        parent, _, name = path.rpartition("/")
+        directory = self.find(parent)
+        return isinstance(directory, Directory) and any(
+            other > name for other, child in directory.durable.items() if isinstance(child, Inode)
+        )
+
     def durable_in(self, directory: str) -> list[Inode]:
         """The files of a top directory that a crash of the machine could not take, last first."""
         place = self.root.durable.get(directory)

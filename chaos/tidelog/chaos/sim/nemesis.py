@@ -111,10 +111,18 @@ class Nemesis:
 
 
 def flip_some_bit(world: World, machine: Machine, random: SeededRandom) -> str | None:
-    """Damage a durable byte somewhere on a machine; returns the file, None if it holds nothing."""
+    """Damage one durable byte of a file that is not the newest of its directory, once a run.
+
+    The end of the newest file cannot be told from a write that a crash tore, and with one copy a
+    second damaged file may be the one that would have told of the first. Returns the file.
+    """
     for medium in machine.media.values():
-        files = [(path, inode) for path, inode in medium.durable_files() if inode.durable]
-        if files:
+        files = [
+            (path, inode)
+            for path, inode in medium.durable_files()
+            if inode.durable and medium.has_later_sibling(path)
+        ]
+        if files and not world.faults.felt(FaultKind.BIT_FLIP):
             path, inode = files[random.below(len(files))]
             medium.flip_bit(path, inode, random, world.faults)
             return path

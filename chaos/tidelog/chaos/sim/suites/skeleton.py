@@ -286,6 +286,7 @@ class SkeletonRun:
             "recoveries": self.recoveries - 1,
             "restores": self._keeper.restores,
             "caught": len(self.history.damage),
+            "unretrieved": len(self.world.loop.unretrieved),
         }
 
     def _acknowledged(self) -> int:
