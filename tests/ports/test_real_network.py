@@ -391,14 +391,25 @@ def test_a_cancelled_receive_breaks_the_callers_stream() -> None:
 
 
 def test_two_networks_of_a_process_share_no_connection() -> None:
-    async def run() -> bytes:
-        async with serving({UNARY: UnaryMethod(echo)}) as server, calling() as staying:
-            async with calling() as closing:
-                await closing.call(server.address, UNARY, b"1", timeout_ms=TIMEOUT_MS)
-                await staying.call(server.address, UNARY, b"2", timeout_ms=TIMEOUT_MS)
-            return await staying.call(server.address, UNARY, b"3", timeout_ms=TIMEOUT_MS)
+    async def run() -> list[str]:
+        addresses: list[str] = []
 
-    assert asyncio.run(run()) == b"3"
+        async def handler(context: RequestContext, message: bytes) -> bytes:
+            addresses.append(context.address)
+            return message
+
+        async with (
+            serving({UNARY: UnaryMethod(handler)}) as server,
+            calling() as first,
+            calling() as second,
+        ):
+            for network in (first, second, first):
+                await network.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+        return addresses
+
+    first, second, again = asyncio.run(run())
+    assert first == again
+    assert first != second
 
 
 def test_a_task_of_a_handler_that_sends_to_a_caller_who_is_gone_hears_that_it_is_closed() -> None:
