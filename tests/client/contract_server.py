@@ -66,7 +66,9 @@ def error(code: ErrorCode, happened: str = "as the test wants") -> errors_pb2.Er
 class ContractServer:
     """`with ContractServer() as server:` serves at `server.address`."""
 
-    def __init__(self, *, auto_create: bool = True, default_partitions: int = 1) -> None:
+    def __init__(
+        self, *, auto_create: bool = True, default_partitions: int = 1, port: int = 0
+    ) -> None:
         self.topics: dict[str, bytes] = {}
         self.logs: dict[tuple[bytes, int], Log] = {}
         self.auto_create = auto_create
@@ -84,7 +86,7 @@ class ContractServer:
         self.seen_batches = 0
         self._is_closing = False
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=32))
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self.address = f"127.0.0.1:{self.port}"
         self._server.add_generic_rpc_handlers((_Handlers(self),))
 

@@ -326,7 +326,8 @@ class Consumer(Client):
             self._records = self._iterate()
         try:
             return next(self._records)
-        except StopIteration:
+        except (StopIteration, TidelogError):
+            # A generator that raised is over; the consumer is not.
             self._records = None
             raise
 

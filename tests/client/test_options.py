@@ -1,0 +1,100 @@
+"""What clients accept, refuse and default to."""
+
+from typing import get_type_hints
+
+import msgspec
+import pytest
+
+from tidelog.client import AdminClient, Consumer, Producer
+from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.client.options import (
+    NOT_YET,
+    AdminArguments,
+    AdminOptions,
+    ConsumerArguments,
+    ConsumerOptions,
+    ProducerArguments,
+    ProducerOptions,
+    bootstrap_addresses,
+)
+
+
+def refused(make: object) -> TidelogError:
+    with pytest.raises(TidelogError) as caught:
+        make()  # type: ignore[operator]
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (ProducerArguments, ProducerOptions),
+        (ConsumerArguments, ConsumerOptions),
+        (AdminArguments, AdminOptions),
+    ],
+)
+def test_what_a_type_checker_sees_is_what_there_is(
+    arguments: type, options: type[msgspec.Struct]
+) -> None:
+    seen = {name: hint for name, hint in get_type_hints(arguments).items() if name not in NOT_YET}
+    assert seen == get_type_hints(options)
+
+
+def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
+    error = refused(lambda: Producer(linger=5))  # type: ignore[call-arg]
+    assert error.code is ErrorCode.INVALID_CONFIGURATION
+    assert error.hint == "did you mean linger_ms?"
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Producer(transactional_id="t"), "transactional_id"),
+        (lambda: Producer(enable_idempotence=True), "enable_idempotence"),
+        (lambda: Consumer(group_id="g"), "group_id"),
+        (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
+        (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
+        (lambda: Producer(security_protocol="SSL"), "security_protocol"),  # type: ignore[call-arg]
+    ],
+)
+def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str) -> None:
+    error = refused(make)
+    assert error.code is ErrorCode.NOT_IMPLEMENTED
+    assert name in error.tried
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ({"acks": 2}, "acks is 2"),
+        ({"compression_type": "zstandard"}, "none, gzip, snappy, lz4, zstd"),
+        ({"linger_ms": "5"}, "linger_ms is '5', it can be a number"),
+        ({"max_request_size": 1 << 30}, "max_request_size"),
+        ({"retries": -1}, "retries is -1"),
+        ({"delivery_timeout_ms": 5}, "delivery_timeout_ms=5 is below"),
+        ({"bootstrap_servers": "host:port"}, "'host:port' is not host:port"),
+        ({"bootstrap_servers": ""}, "names no address"),
+        ({"key_serializer": "utf-8"}, "key_serializer is 'utf-8'"),
+    ],
+)
+def test_a_wrong_value_is_named(arguments: dict[str, object], part: str) -> None:
+    error = refused(lambda: Producer(**arguments))  # type: ignore[arg-type]
+    assert error.code is ErrorCode.INVALID_CONFIGURATION
+    assert part in error.happened
+
+
+def test_without_bootstrap_servers_the_environment_and_then_localhost_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TIDELOG_BOOTSTRAP", raising=False)
+    assert bootstrap_addresses("Producer", None) == ("localhost:9192",)
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", "a:1, b")
+    assert bootstrap_addresses("Producer", None) == ("a:1", "b:9192")
+    assert bootstrap_addresses("Producer", ["[::1]:7", "::1"]) == ("[::1]:7", "[::1]:9192")
+
+
+def test_making_and_closing_a_client_needs_no_cluster() -> None:
+    for client in (Producer(), Consumer("t"), AdminClient()):
+        client.close()
+        client.close()
+        assert client.is_closed

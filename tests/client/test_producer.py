@@ -1,0 +1,284 @@
+"""The synchronous producer against a server that misbehaves on request."""
+
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.client.contract_server import ContractServer
+from tidelog.client import Consumer, Producer, RecordMetadata, TopicPartition
+from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.v1 import produce_pb2
+from tidelog.wire.batch import Codec, read_header
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server() -> Iterator[ContractServer]:
+    with ContractServer(default_partitions=3) as running:
+        yield running
+
+
+def test_a_future_tells_where_its_record_was_stored(server: ContractServer) -> None:
+    server.create("t", 2)
+    with Producer(bootstrap_servers=server.address) as producer:
+        futures = [producer.send("t", b"v", partition=1, timestamp_ms=7) for _ in range(3)]
+        stored = [future.get(20) for future in futures]
+    assert stored[2] == RecordMetadata("t", 1, 2, 7, 1)
+    assert stored[2].topic_partition == TopicPartition("t", 1)
+    assert futures[0].done()
+    assert futures[0].exception() is None
+
+
+def test_closing_sends_what_was_appended(server: ContractServer) -> None:
+    producer = Producer(bootstrap_servers=server.address, linger_ms=60_000)
+    future = producer.send("t", b"v")
+    producer.close()
+    assert future.succeeded()
+
+
+def test_a_closed_producer_refuses_with_a_typed_error(server: ContractServer) -> None:
+    producer = Producer(bootstrap_servers=server.address)
+    producer.close()
+    with pytest.raises(TidelogError) as caught:
+        producer.send("t", b"v")
+    assert caught.value.code is ErrorCode.CLOSED
+    producer.close()
+
+
+def test_the_same_key_goes_to_the_same_partition(server: ContractServer) -> None:
+    with Producer(bootstrap_servers=server.address) as producer:
+        places = {producer.send("t", b"v", key=b"customer-7").get(20).partition for _ in range(5)}
+    assert len(places) == 1
+
+
+def test_records_without_a_key_fill_one_batch_and_then_the_next_partition(
+    server: ContractServer,
+) -> None:
+    with Producer(bootstrap_servers=server.address, batch_size=4_096) as producer:
+        futures = [producer.send("t", b"v" * 100) for _ in range(300)]
+        producer.flush(20)
+        partitions = [future.get(0).partition for future in futures]
+    changes = sum(1 for a, b in itertools.pairwise(partitions) if a != b)
+    assert set(partitions) == {0, 1, 2}
+    assert changes < 20
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_are_compressed_as_asked(server: ContractServer, codec: Codec) -> None:
+    with Producer(
+        bootstrap_servers=server.address, compression_type=codec.name.lower()
+    ) as producer:
+        producer.send("t", b"v" * 5_000, partition=0).get(20)
+    data = server.log("t").batches[0][2]
+    assert read_header(data).codec is codec
+    with Consumer("t", bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+        assert next(consumer).value == b"v" * 5_000
+
+
+def test_records_that_were_never_answered_are_indeterminate_and_not_sent_again(
+    server: ContractServer,
+) -> None:
+    server.break_produce_at = 1
+    with Producer(bootstrap_servers=server.address) as producer:
+        future = producer.send("t", b"v")
+        error = future.exception(20)
+        assert error is not None
+        assert error.code is ErrorCode.INDETERMINATE
+        server.break_produce_at = None
+        producer.send("t", b"next").get(20)
+    counts = [read_header(part.batch).record_count for part in _sent(server)]
+    assert counts == [1, 1], "the unknown batch was sent once, the next one once"
+
+
+def test_a_silent_broker_makes_records_indeterminate_after_the_request_timeout(
+    server: ContractServer,
+) -> None:
+    server.is_silent.set()
+    with Producer(bootstrap_servers=server.address, request_timeout_ms=300) as producer:
+        error = producer.send("t", b"v").exception(20)
+    assert error is not None
+    assert error.code is ErrorCode.INDETERMINATE
+    assert "request_timeout_ms=300" in error.happened
+
+
+def test_a_refused_batch_is_sent_again_until_it_is_stored(server: ContractServer) -> None:
+    server.judge = lambda _topic, _partition, before: (
+        ErrorCode.NOT_ENOUGH_IN_SYNC_REPLICAS if before < 2 else None
+    )
+    with Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
+        assert producer.send("t", b"v").get(20).offset == 0
+    assert len(_sent(server)) == 3
+
+
+def test_a_batch_that_stays_refused_fails_after_the_delivery_timeout(
+    server: ContractServer,
+) -> None:
+    server.judge = lambda *_: ErrorCode.STORAGE_FULL
+    with Producer(
+        bootstrap_servers=server.address,
+        retry_backoff_ms=10,
+        request_timeout_ms=200,
+        delivery_timeout_ms=400,
+    ) as producer:
+        error = producer.send("t", b"v").exception(20)
+    assert error is not None
+    assert error.code is ErrorCode.STORAGE_FULL
+    assert "delivery_timeout_ms=400" in error.happened
+
+
+def test_a_refusal_for_good_fails_at_once(server: ContractServer) -> None:
+    server.judge = lambda *_: ErrorCode.BATCH_TOO_LARGE
+    with (
+        Producer(bootstrap_servers=server.address) as producer,
+        pytest.raises(TidelogError) as caught,
+    ):
+        producer.send("t", b"v").get(20)
+    assert caught.value.code is ErrorCode.BATCH_TOO_LARGE
+    assert len(_sent(server)) == 1
+
+
+def test_a_full_buffer_blocks_and_then_says_which_setting(server: ContractServer) -> None:
+    server.create("t")
+    server.is_silent.set()
+    producer = Producer(
+        bootstrap_servers=server.address,
+        buffer_memory=64 * 1024,
+        batch_size=16 * 1024,
+        max_block_ms=200,
+    )
+
+    def fill() -> None:
+        for _ in range(100):
+            producer.send("t", b"v" * 4_000)
+
+    with pytest.raises(TidelogError) as caught:
+        fill()
+    assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert "buffer_memory=65536" in caught.value.happened
+    assert "max_block_ms=200" in caught.value.happened
+    producer.close(0)
+
+
+def test_a_full_buffer_lets_the_sender_go_on_when_batches_are_done(
+    server: ContractServer,
+) -> None:
+    with Producer(
+        bootstrap_servers=server.address, buffer_memory=64 * 1024, batch_size=16 * 1024
+    ) as producer:
+        futures = [producer.send("t", b"v" * 1_000) for _ in range(500)]
+        producer.flush(20)
+        assert all(future.succeeded() for future in futures)
+        assert producer.metrics()["waits_for_room"] > 0
+        assert producer.metrics()["buffer_reserved_bytes"] == 0
+
+
+def test_an_unknown_topic_is_named_with_the_nearest(server: ContractServer) -> None:
+    server.auto_create = False
+    server.create("orders")
+    with Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
+        producer.send("orders", b"v").get(20)
+        with pytest.raises(TidelogError) as caught:
+            producer.send("ordres", b"v")
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
+    assert "orders" in caught.value.hint
+    assert "auto_create_topics" in caught.value.happened
+
+
+@pytest.mark.parametrize(("value", "key", "name"), [("v", None, "value"), (b"v", "k", "key")])
+def test_text_without_a_serializer_names_the_serializer(
+    server: ContractServer, value: object, key: object, name: str
+) -> None:
+    with (
+        Producer(bootstrap_servers=server.address) as producer,
+        pytest.raises(TypeError, match=f"{name}_serializer"),
+    ):
+        producer.send("t", value, key=key)
+
+
+def test_serializers_headers_and_timestamps_arrive(server: ContractServer) -> None:
+    with Producer(
+        bootstrap_servers=server.address, key_serializer=str.encode, value_serializer=str.encode
+    ) as producer:
+        headers = [("trace", b"1"), ("empty", b""), ("none", None)]
+        producer.send("t", "value", key="key", headers=headers, timestamp_ms=12).get(20)
+    with Consumer(
+        "t",
+        bootstrap_servers=server.address,
+        auto_offset_reset="earliest",
+        value_deserializer=bytes.decode,
+    ) as consumer:
+        record = next(consumer)
+    assert (record.key, record.value, record.timestamp) == (b"key", "value", 12)
+    assert list(record.headers) == headers
+
+
+def test_callbacks_run_with_their_arguments(server: ContractServer) -> None:
+    seen: list[object] = []
+    done = threading.Event()
+    with Producer(bootstrap_servers=server.address) as producer:
+        future = producer.send("t", b"v", partition=2)
+        future.add_errback(seen.append)
+        future.add_callback(lambda mark, stored: seen.append((mark, stored.partition)), "mark")
+        future.add_callback(lambda _: done.set())
+        assert done.wait(20)
+        future.add_callback(lambda stored: seen.append(stored.offset))
+    assert seen == [("mark", 2), 0]
+
+
+def test_many_threads_share_a_producer(server: ContractServer) -> None:
+    count = 500
+    with Producer(bootstrap_servers=server.address, batch_size=2_000) as producer:
+
+        def send_all(name: bytes) -> None:
+            for number in range(count):
+                producer.send("t", b"%s %d" % (name, number), partition=0)
+
+        threads = [threading.Thread(target=send_all, args=(b"%d" % n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        producer.flush(20)
+    with Consumer("t", bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+        values = [next(consumer).value for _ in range(4 * count)]
+    for name in (b"0", b"1", b"2", b"3"):
+        mine = [int(value.split()[1]) for value in values if value.split()[0] == name]
+        assert mine == list(range(count)), "each thread's records keep their order"
+
+
+def test_an_interpreter_that_ends_without_close_sends_what_it_has(server: ContractServer) -> None:
+    program = (
+        "import sys; from tidelog.client import Producer\n"
+        "Producer(bootstrap_servers=sys.argv[1], linger_ms=50_000).send('t', b'last words')"
+    )
+    subprocess.run([sys.executable, "-c", program, server.address], check=True, timeout=60)
+    assert sum(log.end_offset for log in server.logs.values()) == 1
+
+
+def test_ctrl_c_ends_a_wait(server: ContractServer) -> None:
+    server.is_silent.set()
+    program = (
+        "import sys; from tidelog.client import Producer\n"
+        "future = Producer(bootstrap_servers=sys.argv[1], linger_ms=0).send('t', b'v')\n"
+        "print('waiting', flush=True)\n"
+        "try:\n    future.get()\n"
+        "except KeyboardInterrupt:\n    import os; print('ended', flush=True); os._exit(0)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, server.address], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert out == "ended\n"
+
+
+def _sent(server: ContractServer) -> list[produce_pb2.PartitionBatch]:
+    return [part for request in server.produce_requests for part in request.batches]

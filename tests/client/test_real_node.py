@@ -1,0 +1,73 @@
+"""The clients against a real node in a process of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.node import NodeProcess, running_node
+from tidelog.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.client.errors import ErrorCode
+
+pytestmark = [pytest.mark.slow, pytest.mark.live]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with running_node(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["all", 1, 0])
+def test_what_was_produced_is_read_back_in_order(
+    node: NodeProcess, codec: str, acks: int | str
+) -> None:
+    with AdminClient(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", 3)])
+    with Producer(
+        bootstrap_servers=node.bootstrap, compression_type=codec, acks=acks, batch_size=8_192
+    ) as producer:
+        for number in range(2_000):
+            producer.send("t", b"%d" % number, key=b"%d" % (number % 7), headers=[("h", b"1")])
+    by_key: dict[bytes, list[int]] = {}
+    with Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
+        for _ in range(2_000):
+            record = next(consumer)
+            by_key.setdefault(record.key, []).append(int(record.value))
+    assert sum(map(len, by_key.values())) == 2_000
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+
+
+def test_clients_go_on_after_the_node_was_killed_and_started_again(node: NodeProcess) -> None:
+    name = TopicPartition("t", 0)
+    with (
+        Producer(bootstrap_servers=node.bootstrap, retry_backoff_ms=20) as producer,
+        Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer,
+    ):
+        first = producer.send("t", b"before").get(30)
+        assert next(consumer).value == b"before"
+        node.restart()
+        acknowledged = [first.offset]
+        for number in range(200):
+            future = producer.send("t", b"%d" % number)
+            error = future.exception(30)
+            if error is None:
+                acknowledged.append(future.get(0).offset)
+            else:
+                assert error.code is ErrorCode.INDETERMINATE, str(error)
+        assert len(acknowledged) > 190
+        end = consumer.end_offsets([name])[name]
+        offsets = [next(consumer).offset for _ in range(end - 1)]
+        assert offsets == list(range(1, end)), "nothing twice, nothing missing"
+        assert set(acknowledged) <= {0, *offsets}
+
+
+def test_an_acknowledged_record_survives_a_kill(node: NodeProcess) -> None:
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        stored = [producer.send("t", b"%d" % number) for number in range(100)]
+        for future in stored:
+            future.get(30)
+        node.restart()
+    with Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
+        assert [int(next(consumer).value) for _ in range(100)] == list(range(100))
