@@ -1,8 +1,11 @@
 """What the commands that ask the cluster share: a client, and JSON output."""
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING, Final
+
+from tidelog.cli.errors import BadInput
 
 if TYPE_CHECKING:
     from tidelog.client import AdminClient
@@ -12,12 +15,29 @@ REACH_TIMEOUT_MS: Final = 3_000
 """A person waits: an address that nobody answers at is told after so long."""
 
 
+def bootstrap_servers(arguments: argparse.Namespace) -> list[str]:
+    """The addresses of -b, else of TIDELOG_BOOTSTRAP, else the default one."""
+    from tidelog.client.options import BOOTSTRAP_VARIABLE, bootstrap_addresses
+    from tidelog.wire.errors import TidelogError
+
+    typed = arguments.bootstrap
+    try:
+        return list(bootstrap_addresses("client", typed))
+    except TidelogError as error:
+        source = f"{BOOTSTRAP_VARIABLE}={os.environ.get(BOOTSTRAP_VARIABLE, '')}"
+        raise BadInput(
+            source if typed is None else f"-b {typed}",
+            error.happened,
+            "write host:port, several with commas, such as localhost:9192",
+        ) from None
+
+
 def admin_client(arguments: argparse.Namespace) -> "AdminClient":
     """A client for one command."""
     from tidelog.client import AdminClient
 
     return AdminClient(
-        bootstrap_servers=arguments.bootstrap,
+        bootstrap_servers=bootstrap_servers(arguments),
         client_id=CLIENT_ID,
         bootstrap_timeout_ms=REACH_TIMEOUT_MS,
     )

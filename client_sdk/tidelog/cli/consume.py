@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.errors import EXIT_OK, BadInput, print_stderr
+from tidelog.cli.errors import EXIT_OK, BadInput, nearest, print_stderr
 from tidelog.cli.parser import Parser, add_bootstrap, number
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _renderer(arguments: argparse.Namespace) -> Any:
 
 
 def _make_consumer(arguments: argparse.Namespace) -> "Consumer":
-    from tidelog.cli.admin import CLIENT_ID, REACH_TIMEOUT_MS
+    from tidelog.cli.admin import CLIENT_ID, REACH_TIMEOUT_MS, bootstrap_servers
     from tidelog.cli.client_options import convert
     from tidelog.client import Consumer
     from tidelog.client.options import ConsumerOptions
@@ -223,7 +223,7 @@ def _make_consumer(arguments: argparse.Namespace) -> "Consumer":
         # Records that vanish while they are read must not vanish in silence.
         "auto_offset_reset": "none",
     }
-    return Consumer(bootstrap_servers=arguments.bootstrap, **{**defaults, **options})
+    return Consumer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})
 
 
 def _bounds(
@@ -258,9 +258,7 @@ def _partitions(consumer: "Consumer", arguments: argparse.Namespace) -> "list[To
     topic = arguments.topic
     found = consumer.partitions_for_topic(topic)
     if found is None:
-        # Asked for its offsets, the client names the nearest topic.
-        consumer.end_offsets([TopicPartition(topic, 0)])
-        found = {0}
+        raise _unknown(topic, sorted(consumer.topics()))
     for partition in arguments.partition:
         if partition not in found:
             raise BadInput(
@@ -270,6 +268,15 @@ def _partitions(consumer: "Consumer", arguments: argparse.Namespace) -> "list[To
                 f"choose a partition from 0 to {len(found) - 1}",
             )
     return [TopicPartition(topic, number) for number in sorted(set(arguments.partition) or found)]
+
+
+def _unknown(topic: str, topics: list[str]) -> BadInput:
+    found = nearest(topic, topics)
+    return BadInput(
+        f"read topic {topic} [UNKNOWN_TOPIC]",
+        f"there is no topic `{topic}`",
+        f"did you mean `{found}`?" if found else "`tidelog topic list` names those that there are",
+    )
 
 
 def _announce(arguments: argparse.Namespace, count: int) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli import interrupt
 from tidelog.cli.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_FAILED,
@@ -33,6 +34,8 @@ _HELP_WORDS: Final = ("-h", "--help", "help")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. As the process's own command it may end the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        interrupt.install()
     code = _guarded(words)
     if arguments is None and code in (EXIT_INTERRUPTED, EXIT_BROKEN_PIPE):
         # What a client still waits for at an orderly exit, nobody waits for any more.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.errors import EXIT_OK, BadInput, CommandError, print_stderr
 from tidelog.cli.escapes import unescape
+from tidelog.cli.interrupt import on_interrupt
 from tidelog.cli.parser import Parser, add_bootstrap, number, pair
 
 if TYPE_CHECKING:
@@ -88,19 +89,23 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("tidelog produce", "stdin is closed", "hand the lines in: < FILE")
     producer = _make_producer(arguments)
     tally = Tally(SendFuture.succeeded)
-    try:
-        send = _make_send(producer, arguments)
-        _announce(producer, arguments)
-        if sys.stdin.isatty():
-            _converse(send, tally)
-        else:
-            _pump(send, tally, producer, unescape(_bytes(arguments.delimiter), what="-D"))
-    except KeyboardInterrupt:
-        tally.settle_all()
-        print_stderr(f"interrupted: {describe(tally)}")
-        raise
+    send = _make_send(producer, arguments)
+    delimiter = unescape(_bytes(arguments.delimiter), what="-D")
+    if not delimiter:
+        raise BadInput("tidelog produce -D", "the delimiter is empty", "for example -D '\\0'")
+    _check_partition(producer, arguments)
+    on_interrupt(lambda: print_stderr(_interrupted(tally)))
+    if sys.stdin.isatty():
+        _converse(send, tally)
+    else:
+        _pump(send, tally, producer, delimiter)
     producer.close()
     return EXIT_OK
+
+
+def _interrupted(tally: "Tally") -> str:
+    tally.settle_all()
+    return f"interrupted: {describe(tally)}"
 
 
 def describe(tally: "Tally") -> str:
@@ -114,7 +119,7 @@ def describe(tally: "Tally") -> str:
 
 
 def _make_producer(arguments: argparse.Namespace) -> "Producer":
-    from tidelog.cli.admin import CLIENT_ID, REACH_TIMEOUT_MS
+    from tidelog.cli.admin import CLIENT_ID, REACH_TIMEOUT_MS, bootstrap_servers
     from tidelog.cli.client_options import convert
     from tidelog.client import Producer
     from tidelog.client.options import ProducerOptions
@@ -129,7 +134,7 @@ def _make_producer(arguments: argparse.Namespace) -> "Producer":
             )
         options["compression_type"] = arguments.compression
     defaults: dict[str, Any] = {"client_id": CLIENT_ID, "bootstrap_timeout_ms": REACH_TIMEOUT_MS}
-    return Producer(bootstrap_servers=arguments.bootstrap, **{**defaults, **options})
+    return Producer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})
 
 
 def _make_send(producer: "Producer", arguments: argparse.Namespace) -> Send:
@@ -157,7 +162,7 @@ def _make_send(producer: "Producer", arguments: argparse.Namespace) -> Send:
     return send_keyed
 
 
-def _announce(producer: "Producer", arguments: argparse.Namespace) -> None:
+def _check_partition(producer: "Producer", arguments: argparse.Namespace) -> None:
     """Fail before the first line is read, rather than at it."""
     count = len(producer.partitions_for(arguments.topic))
     if arguments.partition is not None and arguments.partition >= count:
@@ -172,8 +177,6 @@ def _pump(send: Send, tally: "Tally", producer: "Producer", delimiter: bytes) ->
     """From a pipe or file: many lines on their way at once."""
     from tidelog.cli.lines import read_lines
 
-    if not delimiter:
-        raise BadInput("tidelog produce -D", "the delimiter is empty", "for example -D '\\0'")
     for lines in read_lines(sys.stdin.fileno(), delimiter):
         _send_all(send, tally, lines, producer)
         tally.settle()
@@ -190,6 +193,7 @@ def _send_all(send: Send, tally: "Tally", lines: list[bytes], producer: "Produce
 
     futures: list[SendFuture] = []
     append = futures.append
+    tally.begin(futures)
     try:
         for line in lines:
             append(send(line))
@@ -203,9 +207,6 @@ def _send_all(send: Send, tally: "Tally", lines: list[bytes], producer: "Produce
             f"{error.happened}; {_before(tally)}",
             error.hint,
         ) from None
-    except KeyboardInterrupt:
-        tally.add(futures)
-        raise
     tally.add(futures)
 
 

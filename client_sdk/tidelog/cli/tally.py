@@ -20,6 +20,7 @@ class Tally:
     def __init__(self, is_stored: "Callable[[SendFuture], bool]") -> None:
         self._is_stored = is_stored
         self._open: deque[tuple[int, Sequence[SendFuture]]] = deque()
+        self._begun: Sequence[SendFuture] = ()
         self.sent = 0
         self.stored = 0
         self.indeterminate = 0
@@ -32,8 +33,13 @@ class Tally:
         """Lines whose outcome is not known yet."""
         return self.sent - self.stored - self.indeterminate - self.refused
 
+    def begin(self, futures: "Sequence[SendFuture]") -> None:
+        """Lines that are being sent now; `add` comes when the last of them is."""
+        self._begun = futures
+
     def add(self, futures: "Sequence[SendFuture]") -> None:
         """Lines that were just sent."""
+        self._begun = ()
         if futures:
             self._open.append((self.sent + 1, futures))
             self.sent += len(futures)
@@ -52,6 +58,7 @@ class Tally:
 
     def settle_all(self) -> None:
         """Count also what is done behind something that is not: nobody waits any longer."""
+        self.add(self._begun)
         self.settle()
         while self._open:
             first_line, futures = self._open.popleft()
