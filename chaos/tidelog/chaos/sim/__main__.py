@@ -40,15 +40,16 @@ def _positive(text: str) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """0: nothing wrong; 1: a seed shows a violation."""
     options = _parser().parse_args(arguments)
-    runner.quiet()
     suite, out, at_commit = SUITES[options.suite], sys.stdout, runner.commit()
     if options.seed is not None:
-        result = runner.run_verbose(suite, options.seed, out)
+        with runner.quiet():
+            result = runner.run_verbose(suite, options.seed, out)
         if result.violations:
             runner.print_failure(suite, result, at_commit, out)
         return 1 if result.violations else 0
     if options.planted is not None:
-        found = find(suite, options.planted, _seeds(options))
+        with runner.quiet():
+            found = find(suite, options.planted, _seeds(options))
         print(found, file=out)
         return 0 if found.seed is not None else 1
     shown = itertools.count(1)

@@ -113,14 +113,14 @@ def _results(
 
 
 def _prepare() -> None:
-    quiet()
     gc.collect()
     gc.freeze()
 
 
 def _run_timed(run: Callable[[int, Watch | None], RunResult], seed: int) -> tuple[RunResult, float]:
     begin_s = time.process_time()
-    result = run(seed, None)
+    with quiet():
+        result = run(seed, None)
     gc.collect()
     return result, time.process_time() - begin_s
 
@@ -204,6 +204,12 @@ def run_verbose(suite: Suite, seed: int, out: TextIO) -> RunResult:
     return result
 
 
-def quiet() -> None:
+@contextmanager
+def quiet() -> Iterator[None]:
     """Keep the logs of simulated nodes out of the output."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
