@@ -22,8 +22,6 @@ failure stops every partition of the directory: what reached the disk is not kno
 from collections import deque
 from typing import Final, assert_never
 
-import msgspec
-
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.state import PartitionLog, Segment
 from tidelog.broker.partition import invariants
@@ -43,60 +41,19 @@ from tidelog.broker.partition.messages import (
     Write,
     WriteEnded,
 )
+from tidelog.broker.partition.rounds import (
+    Awaiting,
+    FlushRound,
+    Partition,
+    Planned,
+    WriteRound,
+)
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped_pieces
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """One write takes at most this much of the queue: it bounds the wait of what comes behind."""
-
-
-class Partition:
-    """A log with what its owner needs beside it."""
-
-    __slots__ = ("held", "log", "settings")
-
-    def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
-        self.log = log
-        self.settings = settings
-        self.held: deque[AppendBatch] = deque()
-
-
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch with its place, while it is written."""
-
-    append: AppendBatch
-    segment: SegmentKey
-    base_offset: Offset
-    append_time_ms: int
-
-
-class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered at the end of the flush that covers it."""
-
-    answer: Acknowledge | Refuse
-
-
-class FlushRound(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flush in flight will have made true."""
-
-    segments: tuple[SegmentKey, ...]
-    ends: tuple[tuple[Partition, Offset, tuple[int, int]], ...]
-    awaiting: tuple[Awaiting, ...]
-
-
-class WriteRound:
-    """The write being planned or in flight."""
-
-    def __init__(self) -> None:
-        self.planned: list[Planned] = []
-        self.pieces: dict[SegmentKey, list[bytes | bytearray | memoryview]] = {}
-        self.sizes: dict[SegmentKey, int] = {}
-        self.new_segments: dict[PartitionKey, SegmentKey] = {}
-        self.ends: dict[PartitionKey, Offset] = {}
-        self.marks: tuple[tuple[PartitionKey, Offset], ...] = ()
-        self.size_bytes = 0
 
 
 class DirectoryCore:
