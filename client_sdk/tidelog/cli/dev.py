@@ -6,6 +6,7 @@ says, are the server's.
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     return run_dev(options, os.environ)
 
 
-def check_directory(name: str) -> None:
+def _may_write(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+def check_directory(name: str, may_write: Callable[[Path], bool] = _may_write) -> None:
     """Refuse what can never hold a node's data, before anything is started."""
     what = f"tidelog dev --data-dir {name}"
     hint = "name a directory that you may write to; it is made if it is not there"
@@ -76,6 +81,6 @@ def check_directory(name: str) -> None:
             continue
         if not existing.is_dir():
             raise BadInput(what, f"{existing} is a file, not a directory", hint)
-        if not os.access(existing, os.W_OK | os.X_OK):
+        if not may_write(existing):
             raise BadInput(what, f"you may not write to {existing}", hint)
         return

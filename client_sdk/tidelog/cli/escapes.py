@@ -35,7 +35,7 @@ def _escape(rest: bytes, what: str) -> tuple[bytes, int]:
     """The value, and how many bytes behind the backslash it took."""
     if rest and rest[0] in _SIMPLE:
         return _SIMPLE[rest[0]], 1
-    if rest[:1] == b"x":
+    if rest[:1] == b"x" and len(rest) == 3:
         try:
             return bytes.fromhex(rest[1:3].decode("ascii")), 3
         except ValueError:

@@ -7,7 +7,7 @@ when the reader of its output went away, and Ctrl-C at any moment.
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.cli import interrupt
 from tidelog.cli.errors import (
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tidelog.cli.commands import CommandModule
     from tidelog.wire.errors import TidelogError
-
-_HELP_WORDS: Final = ("-h", "--help", "help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,14 +61,14 @@ def _guarded(words: Sequence[str]) -> int:
 def _dispatch(words: Sequence[str]) -> int:
     from tidelog.cli.commands import COMMANDS, GROUPS, load, make_parser, overview
 
-    if not words or words[0] in _HELP_WORDS[:2]:
+    if words and words[0] == "help":
+        words = [*words[1:], "--help"]
+    if not words or words[0] in ("-h", "--help"):
         print(overview())
         return EXIT_OK
-    if words[0] == "help":
-        words = [*words[1:], "--help"]
     if words[0] == "--version":
         words = ["version", *words[1:]]
-    if words[0] in GROUPS and (len(words) == 1 or words[1] in _HELP_WORDS):
+    if words[0] in GROUPS and (len(words) == 1 or words[1] in ("-h", "--help")):
         print(overview(words[0]))
         return EXIT_OK
     name = next((each for each in COMMANDS if tuple(words[: len(each)]) == each), None)
