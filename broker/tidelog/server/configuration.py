@@ -133,7 +133,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = False
     shutdown_grace_ms: Annotated[
         int, Meta(description="How long calls in progress may take at a stop.", ge=0, le=600_000)
-    ] = 500
+    ] = 300
     admin_timeout_ms: Annotated[
         int,
         Meta(
