@@ -7,6 +7,7 @@ record by record, and uncompressed batches are equal byte for byte.
 """
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -16,12 +17,14 @@ from tests.wire import peers
 from tidelog.chaos.fuzz.generate import Sample, random_sample
 from tidelog.chaos.fuzz.reference import plain
 from tidelog.wire.batch import (
+    NO_ACCELERATOR,
     Codec,
     TimestampType,
     decode_batch,
     decode_batch_accelerated,
     has_accelerator,
     stamp_append_time,
+    use_accelerator,
 )
 from tidelog.wire.batch.decode import decompressed_body, read_records
 from tidelog.wire.batch.header import read_header
@@ -103,6 +106,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    use_accelerator(os.environ.get(NO_ACCELERATOR) != "1")
     began = time.perf_counter()
     counts = compare_many(arguments.seed, arguments.batches)
     seconds = time.perf_counter() - began

@@ -10,7 +10,6 @@ from tidelog.chaos.fuzz.reference import plain
 from tidelog.chaos.fuzz.seal import repair, seal_body
 from tidelog.wire.batch import (
     HEADERS_PER_RECORD_MAX,
-    RECORDS_PER_BATCH_MAX,
     BatchTooLarge,
     Codec,
     CorruptBatch,
@@ -181,13 +180,22 @@ def test_sealing_stays_within_the_limits() -> None:
     many = [("h", None)] * (HEADERS_PER_RECORD_MAX + 1)
     with pytest.raises(BatchTooLarge, match=f"{len(many)} headers"):
         encode_batch([(0, None, None, many)])
-    assert RECORDS_PER_BATCH_MAX < 2**31
+    several = [(0, None, b"", [("h", b"")] * 3)] * 4
+    assert encode_batch(several, limits=Limits(headers_per_batch_max=12))
+    with pytest.raises(BatchTooLarge, match="12 headers, the limit is 11"):
+        encode_batch(several, limits=Limits(headers_per_batch_max=11))
+
+
+def test_a_name_of_a_header_that_is_no_text_is_refused_when_sealed() -> None:
+    with pytest.raises(TidelogError) as caught:
+        encode_batch([(0, None, b"", [("\ud800", b"")])])
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
 def test_more_headers_than_a_batch_may_have_are_refused_unread() -> None:
     batch = encode_batch([(0, None, b"", [("h", b"")] * 3), (0, None, b"", [("h", b"")] * 3)])
     assert len(decode_records(batch, limits=Limits(headers_per_batch_max=6))) == 2
-    with pytest.raises(BatchTooLarge, match="3, 2 are admitted"):
+    with pytest.raises(BatchTooLarge, match=r"record 1 of the batch at byte 0.*2 are admitted"):
         decode_records(batch, limits=Limits(headers_per_batch_max=5))
 
 

@@ -19,6 +19,7 @@ from tidelog.wire.batch.layout import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_BYTES,
+    RECORD_HEADER_BYTES_MIN,
     Buffer,
     DecodedRecord,
 )
@@ -33,8 +34,6 @@ variable and calls `use_accelerator`.
 """
 
 _PADDING: Final = bytes(32)
-_HEADER_BYTES_MIN: Final = 2
-"""What the smallest header of a record takes: two lengths."""
 
 _offset_of: Final = itemgetter(0)
 _fields_of: Final[Callable[[Any], DecodedRecord]] = attrgetter(
@@ -88,7 +87,7 @@ def decode_batch_accelerated(
     records = read_uniform(header, body)
     # A list of headers is made before it can be counted: a body that can hold more than are
     # admitted is not for a decoder that does not know the limit.
-    if records is None and len(body) <= _HEADER_BYTES_MIN * limits.headers_per_batch_max:
+    if records is None and len(body) <= RECORD_HEADER_BYTES_MIN * limits.headers_per_batch_max:
         head = buffer[position : position + HEADER_BYTES]
         records = _read_accelerated(accelerator, header, head, body, is_compacted)
     if records is None:

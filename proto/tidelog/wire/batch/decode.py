@@ -81,15 +81,15 @@ def read_records(
         at = _read_into(records, header, body, limits.headers_per_batch_max, is_compacted)
         if at != len(body):
             raise ValueError(f"{len(body) - at} bytes follow the last record")
-    except IndexError:
-        raise CorruptBatch(
-            tried=f"read record {len(records)} of {_where(header, position)}",
-            happened="the records end before it does",
+    except BatchTooLarge as error:
+        raise BatchTooLarge(
+            tried=_tried_record(len(records), header, position), happened=error.happened
         ) from None
-    except ValueError as error:
+    except (IndexError, ValueError) as error:
+        ended = isinstance(error, IndexError)
         raise CorruptBatch(
-            tried=f"read record {len(records)} of {_where(header, position)}",
-            happened=str(error),
+            tried=_tried_record(len(records), header, position),
+            happened="the records end before it does" if ended else str(error),
         ) from None
     return records
 
@@ -200,6 +200,10 @@ def _read_headers(body: bytes, at: int, headers_left: int) -> tuple[tuple[Header
         content, at = _read_content(body, at)
         headers.append((name, content))
     return tuple(headers), at
+
+
+def _tried_record(index: int, header: BatchHeader, position: int) -> str:
+    return f"read record {index} of {_where(header, position)}"
 
 
 def _where(header: BatchHeader, position: int) -> str:

@@ -21,6 +21,7 @@ from tidelog.wire.batch.layout import (
     INT64_MIN,
     MAGIC,
     PREFIX_BYTES,
+    RECORD_HEADER_BYTES_MIN,
     TRANSACTIONAL_BIT,
     Codec,
     Header,
@@ -89,6 +90,7 @@ def encode_batch(
             happened=f"{len(records)} records, the limit is {limits.records_per_batch_max}",
         )
     body, highest_ms = _encode_records(records, limits)
+    _check_header_count(records, body, limits)
     codec, body = _compress(codec, body, limits)
     size_bytes = HEADER_BYTES + len(body)
     if size_bytes > limits.batch_bytes_max:
@@ -114,6 +116,18 @@ def encode_batch(
     summed = head[ATTRIBUTES_POSITION:]
     crc = extend_checksum(checksum(summed), body)
     return b"".join((head[:CHECKSUM_POSITION], crc.to_bytes(4, "big"), summed, body))
+
+
+def _check_header_count(records: SequenceOf[RecordTuple], body: bytes, limits: Limits) -> None:
+    """A reader would refuse more; they are counted only where so many can be."""
+    if len(body) <= RECORD_HEADER_BYTES_MIN * limits.headers_per_batch_max:
+        return
+    count = sum(len(headers) for _, _, _, headers in records)
+    if count > limits.headers_per_batch_max:
+        raise BatchTooLarge(
+            tried=_TRIED,
+            happened=f"records with {count} headers, the limit is {limits.headers_per_batch_max}",
+        )
 
 
 def _compress(codec: Codec, body: bytes, limits: Limits) -> tuple[Codec, bytes]:
@@ -219,7 +233,14 @@ def _encode_headers(headers: SequenceOf[Header], limits: Limits) -> bytes:
 
 @lru_cache(maxsize=_CACHED_HEADER_NAMES)
 def _encode_header_name(name: str) -> bytes:
-    encoded = name.encode()
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError as error:
+        raise TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=_TRIED,
+            happened=f"a header's name is no Unicode text: {error}",
+        ) from None
     return VARINTS[len(encoded)] + encoded
 
 

@@ -32,7 +32,9 @@ KNOWN_ATTRIBUTE_BITS: Final = 0x7F
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, timestamp delta, offset delta, key length, value length, header count."""
 
-INT32_MAX: Final = 2**31 - 1
+RECORD_HEADER_BYTES_MIN: Final = 2
+"""Of one header of a record: the lengths of its name and its value."""
+
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
