@@ -74,14 +74,15 @@ class Client:
     def _become_closed(self) -> None:
         self._refusal = _closed
 
-    def _become_forked(self) -> None:
+    def become_forked(self) -> None:
+        """Called in a forked child before anything else runs there."""
         self._refusal = _forked
 
     @property
     def _is_forked(self) -> bool:
         return self._refusal is _forked
 
-    def _close_at_exit(self) -> None:
+    def close_at_exit(self) -> None:
         """What is still to be done when the interpreter ends without a close."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -130,7 +131,7 @@ def _after_fork_in_child() -> None:
     for reference in list(_process.clients.values()):
         client = reference()
         if client is not None:
-            client._become_forked()
+            client.become_forked()
     # Freeing a channel talks to threads that do not exist here: one more reference each, never
     # given back, keeps the interpreter's end from doing so.
     for grpc_object in _process.held.values():
@@ -141,7 +142,7 @@ def _at_exit() -> None:
     for reference in list(_process.clients.values()):
         client = reference()
         if client is not None and not client.is_closed:
-            client._close_at_exit()
+            client.close_at_exit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -53,9 +53,9 @@ class MetadataCache:
     """1. version never falls. 2. Nor does a partition's leader_epoch while its topic id stays."""
 
     def __init__(self) -> None:
-        self.cluster_id = ""
-        self.controller_id = -1
-        self.version = -1
+        self.cluster_id: str = ""
+        self.controller_id: int = -1
+        self.version: int = -1
         self.brokers: dict[int, BrokerView] = {}
         self.topics: dict[str, TopicView] = {}
         self.updated_at_ns = 0

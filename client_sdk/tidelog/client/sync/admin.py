@@ -154,7 +154,8 @@ class AdminClient(Client):
     ) -> None:
         self.close()
 
-    def _close_at_exit(self) -> None:
+    def close_at_exit(self) -> None:
+        """Nothing is lost by it: close."""
         self.close()
 
     def _limit_ms(self, timeout_ms: int | None) -> int:

@@ -5,7 +5,7 @@ the list's own iterator when somebody asks for it.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice, starmap
@@ -61,7 +61,7 @@ def decode(
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def _collector_paused() -> Generator[None, None, None]:
     """Keeps the cyclic collector from walking thousands of short-lived tuples again and again.
 
     They are in no cycle and are freed by their counts as soon as the records are made; without

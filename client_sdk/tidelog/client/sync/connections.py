@@ -84,7 +84,8 @@ class Connections:
         """One call; `on_answer` runs once, on a thread of gRPC's."""
         tried = f"call {method.rpartition('/')[2]} at {address}"
         try:
-            multicallable: Any = self.channel(address).unary_unary(method)
+            channel: Any = self.channel(address)
+            multicallable = channel.unary_unary(method)
             call = multicallable.future(data, timeout=timeout_ms / 1000, metadata=self._metadata)
         except TidelogError as error:
             on_answer(error)
@@ -130,7 +131,8 @@ class Connections:
 
     def stream(self, address: str, method: str, requests: Iterator[bytes]) -> Any:
         """A bidirectional stream; iterate it for the answers."""
-        multicallable: Any = self.channel(address).stream_stream(method)
+        channel: Any = self.channel(address)
+        multicallable = channel.stream_stream(method)
         call = multicallable(requests, metadata=self._metadata)
         lifecycle.hold(call)
         return call

@@ -380,13 +380,14 @@ class Consumer(Client):
     ) -> None:
         self.close()
 
-    def _close_at_exit(self) -> None:
+    def close_at_exit(self) -> None:
+        """Nothing is lost by it: close."""
         self.close()
 
     # Inside.
 
     @contextmanager
-    def _exclusive(self, tried: str) -> Iterator[None]:
+    def _exclusive(self, tried: str) -> Generator[None, None, None]:
         self._check_usable(tried)
         if not self._busy.acquire(blocking=False):
             raise TidelogError(
@@ -533,7 +534,7 @@ def _make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backo
 
 
 def _split(fetched: Fetched) -> list[RawBatch]:
-    batches = []
+    batches: list[RawBatch] = []
     first_offset = fetched.first_offset
     for position, header in iterate_headers(fetched.data, is_compacted=True):
         if header.next_offset <= first_offset:

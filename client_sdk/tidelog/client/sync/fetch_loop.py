@@ -68,6 +68,7 @@ class FetchLoop:
     ) -> None:
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.is_woken = False
+        self._has_turned = False
         self._settings = settings
         self._core = core
         self._connections = connections
@@ -76,6 +77,7 @@ class FetchLoop:
 
     def turn(self, wait_s: float) -> None:
         """Bring the core up to date; then wait for one message, and take all that came."""
+        self._has_turned = True
         now_ns = time.monotonic_ns()
         self._perform(self._core.tick(now_ns))
         deadline_ns = self._core.next_deadline_ns()
@@ -90,7 +92,9 @@ class FetchLoop:
             pass
 
     def update(self) -> None:
-        """Tell the brokers what the user just changed or took."""
+        """Tell the brokers what the user changed or took; before the first wait there are none."""
+        if not self._has_turned:
+            return
         self._perform(self._core.tick(time.monotonic_ns()))
 
     def close(self) -> None:

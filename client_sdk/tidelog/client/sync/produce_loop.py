@@ -212,7 +212,7 @@ class ProduceLoop:
                     assert_never(effect)
 
     def _send(self, effect: SendProduce) -> None:
-        parts = []
+        parts: list[tuple[bytes, int, int, bytes, int]] = []
         for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
             if batch.encoded is None:
                 batch.encoded = seal(batch, self._settings.codec)

@@ -403,8 +403,9 @@ class Producer(Client):
                 return False
         return True
 
-    def _become_forked(self) -> None:
-        super()._become_forked()
+    def become_forked(self) -> None:
+        """Every record that is still on its way fails: its fate is the parent's affair."""
+        super().become_forked()
         assert self._refusal is not None, "a forked client refuses every use"
         error = self._refusal("produce")
         # No lock: its holder may not exist in this process, and nobody else runs yet.
@@ -412,7 +413,8 @@ class Producer(Client):
         for batch in (*sealed, *self._accumulator.open.values()):
             batch.outcome = error
 
-    def _close_at_exit(self) -> None:
+    def close_at_exit(self) -> None:
+        """Send what was appended, for a few seconds."""
         loop = self._loop
         if loop is None or not loop.thread.is_alive():
             return
@@ -436,8 +438,10 @@ def _accumulator_limits(options: ProducerOptions) -> AccumulatorLimits:
 
 
 def _as_bytes(value: object, name: str) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray):
         return bytes(value)
+    if isinstance(value, memoryview):
+        return value.tobytes()
     raise TypeError(
         f"a {name} of type {type(value).__name__} needs a serializer: give the producer a "
         f"{name}_serializer, such as {name}_serializer=str.encode, or send bytes"
