@@ -379,3 +379,29 @@ def test_a_topic_is_created_by_the_first_plain_records_unless_that_is_switched_o
 
     with_node(allowed)
     with_node(refused, settings=configuration(auto_create_topics="false"))
+
+
+def test_an_answer_of_several_partitions_stays_within_its_bytes() -> None:
+    async def work(client: PlainClient) -> None:
+        topic_id = await client.create_topic("t", 3)
+        for partition in range(3):
+            await client.produce(partition_batch(topic_id, partition, sealed([b"x" * 6_000])))
+        positions = [position(topic_id, partition, 0) for partition in range(3)]
+        request = fetch_pb2.FetchRequest(positions=positions, max_bytes=10_000)
+        raw = await client.call("FetchService/Fetch", request.SerializeToString())
+        assert len(fetch_pb2.FetchResponse.FromString(raw).partitions) == 1
+        stream = client.network.stream("node:9192", "/tidelog.v1.FetchService/FetchStream")
+        begin = fetch_pb2.FetchStreamRequest(
+            positions=positions, credit_bytes=100_000, max_bytes=10_000
+        )
+        await stream.send(begin.SerializeToString())
+        seen = []
+        for _ in range(3):
+            message = await stream.receive()
+            assert message is not None
+            answer = fetch_pb2.FetchStreamResponse.FromString(message)
+            seen += [each.partition for each in answer.partitions]
+        assert sorted(seen) == [0, 1, 2]
+        await stream.end_sending()
+
+    with_node(work)

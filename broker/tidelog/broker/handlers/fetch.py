@@ -139,7 +139,7 @@ class FetchHandler:
 
     async def _read_all(self, request: FetchRequest) -> list[PartitionBatches]:
         wanted = request.max_bytes or self.limits.fetch_bytes
-        left = min(wanted, self.limits.fetch_bytes_max)
+        whole = left = min(wanted, self.limits.fetch_bytes_max)
         answers = []
         for position in request.positions:
             try:
@@ -150,6 +150,10 @@ class FetchHandler:
                 found = await self.read(replica, position.fetch_offset, max_bytes)
             except TidelogError as error:
                 answers.append(failed_answer(position, error))
+                continue
+            if len(found.data) > left and left < whole:
+                # Only the first batches of an answer may be larger than the whole answer: a
+                # client's limit on messages holds for several partitions together.
                 continue
             left -= len(found.data)
             answers.append(answer_of(position, replica, found))

@@ -84,7 +84,7 @@ class FetchSession:
             self._ready.pop(key, None)
             if position is None:
                 continue
-            answer = await self._read(key, position, left)
+            answer = await self._read(key, position, left, is_first=not answers)
             if changes != self._changes:
                 # A seek came in while the disk was read: what was read may be from before it.
                 self._ready.setdefault(key, None)
@@ -117,7 +117,7 @@ class FetchSession:
         self._handler.replicas.unwatch(key, self._on_news)
 
     async def _read(
-        self, key: PartitionKey, position: FetchPosition, left: int
+        self, key: PartitionKey, position: FetchPosition, left: int, *, is_first: bool
     ) -> PartitionBatches | None:
         """One partition's batches, and its position moved behind them; None without news."""
         changes = self._changes
@@ -135,6 +135,9 @@ class FetchSession:
                 self._remove(key)
             return failed_answer(position, error)
         if changes != self._changes:
+            return None
+        if len(found.data) > left and not is_first:
+            self._ready.setdefault(key, None)
             return None
         self._positions[key] = msgspec.structs.replace(position, fetch_offset=found.next_offset)
         self._credit_bytes -= len(found.data)
