@@ -203,6 +203,9 @@ class ConsumerCore:
         """Time passed, or the user asked for something: bring the streams up to date."""
         queries: dict[int, tuple[BrokerView, list[tuple[PartitionState, OffsetQuery]]]] = {}
         moves: dict[int, list[FetchPosition]] = {}
+        for link in self.links.values():
+            if link.retry_at_ns and now_ns >= link.retry_at_ns:
+                link.retry_at_ns = 0
         for state in self.partitions.values():
             self._advance(state, now_ns, queries, moves)
         for broker, asked in queries.values():
@@ -330,7 +333,7 @@ class ConsumerCore:
             return
         if state.broker_id is not None:
             return
-        link = self._link_to(broker, now_ns)
+        link = self._link_to(broker)
         if link is None:
             return
         state.broker_id = broker.broker_id
@@ -346,13 +349,11 @@ class ConsumerCore:
             )
         )
 
-    def _link_to(self, broker: BrokerView, now_ns: int) -> FetchLink | None:
+    def _link_to(self, broker: BrokerView) -> FetchLink | None:
         """The broker's link if it is open; opens it otherwise."""
         link = self.links.setdefault(broker.broker_id, FetchLink(broker.broker_id))
         if link.retry_at_ns:
-            if now_ns < link.retry_at_ns:
-                return None
-            link.retry_at_ns = 0
+            return None
         if link.stream is None:
             self.streams_opened += 1
             link.stream = self.streams_opened

@@ -11,34 +11,23 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Self, Unpack
 
 from tidelog.client import options as client_options
 from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings, reset_of
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
 from tidelog.client.engine.fetch_partition import PartitionState
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.errors import WakeupError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ConsumerArguments, ConsumerOptions
 from tidelog.client.sync.chunk import Chunk, decode
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.consumer_parts import ANSWER_BYTES_MAX, make_core, split
 from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop, FetchLoopSettings
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
-from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Prefetched from one broker at most, whatever fetch_max_bytes allows."""
-ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
-GRANT_BYTES: Final = 1024 * 1024
-
-
-def _read(topic: str) -> str:
-    return f"read {topic}"
 
 
 class Consumer(Client):
@@ -70,7 +59,7 @@ class Consumer(Client):
             options.bootstrap_timeout_ms,
             options.request_timeout_ms,
         )
-        self._core = _make_core(options, self._metadata, backoff)
+        self._core = make_core(options, self._metadata, backoff)
         self._loop = FetchLoop(
             FetchLoopSettings(
                 request_timeout_ms=options.request_timeout_ms,
@@ -311,7 +300,7 @@ class Consumer(Client):
             found: list[RawBatch] = []
             taken_bytes = 0
             while fetched is not None:
-                found += _split(fetched)
+                found += split(fetched)
                 self._core.partitions[fetched.topic_partition].hand_over(fetched.next_offset)
                 taken_bytes += len(fetched.data)
                 fetched = None if taken_bytes >= max_bytes else self._core.take()
@@ -510,43 +499,3 @@ class Consumer(Client):
         # An iterator of the user's may still hold the chunk: empty it.
         chunk.take(chunk.count_left)
         self._chunk = None
-
-
-def _make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backoff) -> ConsumerCore:
-    desk = TopicDesk(
-        TopicSettings(
-            max_age_ms=options.metadata_max_age_ms,
-            bootstrap_timeout_ms=options.bootstrap_timeout_ms,
-        ),
-        metadata,
-        backoff,
-        _read,
-    )
-    window_bytes = min(options.fetch_max_bytes, WINDOW_BYTES_MAX)
-    settings = ConsumerSettings(
-        reset=reset_of(options.auto_offset_reset),
-        window_bytes=window_bytes,
-        grant_bytes=min(GRANT_BYTES, max(1, window_bytes // 2)),
-        partition_bytes_max=options.max_partition_fetch_bytes,
-        verify=options.check_crcs,
-    )
-    return ConsumerCore(settings, metadata, desk, backoff)
-
-
-def _split(fetched: Fetched) -> list[RawBatch]:
-    batches: list[RawBatch] = []
-    first_offset = fetched.first_offset
-    for position, header in iterate_headers(fetched.data, is_compacted=True):
-        if header.next_offset <= first_offset:
-            continue
-        batches.append(
-            RawBatch(
-                topic_partition=fetched.topic_partition,
-                data=fetched.data[position : position + header.size_bytes],
-                high_watermark=fetched.high_watermark,
-                first_offset=max(first_offset, header.base_offset),
-                next_offset=header.next_offset,
-                leader_epoch=header.leader_epoch,
-            )
-        )
-    return batches

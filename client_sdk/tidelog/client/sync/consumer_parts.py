@@ -1,0 +1,66 @@
+"""How a consumer is put together from its options, and how an answer is cut into batches.
+
+Owns the sizes of prefetching. Holds no state.
+"""
+
+from typing import Final
+
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings, reset_of
+from tidelog.client.engine.fetch_messages import Fetched
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.options import ConsumerOptions
+from tidelog.client.types import RawBatch
+from tidelog.wire.batch import iterate_headers
+
+WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Prefetched from one broker at most, whatever fetch_max_bytes allows."""
+ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
+GRANT_BYTES: Final = 1024 * 1024
+
+
+def _read(topic: str) -> str:
+    return f"read {topic}"
+
+
+def make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backoff) -> ConsumerCore:
+    """The core, with the window that the options allow."""
+    desk = TopicDesk(
+        TopicSettings(
+            max_age_ms=options.metadata_max_age_ms,
+            bootstrap_timeout_ms=options.bootstrap_timeout_ms,
+        ),
+        metadata,
+        backoff,
+        _read,
+    )
+    window_bytes = min(options.fetch_max_bytes, WINDOW_BYTES_MAX)
+    settings = ConsumerSettings(
+        reset=reset_of(options.auto_offset_reset),
+        window_bytes=window_bytes,
+        grant_bytes=min(GRANT_BYTES, max(1, window_bytes // 2)),
+        partition_bytes_max=options.max_partition_fetch_bytes,
+        verify=options.check_crcs,
+    )
+    return ConsumerCore(settings, metadata, desk, backoff)
+
+
+def split(fetched: Fetched) -> list[RawBatch]:
+    """The batches of an answer, without those that end below what was asked for."""
+    batches: list[RawBatch] = []
+    first_offset = fetched.first_offset
+    for position, header in iterate_headers(fetched.data, is_compacted=True):
+        if header.next_offset <= first_offset:
+            continue
+        batches.append(
+            RawBatch(
+                topic_partition=fetched.topic_partition,
+                data=fetched.data[position : position + header.size_bytes],
+                high_watermark=fetched.high_watermark,
+                first_offset=max(first_offset, header.base_offset),
+                next_offset=header.next_offset,
+                leader_epoch=header.leader_epoch,
+            )
+        )
+    return batches
