@@ -36,7 +36,7 @@ def is_required() -> bool:
     return os.environ.get("CI", "").lower() == "true"
 
 
-def find_server() -> str:
+def find_server(built: Path = BUILT) -> str:
     """The address of a running server, or the program to start."""
     address = os.environ.get("TIDELOG_TOXIPROXY", "")
     if address:
@@ -44,17 +44,17 @@ def find_server() -> str:
     program = shutil.which("toxiproxy-server")
     if program is not None:
         return program
-    if not BUILT.is_file():
-        _build()
-    return str(BUILT)
+    if not built.is_file():
+        _build(built)
+    return str(built)
 
 
-def _build() -> None:
+def _build(built: Path) -> None:
     go = shutil.which("go")
     if go is None:
         raise ToxiproxyMissingError(WAYS)
-    BUILT.parent.mkdir(exist_ok=True)
-    environment = {**os.environ, "GOBIN": str(BUILT.parent)}
+    built.parent.mkdir(exist_ok=True)
+    environment = {**os.environ, "GOBIN": str(built.parent)}
     command = [go, "install", MODULE]
     try:
         done = subprocess.run(
@@ -67,7 +67,7 @@ def _build() -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise ToxiproxyMissingError(f"{WAYS}; `{' '.join(command)}` took too long") from error
-    if done.returncode or not BUILT.is_file():
+    if done.returncode or not built.is_file():
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ToxiproxyMissingError(f"{WAYS}; `{' '.join(command)}` failed: {last}")
 
