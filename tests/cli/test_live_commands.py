@@ -37,11 +37,18 @@ def ok(node: NodeProcess, *arguments: str | bytes, stdin: bytes = b"") -> bytes:
     return done.out
 
 
-def start(node: NodeProcess, *arguments: str, **streams: int) -> "subprocess.Popen[bytes]":
+def start(
+    node: NodeProcess,
+    *arguments: str,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         cli_command(*arguments),
         env=cli_environment(node.bootstrap),
-        **{"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
     )
 
 

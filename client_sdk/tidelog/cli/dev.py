@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tidelog.cli.errors import BadInput
+from tidelog.cli.errors import BadInput, CommandError
 from tidelog.cli.parser import Parser, number
 
 DESCRIPTION: Final = (
@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     if arguments.data_dir is not None:
         check_directory(arguments.data_dir)
+    if arguments.port:
+        check_port(arguments.port)
     from tidelog.server.dev import DevOptions, run_dev
 
     options = DevOptions(
@@ -84,3 +86,19 @@ def check_directory(name: str, may_write: Callable[[Path], bool] = _may_write) -
         if not may_write(existing):
             raise BadInput(what, f"you may not write to {existing}", hint)
         return
+
+
+def check_port(port: int) -> None:
+    """Refuse a port that is taken, before anything is started; another one was not asked for."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CommandError(
+                f"tidelog dev --port {port}",
+                f"127.0.0.1:{port} cannot be listened on: {error.strerror}",
+                "leave --port out and a free one is picked, or stop what uses it",
+            ) from None
