@@ -22,7 +22,8 @@ from typing import assert_never
 
 import msgspec
 
-from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.fetch_answer import no_offset, truncated, verified_headers
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
@@ -41,7 +42,6 @@ from tidelog.client.engine.fetch_messages import (
     OpenStream,
     PartitionBatches,
     QueryOffsets,
-    SendFetch,
     StreamBroken,
     StreamOpened,
 )
@@ -51,9 +51,7 @@ from tidelog.client.engine.outcomes import STALE_METADATA
 from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.types import TopicPartition
-from tidelog.wire.batch import CorruptBatch, checksum, fetch_sum, iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +209,9 @@ class ConsumerCore:
         for broker, asked in queries.values():
             self._query(broker, asked)
         for link in self.links.values():
-            self._update_link(link, moves.get(link.broker_id, []))
+            request = link.next_request(moves.get(link.broker_id, []), self.settings.grant_bytes)
+            if request is not None:
+                self._effects.append(request)
         self._note_topics(self.topics.tick(now_ns), now_ns)
         effects, self._effects = self._effects, []
         return effects
@@ -321,7 +321,7 @@ class ConsumerCore:
         topic_id = self.metadata.topics[name.topic].topic_id
         if state.fetch_offset is None:
             if state.reset is None:
-                state.error = _no_offset(name)
+                state.error = no_offset(name)
                 return
             query = OffsetQuery(
                 topic_id=topic_id,
@@ -361,34 +361,6 @@ class ConsumerCore:
                 OpenStream(broker_id=broker.broker_id, stream=link.stream, address=broker.address)
             )
         return link if link.is_open else None
-
-    def _update_link(self, link: FetchLink, positions: list[FetchPosition]) -> None:
-        """Tell the broker what changed, and give it credit, if there is either."""
-        if not link.is_open:
-            return
-        assert link.stream is not None, f"broker {link.broker_id} is open without a stream"
-        removed = tuple(
-            key
-            for key in link.removed
-            if all((moved.topic_id, moved.partition) != key for moved in positions)
-        )
-        link.removed.clear()
-        is_changed = bool(positions or removed)
-        credit_bytes = link.take_grant(1 if is_changed else self.settings.grant_bytes)
-        if not is_changed and not credit_bytes:
-            return
-        if is_changed:
-            link.session_epoch += 1
-        self._effects.append(
-            SendFetch(
-                broker_id=link.broker_id,
-                stream=link.stream,
-                positions=tuple(positions),
-                removed=removed,
-                credit_bytes=credit_bytes,
-                session_epoch=link.session_epoch,
-            )
-        )
 
     # Offsets.
 
@@ -472,19 +444,8 @@ class ConsumerCore:
             return False
 
     def _on_batches(self, state: PartitionState, part: PartitionBatches, broker_id: int) -> bool:
-        headers = [header for _, header in iterate_headers(part.batches, is_compacted=True)]
         name = state.topic_partition
-        if self.settings.verify:
-            crc = checksum(part.batches)
-            expected = fetch_sum(
-                TopicId(part.topic_id), part.partition, headers[0].base_offset, crc
-            )
-            if expected != part.fetch_sum:
-                raise CorruptBatch(
-                    tried=f"read {name.topic}-{name.partition} at offset {state.fetch_offset}",
-                    happened=f"the answer's sum is {part.fetch_sum:#010x}, its bytes give "
-                    f"{expected:#010x}",
-                )
+        headers = verified_headers(part, name, state.fetch_offset, verify=self.settings.verify)
         assert state.fetch_offset is not None, f"{state!r} is read without a position"
         first_offset, last = state.fetch_offset, headers[-1]
         if last.next_offset <= first_offset:
@@ -512,13 +473,7 @@ class ConsumerCore:
         self._leave(state)
         state.move_to(min(end_offset, position))
         if self.settings.reset is None:
-            state.error = TidelogError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                tried=f"read {name.topic}-{name.partition} at offset {position}",
-                happened=f"the log was truncated at offset {end_offset}: records that were read "
-                "are not there any more",
-                hint="seek to where reading should go on",
-            )
+            state.error = truncated(name, position, end_offset)
         self._drop_void()
 
     def _on_error(self, state: PartitionState, error: TidelogError, now_ns: int) -> None:
@@ -551,21 +506,3 @@ class ConsumerCore:
             else:
                 self._consume(fetched)
         self.ready = kept
-
-
-def _no_offset(name: TopicPartition) -> TidelogError:
-    return TidelogError(
-        ErrorCode.NO_OFFSET_FOR_PARTITION,
-        tried=f"read {name.topic}-{name.partition}",
-        happened="it has no position, and auto_offset_reset is none",
-    )
-
-
-def reset_of(auto_offset_reset: str) -> OffsetSpec | None:
-    """What the option says."""
-    specs = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
-    assert auto_offset_reset in specs, f"unchecked auto_offset_reset {auto_offset_reset!r}"
-    return specs[auto_offset_reset]
-
-
-__all__ = ["NS_PER_MS", "ConsumerCore", "ConsumerSettings", "reset_of"]

@@ -3,6 +3,8 @@
 Owns the credit's arithmetic: outstanding + buffered + ungranted is the window, while it is open.
 """
 
+from tidelog.client.engine.fetch_messages import FetchPosition, SendFetch
+
 
 class FetchLink:
     """Closed, being opened, or open."""
@@ -67,3 +69,26 @@ class FetchLink:
         granted, self.ungranted_bytes = self.ungranted_bytes, 0
         self.outstanding_bytes += granted
         return granted
+
+    def next_request(self, positions: list[FetchPosition], grant_bytes: int) -> SendFetch | None:
+        """What the broker must be told: moved positions, what to stop, credit; None: nothing."""
+        if not self.is_open:
+            return None
+        assert self.stream is not None, f"broker {self.broker_id} is open without a stream"
+        moved = {(position.topic_id, position.partition) for position in positions}
+        removed = tuple(key for key in self.removed if key not in moved)
+        self.removed.clear()
+        is_changed = bool(positions or removed)
+        credit_bytes = self.take_grant(1 if is_changed else grant_bytes)
+        if not is_changed and not credit_bytes:
+            return None
+        if is_changed:
+            self.session_epoch += 1
+        return SendFetch(
+            broker_id=self.broker_id,
+            stream=self.stream,
+            positions=tuple(positions),
+            removed=removed,
+            credit_bytes=credit_bytes,
+            session_epoch=self.session_epoch,
+        )

@@ -6,7 +6,8 @@ Owns the sizes of prefetching. Holds no state.
 from typing import Final
 
 from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings, reset_of
+from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings
+from tidelog.client.engine.fetch_answer import reset_of
 from tidelog.client.engine.fetch_messages import Fetched
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings

@@ -1,0 +1,54 @@
+"""Is a fetch answer what was asked for? And the errors that a reader is told.
+
+Owns the check of the fetch sum: bytes of another partition, or changed on the way, never pass.
+"""
+
+from tidelog.client.engine.fetch_messages import OffsetSpec, PartitionBatches
+from tidelog.client.types import TopicPartition
+from tidelog.wire.batch import BatchHeader, CorruptBatch, checksum, fetch_sum, iterate_headers
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
+
+
+def verified_headers(
+    part: PartitionBatches, name: TopicPartition, fetch_offset: int | None, *, verify: bool
+) -> list[BatchHeader]:
+    """The headers of all batches of a part that has some."""
+    headers = [header for _, header in iterate_headers(part.batches, is_compacted=True)]
+    if not verify:
+        return headers
+    crc = checksum(part.batches)
+    expected = fetch_sum(TopicId(part.topic_id), part.partition, headers[0].base_offset, crc)
+    if expected != part.fetch_sum:
+        raise CorruptBatch(
+            tried=f"read {name.topic}-{name.partition} at offset {fetch_offset}",
+            happened=f"the answer's sum is {part.fetch_sum:#010x}, its bytes give {expected:#010x}",
+        )
+    return headers
+
+
+def no_offset(name: TopicPartition) -> TidelogError:
+    """There is no position, and no rule where to begin."""
+    return TidelogError(
+        ErrorCode.NO_OFFSET_FOR_PARTITION,
+        tried=f"read {name.topic}-{name.partition}",
+        happened="it has no position, and auto_offset_reset is none",
+    )
+
+
+def truncated(name: TopicPartition, position: int, end_offset: int) -> TidelogError:
+    """Records that were read are not in the log any more."""
+    return TidelogError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        tried=f"read {name.topic}-{name.partition} at offset {position}",
+        happened=f"the log was truncated at offset {end_offset}: records that were read "
+        "are not there any more",
+        hint="seek to where reading should go on",
+    )
+
+
+def reset_of(auto_offset_reset: str) -> OffsetSpec | None:
+    """What the option says."""
+    specs = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
+    assert auto_offset_reset in specs, f"unchecked auto_offset_reset {auto_offset_reset!r}"
+    return specs[auto_offset_reset]
