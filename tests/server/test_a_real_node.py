@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.node import NodeProcess, node
 from tidelog.v1 import records_pb2, records_pb2_grpc
+from tidelog.wire.errors import TidelogError
 
 __all__ = ["node"]
 
@@ -70,5 +71,5 @@ def test_a_node_stops_in_order_within_two_seconds(node: NodeProcess) -> None:
 
 def test_a_second_node_on_the_same_directory_is_refused_in_three_lines(node: NodeProcess) -> None:
     second = NodeProcess(node.data_dir.parent)
-    with pytest.raises(AssertionError, match="STORAGE_IN_USE"):
+    with pytest.raises(TidelogError, match="hint: Use that node"):
         second.start()

@@ -1,7 +1,6 @@
 """Batch and streaming reads by a real Spark from a real node return exactly what was produced."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ QUERY_SECONDS_MAX = 180
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, spark_node: NodeProcess) -> Iterator[str]:
+def topic(request: pytest.FixtureRequest, spark_node: NodeProcess) -> str:
     """A topic of three partitions named after the test."""
-    name = request.node.name[:80]
+    name = str(request.node.name)[:80]
     with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
         admin.create_topics([NewTopic(name, 3, 1)])
     return name
