@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
-from tidelog.chaos.sim.fabric import Exchange
+from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.chaos.sim.suites.durability import DurabilityWatch
 from tidelog.chaos.workloads.log_client import FETCH, PRODUCE

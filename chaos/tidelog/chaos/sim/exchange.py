@@ -1,297 +1,307 @@
-"""One unary call or stream under way: two pipes, two ends, and the handler's task.
+"""One unary call or stream under way: two pipes, and the handler's task between them.
 
     caller's End ── Pipe ──► server side ── handler task
          ▲                        │
          └───────── Pipe ◄────────┘
 
-A pipe keeps the order of its frames and delivers each at most once. When the exchange breaks, each
-pipe still delivers some prefix of what is in it, and each side notices at a time of its own. It
-must never tell one side what became of a frame at the other.
+It must never tell one side what became of a frame at the other.
 """
 
 import asyncio
-import enum
-from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from tidelog.chaos.sim.clock import set_done
-from tidelog.chaos.sim.loop import SimulatedLoop
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.ports.network import MESSAGE_BYTES_MAX
+from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.pipes import End, Frame, FrameKind, Pipe, as_answer, too_large
+from tidelog.chaos.sim.places import Caller, Endpoint, Place
+from tidelog.ports.network import (
+    MESSAGE_BYTES_MAX,
+    DeathHint,
+    Method,
+    PeerUnreachable,
+    UnaryMethod,
+)
+from tidelog.ports.request_context import ANONYMOUS, NO_DEADLINE_NS, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-WINDOW_BYTES: Final = 256 * 1024
-"""What a pipe and the inbox behind it hold before a sender has to wait."""
+if TYPE_CHECKING:
+    from tidelog.chaos.sim.fabric import Fabric
+
+KEEPALIVE_NS: Final = 10_000_000_000
+_NOTICE_NS: Final = (20_000, 800_000)
+_LATE_NS_MAX: Final = 5_000_000_000
+_CANCEL_STEPS_MAX: Final = 24
 
 
-class FrameKind(enum.Enum):
-    """What travels."""
-
-    OPEN = "open"
-    MESSAGE = "message"
-    END = "end"
-    ERROR = "error"
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """One thing that travels through a pipe."""
-
-    kind: FrameKind
-    message: bytes = b""
-    error: TidelogError | None = None
-
-
-class Wire(Protocol):
-    """What a pipe needs of the network."""
-
-    loop: SimulatedLoop
-    random: SeededRandom
-
-    def delay_ns(self, source: str, target: str) -> int:
-        """How long the next frame travels."""
-        ...
-
-    def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing gets through at the moment."""
-        ...
-
-    async def maybe_yield(self) -> None:
-        """Let others run first, or not."""
-        ...
-
-
-class Pipe:
-    """One direction of an exchange."""
+class Exchange:
+    """One call or stream."""
 
     def __init__(
-        self, wire: Wire, source: str, target: str, deliver: Callable[[Frame], None]
+        self,
+        fabric: "Fabric",
+        number: int,
+        caller: Caller,
+        peer: str,
+        method: str,
+        timeout_ms: int | None,
     ) -> None:
-        self._wire = wire
-        self.source = source
-        self.target = target
-        self._deliver = deliver
-        self._queue: deque[Frame] = deque()
-        self._due = 0
-        self._last_arrival_ns = 0
-        self._left: int | None = None
-        self._on_lost: Callable[[], None] | None = None
-        self.unreceived_bytes = 0
-        self._room: asyncio.Future[None] | None = None
+        self.number = number
+        self.caller = caller
+        self.peer = peer
+        self.method = method
+        self.server_place: Place | None = fabric.owner_of(peer)
+        self.fabric = fabric
+        self._timeout_ms = timeout_ms
+        self._task: asyncio.Task[None] | None = None
+        self._endpoint: Endpoint | None = None
+        target = peer if self.server_place is None else self.server_place.name
+        self.tried = f"{'stream' if timeout_ms is None else 'call'} {method} at {peer}"
+        self.client = End(fabric, self.tried, is_caller=True)
+        self.server = End(fabric, f"serve {method}", is_caller=False)
+        there = Pipe(fabric, caller.place.name, target, self._on_request_frame)
+        back = Pipe(fabric, target, caller.place.name, self._on_reply_frame)
+        self.client.connect(there, back)
+        self.server.connect(back, there)
+        self._there = there
+        self._back = back
+        self.client.on_give_up = self.abandon
+        self.client.on_final = lambda: fabric.forget(self)
+        self.server.on_give_up = self._cancel_by_handler
+        there.put(Frame(FrameKind.OPEN))
+        if fabric.is_cut(caller.place.name, target):
+            self.watch()
+
+    def is_between(self, source: str, target: str) -> bool:
+        """Whether one of the pipes goes there."""
+        return any((p.source, p.target) == (source, target) for p in (self._there, self._back))
 
     @property
-    def is_lost(self) -> bool:
-        """Nothing comes out any more."""
-        return self._left == 0
+    def is_served(self) -> bool:
+        """Whether a handler is at work."""
+        return self._task is not None and not self._task.done()
 
-    @property
-    def queued(self) -> int:
-        """Frames on their way."""
-        return len(self._queue)
-
-    def put(self, frame: Frame) -> None:
-        """Send a frame on its way; into a broken pipe it vanishes."""
-        if self._left is not None:
-            return
-        wire = self._wire
-        arrival_ns = wire.loop.now_ns + wire.delay_ns(self.source, self.target)
-        self._last_arrival_ns = max(self._last_arrival_ns, arrival_ns)
-        self._queue.append(frame)
-        self.unreceived_bytes += len(frame.message)
-        wire.loop.call_at_ns(self._last_arrival_ns, self._on_due, context=wire.loop.world_context)
-
-    def break_off(self, keep: int, on_lost: Callable[[], None]) -> None:
-        """Deliver `keep` frames more, then nothing; `on_lost` is called after the last."""
-        if self._left is not None:
-            return
-        assert keep <= len(self._queue), "a break keeps a prefix of what is on its way"
-        self._left = keep
-        self._on_lost = on_lost
-        if keep == 0:
-            self._lose()
+    def belongs_to(self, endpoint: Endpoint) -> bool:
+        """Whether this endpoint accepted it."""
+        return self._endpoint is endpoint
 
     def flow(self) -> None:
-        """Deliver what has come due, unless the link is cut."""
-        while self._due and self._queue and not self.is_lost:
-            if self._wire.is_cut(self.source, self.target):
-                return
-            self._due -= 1
-            frame = self._queue.popleft()
-            if self._left is not None:
-                self._left -= 1
-            self._deliver(frame)
-            if self._left == 0:
-                self._lose()
+        """After a heal."""
+        self._there.flow()
+        self._back.flow()
 
-    def release(self, frame: Frame) -> None:
-        """The receiver took a frame out of its inbox: there is room again."""
-        self.unreceived_bytes -= len(frame.message)
-        self._wake()
+    # -- ends that come from outside -----------------------------------------------------------
 
-    async def wait_room(self, length_bytes: int) -> None:
-        """Until a message of this size fits, or nothing matters any more."""
-        while (
-            self._left is None
-            and self.unreceived_bytes
-            and self.unreceived_bytes + length_bytes > WINDOW_BYTES
-        ):
-            self._room = asyncio.Future(loop=self._wire.loop)
-            await self._room
+    def abandon(self) -> None:
+        """The caller is gone; the handler hears of it some time, or late."""
+        self.fabric.forget(self)
+        self._there.break_off(self._some_prefix(self._there), lambda: None)
+        self._back.break_off(0, lambda: None)
+        self._cancel_later()
 
-    def _on_due(self) -> None:
-        self._due += 1
-        self.flow()
+    def break_off(self, happened: str) -> None:
+        """The connection breaks: any suffix is lost in both directions."""
+        self._there.break_off(self._some_prefix(self._there), lambda: None)
+        self._back.break_off(
+            self._some_prefix(self._back), lambda: self._fail_later(happened, DeathHint.NONE)
+        )
+        self._cancel_later()
 
-    def _lose(self) -> None:
-        self._queue.clear()
-        self._wake()
-        if self._on_lost is not None:
-            on_lost, self._on_lost = self._on_lost, None
-            on_lost()
+    def on_server_death(self, *, is_silent: bool) -> None:
+        """The serving process died; its answers on the way may still come."""
+        self._there.break_off(0, lambda: None)
+        if not is_silent:
+            self._back.break_off(
+                self._some_prefix(self._back),
+                lambda: self._fail_later("the connection was reset", DeathHint.NONE),
+            )
+            return
+        self._back.break_off(0, lambda: None)
+        self._fail_at(KEEPALIVE_NS, "no answer to keepalive", DeathHint.NONE)
 
-    def _wake(self) -> None:
-        if self._room is not None:
-            room, self._room = self._room, None
-            set_done(room)
+    def watch(self) -> None:
+        """A link is cut: if it still is when keepalive ends, both sides give up."""
+        loop = self.fabric.loop
+        loop.call_at_ns(loop.now_ns + KEEPALIVE_NS, self._on_keepalive, context=loop.world_context)
+
+    def _on_keepalive(self) -> None:
+        cuts = [
+            pipe
+            for pipe in (self._there, self._back)
+            if (pipe.source, pipe.target) in self.fabric.cuts
+        ]
+        if not cuts or self.client.is_over:
+            return
+        for pipe in cuts:
+            pipe.break_off(0, lambda: None)
+        self._fail_later("no answer to keepalive", DeathHint.NONE)
+        self._cancel_later()
+
+    def _some_prefix(self, pipe: Pipe) -> int:
+        return self.fabric.random.between(0, pipe.queued)
+
+    def _fail_later(self, happened: str, hint: DeathHint) -> None:
+        self._fail_at(self.fabric.random.between(*_NOTICE_NS), happened, hint)
+
+    def _fail_at(self, delay_ns: int, happened: str, hint: DeathHint) -> None:
+        error = PeerUnreachable(tried=self.tried, happened=happened, death_hint=hint)
+        loop = self.fabric.loop
+        loop.call_at_ns(loop.now_ns + delay_ns, self.client.fail, error, context=loop.world_context)
+
+    def _cancel_later(self) -> None:
+        loop, faults = self.fabric.loop, self.fabric.faults
+        delay_ns = self.fabric.random.between(*_NOTICE_NS)
+        if faults.fires(FaultKind.LATE_PROCESSING):
+            delay_ns = self.fabric.random.below(_LATE_NS_MAX)
+            if self.is_served:
+                faults.took_effect(FaultKind.LATE_PROCESSING, self.method)
+        loop.call_at_ns(loop.now_ns + delay_ns, self._cancel_now, context=loop.world_context)
+
+    def _cancel_now(self) -> None:
+        if self._task is not None and not self._task.done():
+            self.fabric.trace.note(self.method, "net:cancel_handler")
+            self._task.cancel()
+
+    def _cancel_by_handler(self) -> None:
+        """The handler broke its own stream."""
+        self._back.break_off(
+            0, lambda: self._fail_later("the peer broke the stream", DeathHint.NONE)
+        )
+        self._cancel_now()
+
+    # -- the serving side ----------------------------------------------------------------------
+
+    def _on_request_frame(self, frame: Frame) -> None:
+        if frame.kind is FrameKind.OPEN:
+            self._accept()
+            return
+        if self._endpoint is None:
+            return
+        self.fabric.trace.note(self._endpoint.place.name, "net:request", self.method)
+        method = self._endpoint.methods.get(self.method)
+        if frame.kind is FrameKind.MESSAGE and isinstance(method, UnaryMethod):
+            self._there.release(frame)
+            self._start(self._endpoint, method, frame.message)
+        else:
+            self.server.take(frame)
+            if self._task is None and frame.kind is FrameKind.MESSAGE:
+                self._there.release(frame)
+        self.fabric.maybe_break(self)
+
+    def _accept(self) -> None:
+        fabric = self.fabric
+        endpoint = fabric.endpoint_at(self.peer)
+        if endpoint is None:
+            self._refuse()
+            return
+        self._endpoint = endpoint
+        self.server_place = endpoint.place
+        method = endpoint.methods.get(self.method)
+        if method is None:
+            error = TidelogError(
+                ErrorCode.NOT_IMPLEMENTED, tried=self.tried, happened="there is no such method"
+            )
+            self._back.put(Frame(FrameKind.ERROR, error=error))
+        elif not isinstance(method, UnaryMethod):
+            self._start(endpoint, method, b"")
+
+    def _refuse(self) -> None:
+        """Nothing listens: say so, unless the machine itself is silent."""
+        owner = self.fabric.owner_of(self.peer)
+        if owner is not None and owner.is_machine_down:
+            self._fail_at(KEEPALIVE_NS, "no answer while connecting", DeathHint.NONE)
+            return
+        hint = DeathHint.REFUSED
+        if self.fabric.faults.fires(FaultKind.CLOSED_EARLY):
+            self.fabric.faults.took_effect(FaultKind.CLOSED_EARLY, self.peer)
+            hint = DeathHint.CLOSED_EARLY
+        self._fail_later("the connection was not accepted", hint)
+
+    def _start(self, endpoint: Endpoint, method: Method, message: bytes) -> None:
+        fabric = self.fabric
+        task = endpoint.place.start_task(
+            self._serve(endpoint, method, message), f"handler-{self.number}"
+        )
+        self._task = task
+        if fabric.faults.fires(FaultKind.CANCEL_HANDLER):
+            steps = fabric.random.below(1 + fabric.random.below(_CANCEL_STEPS_MAX))
+            fabric.loop.cancel_after(task, steps, self._on_cancelled_at_step)
+
+    def _on_cancelled_at_step(self) -> None:
+        self.fabric.faults.took_effect(FaultKind.CANCEL_HANDLER, self.method)
+        self.break_off("the connection was reset")
+
+    async def _serve(self, endpoint: Endpoint, method: Method, message: bytes) -> None:
+        """Run a handler; whatever it raises becomes the end of this exchange and nothing else."""
+        try:
+            if isinstance(method, UnaryMethod):
+                reply = await method.handler(self._request_context(endpoint), message)
+                if len(reply) > MESSAGE_BYTES_MAX:
+                    raise too_large(f"answer {self.method}", len(reply))
+                self._reply(Frame(FrameKind.MESSAGE, reply))
+            else:
+                stream = HandlerEnd(self)
+                await method.handler(self._request_context(endpoint), stream)
+        except TidelogError as error:
+            self._back.put(Frame(FrameKind.ERROR, error=as_answer(error)))
+        except Exception as error:  # noqa: BLE001 - stands for the supervisor of the real adapter
+            self.fabric.report_bug(f"the handler of {self.method}", error)
+            failure = TidelogError(
+                ErrorCode.UNKNOWN, tried=f"serve {self.method}", happened="the handler failed"
+            )
+            self._back.put(Frame(FrameKind.ERROR, error=failure))
+        else:
+            self._back.put(Frame(FrameKind.END))
+
+    def _reply(self, frame: Frame) -> None:
+        for tap in self.fabric.taps:
+            tap(self, "reply", frame.message)
+        self._back.put(frame)
+
+    def tap_request(self, message: bytes) -> None:
+        """Tell the taps of a message that the caller sends."""
+        for tap in self.fabric.taps:
+            tap(self, "request", message)
+
+    def _request_context(self, endpoint: Endpoint) -> RequestContext:
+        deadline_ns = NO_DEADLINE_NS
+        if self._timeout_ms is not None:
+            deadline_ns = self.fabric.loop.now_ns + self._timeout_ms * 1_000_000
+        return RequestContext(
+            principal=ANONYMOUS,
+            listener=endpoint.listener.name,
+            client_id=self.caller.client_id,
+            address=self.caller.address,
+            deadline_ns=deadline_ns,
+        )
+
+    def _on_reply_frame(self, frame: Frame) -> None:
+        self.fabric.trace.note(
+            self.caller.place.name, "net:reply", f"{self.method} {frame.kind.value}"
+        )
+        self.client.take(frame)
+        if not self.client.is_over:
+            self.fabric.maybe_break(self)
 
 
-class End:
-    """One side's hold on an exchange; fulfils the Stream port."""
+class HandlerEnd:
+    """The handler's end of a stream."""
 
-    def __init__(self, wire: Wire, tried: str, *, is_caller: bool) -> None:
-        self._wire = wire
-        self._tried = tried
-        self._is_caller = is_caller
-        self.out: Pipe | None = None
-        self.into: Pipe | None = None
-        self._inbox: deque[Frame] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._failure: TidelogError | None = None
-        self._has_ended = False
-        """The other side ended its sending in order."""
-        self._has_ended_sending = False
-        self.on_give_up: Callable[[], None] | None = None
-        self.on_final: Callable[[], None] | None = None
-
-    def connect(self, out: Pipe, into: Pipe) -> None:
-        """Lay the pipes."""
-        self.out, self.into = out, into
-
-    @property
-    def is_over(self) -> bool:
-        """This side will learn nothing more."""
-        return self._failure is not None or self._has_ended
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
     async def send(self, message: bytes) -> None:
-        """Queue a message; waits while the other side is slow."""
-        assert self.out is not None, "an end is connected before it is used"
-        if len(message) > MESSAGE_BYTES_MAX:
-            raise too_large(self._tried, len(message))
-        await self._wire.maybe_yield()
-        self._check_sending()
-        await self.out.wait_room(len(message))
-        self._check_sending()
-        self.out.put(Frame(FrameKind.MESSAGE, message))
+        """Queue a message; waits while the caller is slow."""
+        for tap in self._exchange.fabric.taps:
+            tap(self._exchange, "reply", message)
+        await self._exchange.server.send(message)
 
     async def receive(self) -> bytes | None:
-        """The next message; None after the other side has ended its sending in order."""
-        assert self.into is not None, "an end is connected before it is used"
-        while not self._inbox:
-            if self._failure is not None:
-                raise copy_error(self._failure)
-            if self._has_ended:
-                return None
-            self._waiter = asyncio.Future(loop=self._wire.loop)
-            await self._waiter
-        frame = self._inbox.popleft()
-        self.into.release(frame)
-        return frame.message
+        """The caller's next message; None after it has ended its sending."""
+        return await self._exchange.server.receive()
 
     async def end_sending(self) -> None:
-        """No more messages from the caller."""
-        assert self._is_caller, "a handler returns to end its stream"
-        assert self.out is not None, "an end is connected before it is used"
-        if not self._has_ended_sending:
-            self._has_ended_sending = True
-            self.out.put(Frame(FrameKind.END))
+        """A handler ends its sending by returning."""
+        raise AssertionError("a handler returns to end its stream")
 
     def cancel(self) -> None:
-        """Break the stream at once."""
-        if self._is_caller and self._failure is None:
-            self._inbox.clear()
-        self.fail(closed(self._tried))
-        if self.on_give_up is not None:
-            self.on_give_up()
-
-    def take(self, frame: Frame) -> None:
-        """A frame came out of the pipe."""
-        if self._failure is not None:
-            return
-        if frame.kind is FrameKind.MESSAGE:
-            self._inbox.append(frame)
-            self._wake()
-        elif frame.kind is FrameKind.END:
-            self._has_ended = True
-            self._finish()
-        elif frame.kind is FrameKind.ERROR:
-            assert frame.error is not None, "an error frame carries an error"
-            self.fail(frame.error)
-
-    def fail(self, error: TidelogError) -> None:
-        """Whoever sends or receives here from now on gets this; what has arrived is read first."""
-        if self._failure is None and not (self._has_ended and self._is_caller):
-            self._failure = error
-            self._finish()
-
-    def _finish(self) -> None:
-        self._wake()
-        if self.out is not None:
-            self.out._wake()
-        if self.on_final is not None:
-            self.on_final()
-
-    def _check_sending(self) -> None:
-        if self._failure is not None:
-            raise copy_error(self._failure)
-        if self._is_caller and self._has_ended:
-            raise closed(self._tried)
-
-    def _wake(self) -> None:
-        if self._waiter is not None:
-            waiter, self._waiter = self._waiter, None
-            set_done(waiter)
-
-
-def closed(tried: str) -> TidelogError:
-    """The call or stream was ended from this side."""
-    return TidelogError(
-        ErrorCode.CLOSED, tried=tried, happened="it was closed here while it was in progress"
-    )
-
-
-def too_large(tried: str, length_bytes: int) -> TidelogError:
-    """A message over the limit, refused before it is sent."""
-    return TidelogError(
-        ErrorCode.BATCH_TOO_LARGE,
-        tried=tried,
-        happened=f"a message of {length_bytes} bytes is over the limit of {MESSAGE_BYTES_MAX}",
-    )
-
-
-def as_answer(error: TidelogError) -> TidelogError:
-    """As it travels: code and texts, whatever class it was at the peer."""
-    return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
-
-
-def copy_error(error: TidelogError) -> TidelogError:
-    """An equal error with a traceback of its own."""
-    rebuild, arguments = error.__reduce__()[:2]
-    assert callable(rebuild), "errors know how to be rebuilt"
-    assert isinstance(arguments, tuple), "errors know what to be rebuilt from"
-    copy = rebuild(*arguments)
-    assert isinstance(copy, TidelogError), "a rebuilt error is one of ours"
-    if hasattr(error, "death_hint"):
-        copy.death_hint = error.death_hint  # type: ignore[attr-defined]
-    return copy
+        """Break the stream at once: the handler's task is cancelled and the caller told nothing."""
+        self._exchange.server.cancel()

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Mapping
 
 from tidelog.chaos.sim.clock import sleep_ns
-from tidelog.chaos.sim.exchange import End, closed, too_large
-from tidelog.chaos.sim.fabric import Caller, Endpoint, Exchange, Fabric, Place
+from tidelog.chaos.sim.exchange import Exchange
+from tidelog.chaos.sim.fabric import Fabric
+from tidelog.chaos.sim.pipes import End, closed, too_large
+from tidelog.chaos.sim.places import Caller, Endpoint, Place
 from tidelog.ports.network import MESSAGE_BYTES_MAX, Listener, Method, Stream
 from tidelog.wire.errors import ErrorCode, TidelogError
 

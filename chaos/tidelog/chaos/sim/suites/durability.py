@@ -7,7 +7,7 @@ when a crash happens to fall into the gap.
 
 from typing import Final
 
-from tidelog.chaos.sim.fabric import Exchange
+from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.medium import Medium
 from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, PRODUCE, PRODUCE_STREAM
 from tidelog.v1 import fetch_pb2, produce_pb2

@@ -23,6 +23,7 @@ from tidelog.chaos.workloads import LogClient, Topic
 from tidelog.ports import AllowAll
 from tidelog.server.configuration import Listeners, ListenerSettings, NodeConfiguration
 from tidelog.server.node import Node, NodePorts
+from tidelog.wire.batch import CorruptBatch
 from tidelog.wire.errors import TidelogError
 
 ADDRESS: Final = "node:9192"
@@ -243,6 +244,8 @@ class SkeletonRun:
                         position = await judge.fetch(
                             topic, partition, position, reader=reader, is_final=is_final
                         )
+                    except CorruptBatch:
+                        break
                     except TidelogError as error:
                         self._keeper.report(error)
                         await sleep_ns(self.world.loop, 100 * _MS)
