@@ -44,6 +44,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
     ("config", "check"): Entry("config_check", "check a node's configuration file"),
     ("config", "show"): Entry("config_show", "a node's settings and where each comes from"),
+    ("log", "dump"): Entry("log_dump", "print a segment file, readable"),
     ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),
     ("version",): Entry("version", "print the release"),
 }
@@ -52,6 +53,7 @@ GROUPS: Final = {
     "topic": "named streams of records",
     "cluster": "the nodes together",
     "config": "a node's configuration",
+    "log": "the files of a partition",
 }
 
 

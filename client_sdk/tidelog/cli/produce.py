@@ -14,6 +14,7 @@ from tidelog.cli.errors import EXIT_OK, BadInput, CommandError, print_stderr
 from tidelog.cli.escapes import unescape
 from tidelog.cli.interrupt import on_interrupt
 from tidelog.cli.parser import Parser, add_bootstrap, number, pair
+from tidelog.cli.terminal import is_terminal
 
 if TYPE_CHECKING:
     from tidelog.cli.tally import Tally
@@ -110,6 +111,8 @@ def _interrupted(tally: "Tally") -> str:
 
 def describe(tally: "Tally") -> str:
     """How many lines came to what."""
+    if not tally.sent:
+        return "nothing was sent"
     parts = [f"{tally.stored} of {tally.sent} lines are stored"]
     if tally.refused:
         parts.append(f"{tally.refused} are not stored")
@@ -230,12 +233,12 @@ def _raise_failed(tally: "Tally") -> None:
 
 def _converse(send: Send, tally: "Tally") -> None:
     """With a person: one line at a time, the next prompt says that it is stored."""
+    prompt, end = ("> ", "\n") if is_terminal(sys.stderr) else ("", "")
     while True:
-        sys.stderr.write("> ")
-        sys.stderr.flush()
+        print(prompt, end="", file=sys.stderr, flush=True)
         line = sys.stdin.buffer.readline()
         if not line:
-            sys.stderr.write("\n")
+            print(end=end, file=sys.stderr)
             return
         future = send(line.removesuffix(b"\n"))
         tally.add([future])
