@@ -44,6 +44,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
     ("config", "check"): Entry("config_check", "check a node's configuration file"),
     ("config", "show"): Entry("config_show", "a node's settings and where each comes from"),
+    ("doctor",): Entry("doctor", "look whether this machine can run a node well"),
     ("log", "dump"): Entry("log_dump", "print a segment file, readable"),
     ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),
     ("version",): Entry("version", "print the release"),

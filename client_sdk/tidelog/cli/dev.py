@@ -67,9 +67,14 @@ def _may_write(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-def check_directory(name: str, may_write: Callable[[Path], bool] = _may_write) -> None:
+def check_directory(
+    name: str,
+    may_write: Callable[[Path], bool] = _may_write,
+    *,
+    command: str = "tidelog dev",
+) -> None:
     """Refuse what can never hold a node's data, before anything is started."""
-    what = f"tidelog dev --data-dir {name}"
+    what = f"{command} --data-dir {name}"
     hint = "name a directory that you may write to; it is made if it is not there"
     if not name or "\0" in name:
         raise BadInput(what, "this is not the name of a directory", hint)

@@ -1,0 +1,171 @@
+"""`tidelog doctor`: whether this machine can run a node well.
+
+Owns the checks and when one is worth a warning. It changes nothing but a file of its own in the
+data directory, which it removes.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.cli.errors import EXIT_FAILED, EXIT_OK
+from tidelog.cli.parser import Parser, add_json
+
+DESCRIPTION: Final = (
+    "Look at what a node and its clients need on this machine: clock, open files, disk space, "
+    "the time of a flush, ports, Java for Spark, and whether the fast codecs are in use. Exit code 1 if "
+    "something is wrong; a warning alone is 0."
+)
+EXAMPLES: Final = (
+    ("tidelog doctor", "this machine, with data below the current directory"),
+    ("tidelog doctor --data-dir data --json", "for programs"),
+)
+OPEN_FILES_MIN: Final = 4_096
+FREE_BYTES_MIN: Final = 1 << 30
+FLUSH_MS_MAX: Final = 50.0
+_FLUSHES: Final = 20
+_FLUSH_BYTES: Final = 4_096
+_PORTS: Final = (9192, 9193)
+_YEAR_MIN: Final = 2025
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    check: str
+    state: str
+    """`ok`, `warning` or `wrong`."""
+    found: str
+
+
+def configure(parser: Parser) -> None:
+    """Where the data would be."""
+    parser.add_argument(
+        "--data-dir", default=".", metavar="DIR", help="the node's data directory (default: here)"
+    )
+    add_json(parser, "a list of {check, state: ok | warning | wrong, found}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was found."""
+    from tidelog.cli.dev import check_directory
+
+    check_directory(arguments.data_dir, command="tidelog doctor")
+    findings = list(examine(Path(arguments.data_dir)))
+    if arguments.json:
+        from tidelog.cli.admin import print_json
+
+        print_json([finding._asdict() for finding in findings])
+    else:
+        from tidelog.cli.table import table
+
+        print(table(("Check", "State", "Found"), findings))
+    return EXIT_FAILED if any(finding.state == "wrong" for finding in findings) else EXIT_OK
+
+
+def examine(data_dir: Path) -> Iterator[Finding]:
+    """Every check, in the order of the help."""
+    yield clock()
+    yield open_files()
+    directory = next(each for each in (data_dir, *data_dir.absolute().parents) if each.is_dir())
+    yield disk(directory)
+    yield flush(directory)
+    yield from map(port, _PORTS)
+    yield java()
+    yield from codecs()
+
+
+def clock() -> Finding:
+    """Whether wall time can be right."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    state = "ok" if now.year >= _YEAR_MIN else "wrong"
+    return Finding("clock", state, now.isoformat(timespec="seconds"))
+
+
+def open_files() -> Finding:
+    """How many files a node may hold open."""
+    try:
+        import resource
+    except ImportError:
+        return Finding("open files", "ok", "this system has no such limit")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    state = "ok" if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES_MIN else "warning"
+    hint = "" if state == "ok" else f"; a node wants {OPEN_FILES_MIN}: ulimit -n {OPEN_FILES_MIN}"
+    return Finding("open files", state, f"{soft}, up to {hard}{hint}")
+
+
+def disk(directory: Path) -> Finding:
+    """Free space."""
+    import shutil
+
+    from tidelog.cli.table import size
+
+    usage = shutil.disk_usage(directory)
+    state = "ok" if usage.free >= FREE_BYTES_MIN else "warning"
+    return Finding("disk", state, f"{size(usage.free)} of {size(usage.total)} free at {directory}")
+
+
+def flush(directory: Path, now: Callable[[], float] | None = None) -> Finding:
+    """How long a write of one page and its flush take."""
+    import tempfile
+    import time
+
+    now = now or time.perf_counter
+    taken_ms = []
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            for _ in range(_FLUSHES):
+                started = now()
+                file.write(bytes(_FLUSH_BYTES))
+                os.fsync(file.fileno())
+                taken_ms.append((now() - started) * 1000)
+    except OSError as error:
+        return Finding("flush", "wrong", f"{error.strerror} at {directory}")
+    middle, slowest = sorted(taken_ms)[_FLUSHES // 2], max(taken_ms)
+    state = "ok" if middle <= FLUSH_MS_MAX else "warning"
+    return Finding("flush", state, f"{middle:.2f} ms in the middle, {slowest:.2f} ms at most")
+
+
+def port(number: int) -> Finding:
+    """Whether a node could listen there."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError as error:
+            return Finding(f"port {number}", "warning", f"{error.strerror}")
+    return Finding(f"port {number}", "ok", "free")
+
+
+def java() -> Finding:
+    """Only Spark needs it."""
+    import shutil
+
+    home = os.environ.get("JAVA_HOME", "")
+    if home and (Path(home) / "bin/java").is_file():
+        return Finding("java", "ok", f"{home} (JAVA_HOME)")
+    program = shutil.which("java")
+    if program is None:
+        return Finding("java", "warning", "none; only Spark needs it, version 17 or newer")
+    return Finding("java", "ok", program)
+
+
+def codecs() -> Iterator[Finding]:
+    """Whether records and checksums are handled by C."""
+    import google_crc32c
+
+    from tidelog.wire.batch import has_accelerator
+
+    if has_accelerator():
+        yield Finding("record decoder", "ok", "C (aiokafka)")
+    else:
+        yield Finding("record decoder", "warning", "Python: reading is slower; install aiokafka")
+    implementation = google_crc32c.implementation
+    state = "ok" if implementation == "c" else "warning"
+    yield Finding("checksum", state, f"crc32c in {implementation}")
