@@ -71,6 +71,7 @@ def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str)
         ({"linger_ms": "5"}, "linger_ms is '5', it can be a number"),
         ({"max_request_size": 1 << 30}, "max_request_size"),
         ({"retries": -1}, "retries is -1"),
+        ({"client_id": "caf\u00e9"}, "printable ASCII"),
         ({"delivery_timeout_ms": 5}, "delivery_timeout_ms=5 is below"),
         ({"bootstrap_servers": "host:port"}, "'host:port' is not host:port"),
         ({"bootstrap_servers": ""}, "names no address"),

@@ -250,6 +250,9 @@ def _check(client: str, options: _Common) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and value < 0 and name.name != "acks":
             raise invalid(client, f"{name.name} is {value}, it cannot be negative")
+    if not options.client_id.isascii() or not options.client_id.isprintable():
+        # It travels as a header of every call, which holds nothing else.
+        raise invalid(client, f"client_id is {options.client_id!r}, it can be printable ASCII")
     if isinstance(options, ProducerOptions):
         _check_producer(client, options)
     if isinstance(options, ConsumerOptions):
