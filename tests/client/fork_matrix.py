@@ -334,16 +334,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_parent(Cell(*options.case), options.bootstrap, options.runs)
     if options.bootstrap:
         return report(options.bootstrap, options.runs, options.parallel)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.client.contract_server"], stdout=subprocess.PIPE
-    )
-    try:
-        assert server.stdout is not None, "the server's output is a pipe"
-        address = server.stdout.readline().decode().partition(": ")[2].strip()
-        return report(address, options.runs, options.parallel)
-    finally:
-        server.kill()
-        server.wait()
+    command = [sys.executable, "-m", "tests.client.contract_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None, "the server's output is a pipe"
+            address = server.stdout.readline().decode().partition(": ")[2].strip()
+            return report(address, options.runs, options.parallel)
+        finally:
+            server.kill()
 
 
 if __name__ == "__main__":
