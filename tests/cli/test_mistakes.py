@@ -53,7 +53,7 @@ MISTAKES = [
     ("consume orders -X group_id=readers", "consumer groups", ""),
     ("dev --port 70000", "`70000` is not a port from 0 to 65535", "--help"),
     ("dev --partitions none", "`none` is not a number", "--help"),
-    ("dev --config nowhere.toml", "No such file", ""),
+    ("dev --config nowhere.toml", "No such file", "name a file"),
     ("config check", "FILE is missing", "node.toml"),
     ("config check nowhere.toml", "No such file", "there"),
     ("config show --defaults node.toml", "the same", "leave"),

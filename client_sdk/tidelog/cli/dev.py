@@ -50,6 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     if arguments.data_dir is not None:
         check_directory(arguments.data_dir)
+    if arguments.config is not None:
+        from tidelog.cli.node_settings import read_text
+
+        read_text(arguments.config, "tidelog dev --config")
     if arguments.port:
         check_port(arguments.port)
     from tidelog.server.dev import DevOptions, run_dev

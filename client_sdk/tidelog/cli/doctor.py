@@ -14,9 +14,9 @@ from tidelog.cli.errors import EXIT_FAILED, EXIT_OK
 from tidelog.cli.parser import Parser, add_json
 
 DESCRIPTION: Final = (
-    "Look at what a node and its clients need on this machine: clock, open files, disk space, "
-    "the time of a flush, ports, Java for Spark, and whether the fast codecs are in use. Exit code 1 if "
-    "something is wrong; a warning alone is 0."
+    "Look at what a node and its clients need on this machine: clock, open files, disk "
+    "space, the time of a flush, ports, Java for Spark, and whether the fast codecs are in "
+    "use. Exit code 1 if something is wrong; a warning alone is 0."
 )
 EXAMPLES: Final = (
     ("tidelog doctor", "this machine, with data below the current directory"),
