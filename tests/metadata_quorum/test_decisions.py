@@ -17,6 +17,7 @@ from tidelog.metadata_quorum.decisions import (
     validate_topic_name,
 )
 from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.nearest import KNOWN_MAX, nearest_name
 from tidelog.metadata_quorum.records import FenceRecord, FormatRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
@@ -108,7 +109,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     assert "segment.bytes" in error.hint
 
 
-@pytest.mark.parametrize("value", ["", "-1", "1e9", "12", "99999999999999999"])
+@pytest.mark.parametrize("value", ["", "-1", "1e9", "12", "99999999999999999", "9" * 5_000])
 def test_a_setting_out_of_bounds_is_refused_naming_the_bounds(value: str) -> None:
     error = refusal(cluster(1), NewTopic(name="t", configuration={"segment.bytes": value}))
     assert error.code is ErrorCode.INVALID_CONFIGURATION
@@ -121,6 +122,13 @@ def test_an_unknown_topic_is_told_with_the_nearest_name() -> None:
     error = unknown_topic("order", image, tried="produce")
     assert error.code is ErrorCode.UNKNOWN_TOPIC
     assert "`orders`" in error.hint
+
+
+def test_no_nearest_name_is_looked_for_where_that_takes_long() -> None:
+    many = [f"topic-{number}" for number in range(KNOWN_MAX + 1)]
+    assert nearest_name("topic-1", many[1:]) == "topic-1"
+    assert nearest_name("topic-1", many) is None
+    assert nearest_name("x" * 10_000, ["x" * 10_000]) is None
 
 
 def test_a_broker_that_registers_again_gets_a_higher_epoch_and_is_fenced() -> None:

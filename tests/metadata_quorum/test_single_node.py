@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
-from tidelog.metadata_quorum import invariants, single_node
+from tidelog.chaos.sim.medium import Inode
+from tidelog.metadata_quorum import invariants, record_log, single_node
 from tidelog.metadata_quorum.decisions import NewTopic, Registration, TopicDefaults
 from tidelog.metadata_quorum.port import CreatedTopic
+from tidelog.metadata_quorum.records import FormatRecord, encode_entry
 from tidelog.metadata_quorum.single_node import SingleNodeMetadata
-from tidelog.ports import RequestContext, TaskScope
+from tidelog.ports import Append, RequestContext, TaskScope
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
@@ -97,6 +99,113 @@ def test_a_request_fails_in_part_and_the_rest_is_created() -> None:
     run(World(2), work)
 
 
+def test_topics_of_one_request_are_there_all_or_none_after_a_torn_write() -> None:
+    world = World(8)
+    names = ["a", "b", "c"]
+
+    async def first(metadata: SingleNodeMetadata) -> None:
+        await create(metadata, *names)
+
+    async def second(metadata: SingleNodeMetadata) -> None:
+        assert dict(metadata.image().topic_ids) == {}
+
+    async def main() -> None:
+        await one_life(world, first)
+        inode = log_inode(world)
+        end = bytes(inode.seen).index(b"\xa1a")
+        # A crash may keep the later bytes of a write without the earlier ones.
+        assert inode.replace_byte(end, inode.seen[end], 0)
+        await one_life(world, second)
+
+    world.run(main())
+    world.close()
+
+
+def log_inode(world: World) -> Inode:
+    inode = world.machine("m").medium().find(single_node.LOG_PATH)
+    assert isinstance(inode, Inode)
+    return inode
+
+
+async def one_life(world: World, work: Work) -> None:
+    process = world.machine("m").start("p", lambda ports: life(ports, work))
+    for _ in range(1_000):
+        if process.is_dead:
+            break
+        await asyncio.sleep(0.05)
+    if process.exit_error is not None:
+        raise process.exit_error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_whose_name_a_killed_process_left_unflushed_survives_the_next_crash(
+    seed: int,
+) -> None:
+    """Bytes and names of the first life may be in memory only; the second life relies on them."""
+    world = World(seed, enabled=[FaultKind.LOST_NAME], probabilities={FaultKind.LOST_NAME: 1.0})
+
+    async def first_start(ports: SimulatedPorts) -> None:
+        disk = ports.open_disk()
+        await disk.make_directory(single_node.DIRECTORY)
+        file = await disk.open(single_node.LOG_PATH, create=True)
+        format_entry = encode_entry((FormatRecord(cluster_id="c"),))
+        await disk.append([Append(file, [record_log.frame(format_entry)])])
+
+    async def second(metadata: SingleNodeMetadata) -> None:
+        (created,) = await create(metadata, "a")
+        assert isinstance(created, CreatedTopic)
+
+    async def third(metadata: SingleNodeMetadata) -> None:
+        assert sorted(metadata.image().topic_ids) == ["a"]
+
+    async def main() -> None:
+        process = world.machine("m").start("p", first_start)
+        await asyncio.sleep(5)
+        assert process.is_dead
+        await one_life(world, second)
+        world.machine("m").crash()
+        await one_life(world, third)
+
+    world.run(main())
+    world.close()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_log_that_is_gone_is_damage_once_the_directory_was_in_use(is_empty: bool) -> None:
+    world = World(9)
+
+    async def start(ports: SimulatedPorts) -> None:
+        disk = ports.open_disk()
+        if is_empty:
+            await disk.make_directory(single_node.DIRECTORY)
+            await disk.open(single_node.LOG_PATH, create=True)
+        await single_node.open_log(disk, "c", must_exist=True)
+
+    async def main() -> None:
+        process = world.machine("m").start("p", start)
+        await asyncio.sleep(5)
+        assert isinstance(process.exit_error, TidelogError)
+        assert process.exit_error.code is ErrorCode.STORAGE_CORRUPT
+        assert "was in use before" in process.exit_error.happened
+
+    world.run(main())
+    world.close()
+
+
+def test_more_partitions_than_an_entry_holds_are_refused_and_the_rest_is_created() -> None:
+    async def work(metadata: SingleNodeMetadata) -> None:
+        topics = [NewTopic(name=name, partition_count=9_000) for name in ("a", "b", "c")]
+        *good, refused = await metadata.create_topics(
+            CONTEXT, topics, validate_only=False, timeout_ms=60_000
+        )
+        assert all(isinstance(result, CreatedTopic) for result in good)
+        assert isinstance(refused, TidelogError)
+        assert refused.code is ErrorCode.INVALID_PARTITION_COUNT
+        assert sorted(metadata.image().topic_ids) == ["a", "b"]
+
+    run(World(10), work)
+
+
 def test_validate_only_changes_nothing() -> None:
     async def work(metadata: SingleNodeMetadata) -> None:
         before = metadata.image()
@@ -166,9 +275,10 @@ def test_created_topics_survive_a_crash_of_the_machine_at_any_moment(seed: int) 
         known = metadata.image().topic_ids
         assert all(name in known for name in created)
         for number in range(len(known), 1000):
-            (result,) = await create(metadata, f"t{number}")
-            assert isinstance(result, CreatedTopic)
-            created.append(f"t{number}")
+            names = [f"t{number}-{place}" for place in range(1 + number % 4)]
+            for result in await create(metadata, *names):
+                assert isinstance(result, CreatedTopic)
+            created.extend(names)
 
     async def main() -> None:
         random = world.seeds.purpose("crash times")

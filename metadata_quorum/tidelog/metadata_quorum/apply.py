@@ -32,8 +32,20 @@ class _Draft:
         self.topics: dict[TopicId, TopicImage] = dict(image.topics)
         self.topic_ids: dict[str, TopicId] = dict(image.topic_ids)
         self.brokers: dict[BrokerId, BrokerImage] = dict(image.brokers)
+        self.partitions: dict[TopicId, list[PartitionImage]] = {}
+        """Of the topics of which partitions were touched: put into the topics at the end."""
+
+    def partitions_of(self, topic: TopicImage) -> list[PartitionImage]:
+        """To be changed in place: a copy for each record would cost their number squared."""
+        if topic.topic_id not in self.partitions:
+            self.partitions[topic.topic_id] = list(topic.partitions)
+        return self.partitions[topic.topic_id]
 
     def finish(self) -> Image:
+        for topic_id, partitions in self.partitions.items():
+            self.topics[topic_id] = msgspec.structs.replace(
+                self.topics[topic_id], partitions=tuple(partitions)
+            )
         return Image(
             version=self.version,
             cluster_id=self.cluster_id,
@@ -119,7 +131,7 @@ def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
 def _apply_partition(draft: _Draft, record: PartitionRecord) -> None:
     topic = draft.topics.get(record.topic_id)
     assert topic is not None, f"a partition of the unknown topic {record.topic_id.hex()}"
-    partitions = list(topic.partitions)
+    partitions = draft.partitions_of(topic)
     assert record.partition <= len(partitions), f"{topic.name} lacks the partition before this one"
     changed = PartitionImage(
         partition=record.partition,
@@ -130,4 +142,3 @@ def _apply_partition(draft: _Draft, record: PartitionRecord) -> None:
         in_sync_replicas=record.in_sync_replicas,
     )
     partitions[record.partition : record.partition + 1] = [changed]
-    draft.topics[record.topic_id] = msgspec.structs.replace(topic, partitions=tuple(partitions))

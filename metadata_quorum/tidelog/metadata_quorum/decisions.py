@@ -30,6 +30,9 @@ from tidelog.wire.ids import (
 )
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
+PARTITIONS_PER_REQUEST_MAX: Final = 20_000
+"""Created by one request, which is one entry of the log: at 210 bytes each and 20 more a replica,
+50 replicas of each stay below the largest entry."""
 _NAME_CHARACTERS: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )
@@ -157,9 +160,11 @@ def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
     )
 
 
-def unknown_topic(name: str, image: Image, *, tried: str, hint: str = "") -> TidelogError:
-    """The error for a name that no topic has, with the nearest one."""
-    near = did_you_mean(name, image.topic_ids)
+def unknown_topic(
+    name: str, image: Image, *, tried: str, hint: str = "", may_guess: bool = True
+) -> TidelogError:
+    """The error for a name that no topic has, with the nearest one if it may be looked for."""
+    near = did_you_mean(name, image.topic_ids) if may_guess else ""
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC,
         tried=tried,

@@ -1,11 +1,21 @@
 """The name that a user probably meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
+from typing import Final
+
+WANTED_LENGTH_MAX: Final = 249
+KNOWN_MAX: Final = 200
+"""Each comparison takes some 0.1 ms, and whoever asks for an unknown name asks again and again."""
 
 
 def nearest_name(wanted: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The most similar of the known names; None if none is similar enough to help."""
+    """The most similar of the known names; None if none is similar enough to help.
+
+    None also where looking would take long: a hint is not worth holding up everybody else.
+    """
+    if len(wanted) > WANTED_LENGTH_MAX or (isinstance(known, Sized) and len(known) > KNOWN_MAX):
+        return None
     matches = difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=likeness)
     return matches[0] if matches else None
 

@@ -34,8 +34,9 @@ QUEUED_WRITES_MAX: Final = 1_000
 READ_BYTES: Final = 4 * 1024 * 1024
 
 Entry = tuple[MetadataRecord, ...]
-Decide = Callable[[Image], tuple[list[Entry], object]]
-"""Run by the owning task against the newest image: entries to write, and what to answer."""
+Decide = Callable[[Image], tuple[Entry, object]]
+"""Run by the owning task against the newest image: the entry to write if it holds anything, and
+what to answer."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -43,22 +44,42 @@ class _Write(msgspec.Struct, frozen=True):
     done: "asyncio.Future[object]"
 
 
-async def open_log(disk: Disk, cluster_id: str) -> tuple[File, Image, int]:
-    """Open or make the log; recover its image. Returns the bytes of a torn tail that were cut."""
+async def open_log(
+    disk: Disk, cluster_id: str, *, must_exist: bool = False
+) -> tuple[File, Image, int]:
+    """Open or make the log; recover its image. Returns the bytes of a torn tail that were cut.
+
+    With `must_exist` an absent or empty log is damage: its topics would be gone without a word.
+    """
     if "records.log" not in await disk.list(DIRECTORY):
+        _refuse_loss(disk, "it is not there", must_exist=must_exist)
         return await _make_log(disk, cluster_id)
     file = await disk.open(LOG_PATH)
     scanned = record_log.scan(await _read_all(disk, file), file_name=f"{disk.name}/{LOG_PATH}")
+    entries = [decode_entry(payload) for payload in scanned.payloads]
+    if not entries:
+        _refuse_loss(disk, "it holds no entry", must_exist=must_exist)
+    else:
+        _validate_format(disk, entries[0], cluster_id)
     torn_bytes = file.size_bytes - scanned.valid_bytes
     if torn_bytes:
         await disk.truncate(file, scanned.valid_bytes)
-        await disk.flush([file])
-    if not scanned.payloads:
+    if not entries:
         await _write_format(disk, file, cluster_id)
         return file, apply_entry(Image(), (FormatRecord(cluster_id=cluster_id),)), torn_bytes
-    entries = [decode_entry(payload) for payload in scanned.payloads]
-    _validate_format(disk, entries[0], cluster_id)
+    # Of what a killed process left, bytes and names may be in memory only.
+    await disk.flush([file], directories=[DIRECTORY, ""])
     return file, apply_entries(Image(), entries), torn_bytes
+
+
+def _refuse_loss(disk: Disk, happened: str, *, must_exist: bool) -> None:
+    if must_exist:
+        raise TidelogError(
+            ErrorCode.STORAGE_CORRUPT,
+            tried=f"open {disk.name}/{LOG_PATH}",
+            happened=f"{happened}, but the data directory was in use before",
+            hint="Restore the file from a backup; without it the node knows none of its topics.",
+        )
 
 
 async def _make_log(disk: Disk, cluster_id: str) -> tuple[File, Image, int]:
@@ -131,6 +152,11 @@ class SingleNodeMetadata:
         """See `Metadata`."""
         return self._image
 
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why nothing can be written any more, if that is so."""
+        return self._failure
+
     def controller_id(self) -> BrokerId | None:
         """The node is its own controller as long as its log can be written."""
         return None if self._failure else self._broker_id
@@ -151,23 +177,27 @@ class SingleNodeMetadata:
         validate_only: bool,
         timeout_ms: int,
     ) -> list[CreatedTopic | TidelogError]:
-        """See `Metadata`. One entry a topic, all of them in one write."""
+        """See `Metadata`. One entry for all of them: a crash that keeps a part of a write may
+        keep a later entry without an earlier one, which is damage in every other case.
+        """
         del context
         results: list[CreatedTopic | TidelogError] = []
 
-        def decide(image: Image) -> tuple[list[Entry], object]:
-            entries = []
+        def decide(image: Image) -> tuple[Entry, object]:
+            version = image.version + 1
+            records: list[MetadataRecord] = []
             for wanted in topics:
                 try:
                     topic_id = TopicId(self._random.uuid())
                     plan = decisions.plan_topic(image, wanted, topic_id, self._defaults)
+                    _validate_entry_size(plan, len(records))
                 except TidelogError as error:
                     results.append(error)
                     continue
                 image = apply_entry(image, plan.records)
-                entries.append(plan.records)
-                results.append(_created(plan, image.version, validate_only=validate_only))
-            return [] if validate_only else entries, None
+                records += plan.records
+                results.append(_created(plan, version, validate_only=validate_only))
+            return () if validate_only else tuple(records), None
 
         await self._submit(decide, tried="create topics", timeout_ms=timeout_ms)
         return results
@@ -175,9 +205,9 @@ class SingleNodeMetadata:
     async def register_broker(self, registration: Registration) -> BrokerEpoch:
         """See `Metadata`."""
 
-        def decide(image: Image) -> tuple[list[Entry], object]:
+        def decide(image: Image) -> tuple[Entry, object]:
             record = decisions.plan_registration(image, registration)
-            return [(record,)], record.epoch
+            return (record,), record.epoch
 
         epoch = await self._submit(decide, tried="register the broker", timeout_ms=None)
         assert isinstance(epoch, int), "a registration is answered with its epoch"
@@ -186,7 +216,7 @@ class SingleNodeMetadata:
     async def unfence_broker(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
         """See `Metadata`."""
 
-        def decide(image: Image) -> tuple[list[Entry], object]:
+        def decide(image: Image) -> tuple[Entry, object]:
             known = image.brokers.get(broker_id)
             if known is None or known.epoch != epoch:
                 raise TidelogError(
@@ -194,7 +224,7 @@ class SingleNodeMetadata:
                     tried=f"unfence broker {broker_id}",
                     happened=f"epoch {epoch} is not its registration any more",
                 )
-            return [(FenceRecord(broker_id=broker_id, epoch=epoch, is_fenced=False),)], None
+            return (FenceRecord(broker_id=broker_id, epoch=epoch, is_fenced=False),), None
 
         await self._submit(decide, tried="unfence the broker", timeout_ms=None)
 
@@ -238,10 +268,10 @@ class SingleNodeMetadata:
         """Decide, write, flush, show; a refusal or a failed disk goes to the one who asked."""
         try:
             if self._failure is not None:
-                raise self._failure
-            entries, answer = write.decide(self._image)
-            if entries:
-                await self._write(entries)
+                raise _again(self._failure)
+            entry, answer = write.decide(self._image)
+            if entry:
+                await self._write(entry)
         except TidelogError as error:
             if not write.done.done():
                 write.done.set_exception(error)
@@ -249,13 +279,14 @@ class SingleNodeMetadata:
         if not write.done.done():
             write.done.set_result(answer)
 
-    async def _write(self, entries: list[Entry]) -> None:
+    async def _write(self, entry: Entry) -> None:
+        """One entry at a time: what lies behind a damaged one proves that it had been flushed."""
         size_bytes = self._file.size_bytes
-        frames = [record_log.frame(encode_entry(entry)) for entry in entries]
-        after = apply_entries(self._image, entries)
+        frame = record_log.frame(encode_entry(entry))
+        after = apply_entry(self._image, entry)
         invariants.check_step(self._image, after)
         try:
-            await self._disk.append([Append(self._file, frames)])
+            await self._disk.append([Append(self._file, [frame])])
         except TidelogError as error:
             await self._undo(size_bytes, error)
             raise
@@ -288,6 +319,22 @@ class SingleNodeMetadata:
                 waiter.set_result(after)
             else:
                 self._waiters.append((version, waiter))
+
+
+def _again(error: TidelogError) -> TidelogError:
+    """An equal error: one that is raised again and again would grow its traceback."""
+    return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
+
+
+def _validate_entry_size(plan: decisions.TopicPlan, records_before: int) -> None:
+    if records_before + len(plan.records) > decisions.PARTITIONS_PER_REQUEST_MAX + 1:
+        raise TidelogError(
+            ErrorCode.INVALID_PARTITION_COUNT,
+            tried=f"create topic {plan.name} with {plan.partition_count} partitions",
+            happened=f"one request creates at most {decisions.PARTITIONS_PER_REQUEST_MAX} "
+            "topics and partitions",
+            hint="Create the topics in several requests.",
+        )
 
 
 def _created(plan: decisions.TopicPlan, version: int, *, validate_only: bool) -> CreatedTopic:

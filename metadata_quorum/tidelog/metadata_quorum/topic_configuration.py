@@ -20,6 +20,9 @@ TIMESTAMP_TYPE: Final = "message.timestamp.type"
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 1 << 40
 
+_DIGITS_MAX: Final = len(str(SEGMENT_BYTES_MAX))
+"""Longer numbers are too large anyway, and Python refuses to read the longest ones."""
+
 TimestampTypeName = Literal["CreateTime", "LogAppendTime"]
 
 
@@ -58,7 +61,8 @@ def parse(configuration: Mapping[str, str], *, topic: str) -> TopicSettings:
 
 def _number(topic: str, name: str, values: Mapping[str, str], lowest: int, highest: int) -> int:
     text = values[name]
-    if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    if not is_number or not lowest <= int(text) <= highest:
         raise _invalid(topic, name, f"`{text}` is not a number from {lowest} to {highest}")
     return int(text)
 
