@@ -4,7 +4,8 @@ import pytest
 
 from tests.client.engine_world import MS, TOPIC_ID, failure, view
 from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings
+from tidelog.client.engine.consumer import ConsumerCore
+from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_messages import (
     ConsumerEffect,
     ConsumerMessage,

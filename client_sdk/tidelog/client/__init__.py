@@ -1,7 +1,10 @@
 """Produce, consume and administer: the public surface of the SDK.
 
-Owns nothing but the names. Importing it starts no gRPC; the first call of a client does.
+Owns the names, and the switch that turns the C decoder off (`TIDELOG_NO_ACCELERATOR=1`). Importing
+it starts no gRPC; the first call of a client does.
 """
+
+import os
 
 from tidelog.client import errors
 from tidelog.client.sync.admin import AdminClient
@@ -17,6 +20,7 @@ from tidelog.client.types import (
     RecordMetadata,
     TopicPartition,
 )
+from tidelog.wire.batch import NO_ACCELERATOR, use_accelerator
 
 __all__ = [
     "AdminClient",
@@ -32,3 +36,5 @@ __all__ = [
     "TopicPartition",
     "errors",
 ]
+
+use_accelerator(os.environ.get(NO_ACCELERATOR) != "1")

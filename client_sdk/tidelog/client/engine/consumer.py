@@ -20,9 +20,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import assert_never
 
-import msgspec
-
 from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import no_offset, truncated, verified_headers
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import (
@@ -52,18 +51,6 @@ from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, Rou
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-
-class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core needs of the consumer's options."""
-
-    reset: OffsetSpec | None
-    """auto_offset_reset; None: an error instead."""
-    window_bytes: int
-    grant_bytes: int
-    """Credit is granted in steps of at least this."""
-    partition_bytes_max: int
-    verify: bool
 
 
 class ConsumerCore:

@@ -24,7 +24,12 @@ from tidelog.client.options import ConsumerArguments, ConsumerOptions
 from tidelog.client.sync.chunk import Chunk, decode
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.consumer_parts import ANSWER_BYTES_MAX, make_core, split
+from tidelog.client.sync.consumer_parts import (
+    ANSWER_BYTES_MAX,
+    concurrent_use,
+    make_core,
+    split,
+)
 from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop, FetchLoopSettings
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -369,9 +374,8 @@ class Consumer(Client):
     ) -> None:
         self.close()
 
-    def close_at_exit(self) -> None:
-        """Nothing is lost by it: close."""
-        self.close()
+    # Nothing is lost by it.
+    close_at_exit = close
 
     # Inside.
 
@@ -379,12 +383,7 @@ class Consumer(Client):
     def _exclusive(self, tried: str) -> Generator[None, None, None]:
         self._check_usable(tried)
         if not self._busy.acquire(blocking=False):
-            raise TidelogError(
-                ErrorCode.CONCURRENT_USE,
-                tried=tried,
-                happened="another thread is inside a call of this consumer",
-                hint="give each thread a consumer of its own; only wakeup() may come from another",
-            )
+            raise concurrent_use(tried)
         try:
             yield
         finally:

@@ -6,7 +6,8 @@ Owns the sizes of prefetching. Holds no state.
 from typing import Final
 
 from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore, ConsumerSettings
+from tidelog.client.engine.consumer import ConsumerCore
+from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import reset_of
 from tidelog.client.engine.fetch_messages import Fetched
 from tidelog.client.engine.metadata import MetadataCache
@@ -14,6 +15,7 @@ from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.options import ConsumerOptions
 from tidelog.client.types import RawBatch
 from tidelog.wire.batch import iterate_headers
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """Prefetched from one broker at most, whatever fetch_max_bytes allows."""
@@ -65,3 +67,13 @@ def split(fetched: Fetched) -> list[RawBatch]:
             )
         )
     return batches
+
+
+def concurrent_use(tried: str) -> TidelogError:
+    """For a call that came while another thread is inside one."""
+    return TidelogError(
+        ErrorCode.CONCURRENT_USE,
+        tried=tried,
+        happened="another thread is inside a call of this consumer",
+        hint="give each thread a consumer of its own; only wakeup() may come from another",
+    )

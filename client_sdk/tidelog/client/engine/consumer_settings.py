@@ -1,0 +1,17 @@
+"""What a consumer's core needs of the options."""
+
+import msgspec
+
+from tidelog.client.engine.fetch_messages import OffsetSpec
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core needs of the consumer's options."""
+
+    reset: OffsetSpec | None
+    """auto_offset_reset; None: an error instead."""
+    window_bytes: int
+    grant_bytes: int
+    """Credit is granted in steps of at least this."""
+    partition_bytes_max: int
+    verify: bool
