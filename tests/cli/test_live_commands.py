@@ -356,3 +356,26 @@ def test_closed_streams_are_told(node: NodeProcess) -> None:
         )
         assert done.returncode == 2
         assert_three_lines(done.stderr.decode(), why="is closed", hint="")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors are closed as POSIX shells do")
+def test_an_error_never_goes_to_stdout(node: NodeProcess) -> None:
+    line = " ".join(map(str, [*cli_command("topic", "describe", "nowhere"), "2>&-"]))
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        env=cli_environment(node.bootstrap),
+        stdout=subprocess.PIPE,
+        timeout=WAIT_SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_list_whose_reader_went_away_ends_quietly(node: NodeProcess) -> None:
+    for arguments in (("topic", "list"), ("--help",)):
+        listing = start(node, *arguments, stdout=subprocess.PIPE)
+        assert listing.stdout is not None
+        listing.stdout.close()
+        assert listing.wait(WAIT_SECONDS) == 141
+        assert listing.stderr is not None
+        assert listing.stderr.read() == b""
+        listing.stderr.close()

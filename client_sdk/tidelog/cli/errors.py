@@ -78,6 +78,8 @@ def print_error(what: str, why: str, hint: str) -> None:
 
 def print_stderr(text: str) -> None:
     """A line for the person at the terminal; where stderr is closed nobody wants it."""
+    if sys.stderr is None:
+        return  # print() would take stdout in its place
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
