@@ -105,6 +105,21 @@ def test_a_full_disk_does_not_keep_the_core_busy_with_marks() -> None:
     assert model.write is None
 
 
+def test_marks_that_did_not_fit_are_written_with_the_next_batches() -> None:
+    model = CoreModel()
+    model.append()
+    model.end_write()
+    model.end_flush()
+    model.end_write(failure(ErrorCode.STORAGE_FULL))
+    model.drain()
+    assert model.marks == {}
+    model.append(1)
+    assert model.write is not None
+    assert dict(model.write.marks) == {key_of(0): 1}
+    model.drain()
+    assert model.marks == {key_of(0): 1, key_of(1): 1}
+
+
 @pytest.mark.parametrize("stage", ["write", "flush", "truncate"])
 def test_a_broken_disk_stops_every_partition_and_tells_all_who_wait(stage: str) -> None:
     model = CoreModel()

@@ -56,7 +56,9 @@ async def wait_forever(ports: SimulatedPorts) -> None:
 
 
 def reopened(
-    *segments: tuple[int, bytes], known_flushed_offset: int | None
+    *segments: tuple[int, bytes],
+    known_flushed_offset: int | None,
+    log_start_offset: int | None = None,
 ) -> tuple[OpenedLog, dict[int, int]]:
     """The log over files of this content, and the files' sizes afterwards."""
     world = World(1)
@@ -67,7 +69,9 @@ def reopened(
         for base, content in segments:
             path = SegmentKey(KEY, Offset(base)).path
             await disk.append([Append(await disk.open(path, create=True), [content])])
-        opened = await open_log(disk, KEY, LeaderEpoch(0), known_flushed_offset)
+        opened = await open_log(
+            disk, KEY, LeaderEpoch(0), known_flushed_offset, log_start_offset=log_start_offset
+        )
         sizes = {key.base_offset: file.size_bytes for key, file in opened.files.items()}
         return opened, {int(base): size for base, size in sizes.items()}
 
@@ -172,6 +176,23 @@ def test_a_log_whose_head_was_trimmed_begins_at_its_first_segment() -> None:
     opened, _ = reopened((3, BATCHES[2]), known_flushed_offset=6)
     assert code_of(opened) is None
     assert (opened.log.log_start_offset, opened.log.log_end_offset) == (3, 6)
+
+
+def test_a_log_of_which_the_first_segment_is_gone_is_corrupt() -> None:
+    opened, _ = reopened((3, BATCHES[2]), known_flushed_offset=6, log_start_offset=0)
+    assert code_of(opened) is ErrorCode.STORAGE_CORRUPT
+    assert "begins at offset 3, not 0" in str(opened.log.failure)
+
+
+def test_damage_found_without_marks_is_no_torn_tail_at_the_start_after() -> None:
+    damaged = bytearray(LOG)
+    damaged[ENDS[1] + 20] ^= 1
+    first, _ = reopened((0, bytes(damaged)), known_flushed_offset=None)
+    assert code_of(first) is ErrorCode.STORAGE_CORRUPT
+    mark = first.log.flushed_offset
+    second, sizes = reopened((0, bytes(damaged)), known_flushed_offset=mark)
+    assert code_of(second) is ErrorCode.STORAGE_CORRUPT
+    assert sizes == {0: len(LOG)}
 
 
 def test_marks_give_the_highest_offset_and_skip_torn_entries() -> None:

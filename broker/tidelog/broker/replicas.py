@@ -6,6 +6,7 @@ It must never delete what the image does not name: an orphan is kept and reporte
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,9 @@ from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+
+LOG_START: Final = 0
+"""No log is ever trimmed: one that begins elsewhere has lost its first segments."""
 
 Watcher = Callable[[PartitionKey], None]
 
@@ -89,7 +93,9 @@ class Replicas:
         for key, (_, partition, _) in placed.items():
             known = None if marks is None else marks.get(key, 0)
             if key in on_disk or known:
-                opened[key] = await open_log(self._disk, key, partition.leader_epoch, known)
+                opened[key] = await open_log(
+                    self._disk, key, partition.leader_epoch, known, log_start_offset=LOG_START
+                )
                 summary.take_in(opened[key])
         await self._flush_opened(opened)
         flushed = dict(marks or {})

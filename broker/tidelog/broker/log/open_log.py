@@ -32,19 +32,28 @@ class OpenedLog(msgspec.Struct, kw_only=True):
 
 
 async def open_log(
-    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
+    disk: Disk,
+    key: PartitionKey,
+    leader_epoch: LeaderEpoch,
+    known_flushed_offset: int | None,
+    *,
+    log_start_offset: int | None = None,
 ) -> OpenedLog:
     """The log as the files tell it; a log that cannot be served has `failure` set.
 
     `known_flushed_offset` is what the flush marks tell; None: there are no marks at all.
+    `log_start_offset` is where the log must begin if it has any segment; None: that is not known.
     """
     log = PartitionLog(key, leader_epoch)
     opened = OpenedLog(log=log, files={})
     try:
-        await _open_segments(disk, opened, known_flushed_offset)
+        await _open_segments(disk, opened, known_flushed_offset, log_start_offset)
     except TidelogError as error:
         log.failure = error
-        log.flushed_offset = Offset(known_flushed_offset or 0)
+        # Without marks the damage was judged to lie in what was durable: with a mark that says
+        # less than that, the next start would take it for a torn tail and cut it off.
+        known = log.log_end_offset + 1 if known_flushed_offset is None else known_flushed_offset
+        log.flushed_offset = Offset(known)
         log.log_end_offset = max(log.log_end_offset, log.flushed_offset)
         return opened
     log.flushed_offset = log.log_end_offset
@@ -53,7 +62,12 @@ async def open_log(
     return opened
 
 
-async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: int | None) -> None:
+async def _open_segments(
+    disk: Disk,
+    opened: OpenedLog,
+    known_flushed_offset: int | None,
+    log_start_offset: int | None,
+) -> None:
     log = opened.log
     directory = directory_name(log.key)
     bases = []
@@ -63,6 +77,12 @@ async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: in
             bases.append(base_offset)
     scan = Scan(next_offset=bases[0] if bases else Offset(0), leader_epoch_max=log.leader_epoch)
     log.log_start_offset = scan.next_offset
+    if bases and log_start_offset is not None and scan.next_offset != log_start_offset:
+        raise recovery.corruption(
+            f"{disk.name}/{directory}",
+            0,
+            f"its first segment begins at offset {scan.next_offset}, not {log_start_offset}",
+        )
     for base_offset in bases:
         segment_key = SegmentKey(log.key, base_offset)
         where = f"{disk.name}/{segment_key.path}"

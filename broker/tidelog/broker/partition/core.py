@@ -71,6 +71,8 @@ class DirectoryCore:
         self.awaiting: list[Awaiting] = []
         self.failure: TidelogError | None = None
         self.marks: dict[PartitionKey, Offset] = {}
+        self.postponed_marks: dict[PartitionKey, Offset] = {}
+        """Of a write that did not fit: written with the next batches, not by themselves."""
         self.are_marks_unflushed = False
 
     def step(self, messages: list[Message]) -> list[Effect]:
@@ -133,7 +135,8 @@ class DirectoryCore:
         if not round_.planned and not self.marks:
             return
         self.write = round_
-        round_.marks, self.marks = tuple(self.marks.items()), {}
+        round_.marks = tuple({**self.postponed_marks, **self.marks}.items())
+        self.marks, self.postponed_marks = {}, {}
         effects.append(
             Write(
                 writes=tuple(
@@ -255,9 +258,10 @@ class DirectoryCore:
         """Nothing of a round that did not fit may come back after a crash: refused once flushed.
 
         A segment that was made for it stays, empty and active: were the older one to grow again, a
-        restart would find a gap between them. The round's marks are dropped: writing them again
-        and again would keep a full disk busy.
+        restart would find a gap between them. The round's marks wait for the next batches:
+        writing them by themselves again and again would keep a full disk busy.
         """
+        self.postponed_marks = dict(round_.marks)
         lengths = []
         for key in round_.sizes:
             segment = _active_segment(self.partitions[key.partition].log, key)
@@ -342,7 +346,8 @@ class DirectoryCore:
             effects.append(Refuse(token=append.token, error=error))
         self.queue.clear()
         self._refuse_awaiting(tuple(self.awaiting), effects)
-        self.awaiting, self.dirty, self.dirty_directories, self.marks = [], {}, {}, {}
+        self.awaiting, self.dirty, self.dirty_directories = [], {}, {}
+        self.marks, self.postponed_marks = {}, {}
         self.are_marks_unflushed = False
 
     def _refuse_awaiting(self, awaiting: tuple[Awaiting, ...], effects: list[Effect]) -> None:

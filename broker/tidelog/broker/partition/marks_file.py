@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.broker.log.flush_marks import ENTRY_BYTES, decode_marks, encode_marks
 from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Append, Disk, File
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset
 
 NAME: Final = "flush_marks"
@@ -35,8 +36,11 @@ async def read_marks(disk: Disk) -> Mapping[PartitionKey, Offset] | None:
 class MarksFile:
     """The open file; `append` goes into the same turn of the writer as the batches."""
 
-    def __init__(self, disk: Disk, file: File, partition_count: int) -> None:
+    def __init__(
+        self, disk: Disk, file: File, partition_count: int, *, size_bytes_max: int
+    ) -> None:
         self._disk = disk
+        self._size_bytes_max = size_bytes_max
         self._partition_count = partition_count
         self._size_bytes = file.size_bytes
         self.file = file
@@ -44,7 +48,7 @@ class MarksFile:
     @property
     def is_long(self) -> bool:
         """Whether it should be made anew."""
-        enough = max(SIZE_BYTES_MAX, 4 * ENTRY_BYTES * self._partition_count)
+        enough = max(self._size_bytes_max, 4 * ENTRY_BYTES * self._partition_count)
         return self._size_bytes > enough
 
     def append(self, marks: tuple[tuple[PartitionKey, Offset], ...]) -> Append:
@@ -55,21 +59,33 @@ class MarksFile:
         """The append was written whole."""
         self._size_bytes = self.file.size_bytes
 
+    async def made_anew(self, marks: Mapping[PartitionKey, Offset]) -> "MarksFile":
+        """A short file in place of this one, which stays open."""
+        return await make_marks_file(self._disk, marks, size_bytes_max=self._size_bytes_max)
+
     async def cut_back(self) -> None:
-        """The append was written in part: entries stand at multiples of their size."""
-        if self.file.size_bytes > self._size_bytes:
-            await self._disk.truncate(self.file, self._size_bytes)
+        """The append failed: entries stand at multiples of their size, and a file that an append
+        failed on takes no other before it is cut, if only to the length that it has.
+        """
+        await self._disk.truncate(self.file, self._size_bytes)
 
 
-async def make_marks_file(disk: Disk, marks: Mapping[PartitionKey, Offset]) -> MarksFile:
+async def make_marks_file(
+    disk: Disk, marks: Mapping[PartitionKey, Offset], *, size_bytes_max: int = SIZE_BYTES_MAX
+) -> MarksFile:
     """A new file with one mark a partition, in place of the old one."""
     if NEW_NAME in await disk.list():
         await disk.remove(NEW_NAME)
     file = await disk.open(NEW_NAME, create=True)
     known = encode_marks((key, offset) for key, offset in marks.items() if offset > 0)
-    if known:
-        await disk.append([Append(file, [known])])
-    await disk.flush([file], directories=[""])
-    await disk.rename(NEW_NAME, NAME)
-    await disk.flush([], directories=[""])
-    return MarksFile(disk, file, len(marks))
+    try:
+        if known:
+            await disk.append([Append(file, [known])])
+        await disk.flush([file], directories=[""])
+        await disk.rename(NEW_NAME, NAME)
+        await disk.flush([], directories=[""])
+    except TidelogError:
+        # A full disk is tried again: without this each try would keep a descriptor.
+        await disk.close(file)
+        raise
+    return MarksFile(disk, file, len(marks), size_bytes_max=size_bytes_max)

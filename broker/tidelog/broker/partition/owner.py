@@ -6,6 +6,7 @@ state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -16,7 +17,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.core import DirectoryCore
-from tidelog.broker.partition.marks_file import MarksFile, make_marks_file
+from tidelog.broker.partition.marks_file import MarksFile
 from tidelog.broker.partition.messages import (
     Acknowledge,
     AddPartition,
@@ -75,6 +76,8 @@ class DirectoryOwner:
         self._marks = marks
         self._core = DirectoryCore()
         self._files: dict[SegmentKey, File] = {}
+        self._retired: list[File] = []
+        """Replaced marks files: open, they would keep their bytes on the disk."""
         self._inbox: list[Message] = []
         self._news = asyncio.Event()
         self._waiting: dict[int, _Waiting] = {}
@@ -200,7 +203,9 @@ class DirectoryOwner:
         try:
             appends = [Append(await self._file_for(write), write.pieces) for write in effect.writes]
             if self._marks.is_long:
-                self._marks = await make_marks_file(self._disk, self._flushed_offsets())
+                replaced = self._marks.file
+                self._marks = await self._marks.made_anew(self._flushed_offsets())
+                self._retired.append(replaced)
             if effect.marks:
                 appends.append(self._marks.append(effect.marks))
             await self._disk.append(appends)
@@ -236,13 +241,22 @@ class DirectoryOwner:
             self._tell(FlushEnded(error=error))
         else:
             self._tell(FlushEnded())
+            await self._close_retired()
+
+    async def _close_retired(self) -> None:
+        """Between two flushes: one in flight may hold a marks file that was replaced meanwhile."""
+        retired, self._retired = self._retired, []
+        for file in retired:
+            # Nothing in it is needed any more.
+            with contextlib.suppress(TidelogError):
+                await self._disk.close(file)
 
     async def _truncate(self, effect: Truncate) -> None:
         try:
             await self._marks.cut_back()
             for segment, size_bytes in effect.lengths:
-                file = self._files.get(segment)
-                if file is not None and file.size_bytes > size_bytes:
+                # Also at its old length: a file that an append failed on takes no other before.
+                if (file := self._files.get(segment)) is not None:
                     await self._disk.truncate(file, size_bytes)
         except TidelogError as error:
             self._tell(TruncateEnded(error=error))

@@ -1,0 +1,137 @@
+"""The task that owns a data directory, over a disk that holds it to the port's contract."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition import marks_file
+from tidelog.broker.partition.marks_file import make_marks_file
+from tidelog.broker.partition.owner import Appended, DirectoryOwner
+from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.ports import Append, File, TaskScope
+from tidelog.wire.batch import encode_batch, read_header
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+
+KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
+
+
+class FullDisk:
+    """A disk that can be full to the last byte: then an append writes nothing at all, and until
+    they are truncated its files take no other (the port's promise 7).
+    """
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self.is_full = False
+        self.torn: dict[str, None] = {}
+        self.open_files: list[File] = []
+        for name in ("read", "list", "make_directory", "remove", "free_bytes", "flush", "rename"):
+            setattr(self, name, getattr(disk, name))
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        file = await self._disk.open(path, create=create)
+        self.open_files.append(file)
+        return file
+
+    async def close(self, file: File) -> None:
+        self.open_files.remove(file)
+        await self._disk.close(file)
+
+    async def append(self, appends: Sequence[Append]) -> None:
+        for each in appends:
+            if each.file.path in self.torn:
+                raise TidelogError(
+                    ErrorCode.STORAGE_FAILED, tried="append", happened="truncate the file first"
+                )
+        if self.is_full:
+            self.torn.update(dict.fromkeys(each.file.path for each in appends))
+            raise TidelogError(ErrorCode.STORAGE_FULL, tried="append", happened="no space")
+        await self._disk.append(appends)
+
+    async def truncate(self, file: File, size_bytes: int) -> None:
+        self.torn.pop(file.path, None)
+        await self._disk.truncate(file, size_bytes)
+
+
+class Owned:
+    """An owner of one partition, and its disk."""
+
+    def __init__(self, owner: DirectoryOwner, log: PartitionLog, disk: FullDisk) -> None:
+        self.owner, self.log, self.disk = owner, log, disk
+
+    async def append(self, value: bytes = b"v") -> Appended:
+        batch = encode_batch([(1, None, value, ())])
+        return await self.owner.submit(
+            self.log, batch, read_header(batch), is_flush_awaited=True, append_time_ms=1
+        )
+
+
+def with_owner(work: Callable[[Owned], Awaitable[None]], *, marks_bytes_max: int = 1 << 20) -> None:
+    """Run an owner until the work is done, then stop it in order."""
+    world = World(3)
+
+    async def live(ports: SimulatedPorts) -> None:
+        disk = FullDisk(ports.open_disk())
+        log = PartitionLog(KEY, LeaderEpoch(0))
+        owner = DirectoryOwner(
+            disk,  # type: ignore[arg-type]
+            await make_marks_file(disk, {}, size_bytes_max=marks_bytes_max),  # type: ignore[arg-type]
+            on_advanced=lambda key: None,
+        )
+        owner.add(OpenedLog(log=log, files={}), TopicSettings())
+        async with TaskScope() as scope:
+            scope.start(owner.run(), name="owner")
+            await work(Owned(owner, log, disk))
+            owner.stop()
+
+    async def main() -> None:
+        process = world.machine("m").start("p", live)
+        for _ in range(10_000):
+            if process.is_dead:
+                break
+            await asyncio.sleep(0.05)
+        if process.exit_error is not None:
+            raise process.exit_error
+
+    try:
+        world.run(main())
+        assert world.findings() == []
+    finally:
+        world.close()
+
+
+def test_a_partition_goes_on_after_a_disk_that_was_full_to_the_last_byte() -> None:
+    async def work(owned: Owned) -> None:
+        await owned.append()
+        owned.disk.is_full = True
+        for _ in range(3):
+            with pytest.raises(TidelogError) as caught:
+                await owned.append()
+            assert caught.value.code is ErrorCode.STORAGE_FULL
+        owned.disk.is_full = False
+        assert (await owned.append()).base_offset == 1
+        assert owned.owner.failure is None
+
+    with_owner(work)
+
+
+def test_a_marks_file_that_was_replaced_is_closed_and_one_that_did_not_fit_too() -> None:
+    async def work(owned: Owned) -> None:
+        for number in range(60):
+            assert (await owned.append()).base_offset == number
+        open_marks = [file for file in owned.disk.open_files if file.path == marks_file.NAME]
+        assert len(open_marks) <= 2, "the newest, and one that a flush in flight may hold"
+        owned.disk.is_full = True
+        before = len(owned.disk.open_files)
+        with pytest.raises(TidelogError):
+            await make_marks_file(owned.disk, {KEY: Offset(1)})  # type: ignore[arg-type]
+        assert len(owned.disk.open_files) == before
+
+    with_owner(work, marks_bytes_max=128)
