@@ -6,6 +6,13 @@ import msgspec
 
 DURATION_MS_MAX: Final = 24 * 60 * 60 * 1000
 
+PARTS_PER_REQUEST_MAX: Final = 10_000
+"""Batches of a produce request, questions for offsets: each is answered, and all answers together
+fit a message also if each of them is an error."""
+
+RECORDS_ANSWER_BYTES: Final = 3 * 1024 * 1024
+"""Plain records in one answer: below the 4 MiB that many gRPC clients accept."""
+
 
 class BrokerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """See the descriptions in docs/configuration.md."""

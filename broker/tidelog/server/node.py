@@ -17,6 +17,7 @@ from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.records import RecordsHandler
+from tidelog.broker.partition import marks_file
 from tidelog.broker.replicas import RecoverySummary, Replicas
 from tidelog.broker.rpc.table import Gate, Handlers, build_methods, service_names
 from tidelog.metadata_quorum import single_node
@@ -44,7 +45,7 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 RELEASE: Final = "0.1.0"
 WATCH_MS: Final = 1_000
-"""How often the loop's lateness is looked at."""
+"""How often the loop's lateness and the disk's health are looked at."""
 NS_PER_MS: Final = 1_000_000
 
 
@@ -97,14 +98,18 @@ class Node:
             owner_task = scope.start(replicas.owner.run(), name="directory owner")
             scope.start(replicas.run(), name="replicas")
             scope.start(self._watch_loop(), name="stall log")
+            scope.start(self._watch_storage(metadata, replicas), name="storage log")
             server = await self._serve(metadata, replicas)
-            epoch = await self._register(metadata)
-            self._is_ready = True
-            log_events.info("node_ready", address=self.client_address, cluster_id=self.cluster_id)
-            on_ready(self)
-            await self._stop_requested.wait()
-            self._is_ready = False
-            await server.stop(self._configuration.shutdown_grace_ms)
+            grace_ms = 0
+            try:
+                epoch = await self._register(metadata)
+                self._become_ready(on_ready)
+                await self._stop_requested.wait()
+                grace_ms = self._configuration.shutdown_grace_ms
+            finally:
+                # Also when a task of the node died: nobody may wait for it any more.
+                self._is_ready = False
+                await server.stop(grace_ms)
             replicas.owner.stop()
             await owner_task
             await metadata.stop()
@@ -112,6 +117,26 @@ class Node:
             await self._leave_marker(replicas, epoch)
             scope.cancel()
         log_events.info("node_stopped", cluster_id=self.cluster_id)
+
+    def _become_ready(self, on_ready: Callable[["Node"], None]) -> None:
+        if self._stop_requested.is_set():
+            return
+        self._is_ready = True
+        log_events.info("node_ready", address=self.client_address, cluster_id=self.cluster_id)
+        on_ready(self)
+
+    async def _watch_storage(self, metadata: SingleNodeMetadata, replicas: Replicas) -> None:
+        """Say once when the disk has failed: the node goes on answering, with errors."""
+        told: list[TidelogError] = []
+        while True:
+            for what, failure in (
+                ("metadata", metadata.failure),
+                ("partitions", replicas.owner.failure),
+            ):
+                if failure is not None and failure not in told:
+                    told.append(failure)
+                    log_events.error("storage_stopped", what=what, error=failure)
+            await self._ports.clock.sleep(WATCH_MS)
 
     async def _watch_loop(self) -> None:
         """Say when the loop was late: whoever holds it up holds up every deadline of the node."""
@@ -125,7 +150,11 @@ class Node:
 
     async def _open_metadata(self, identity: NodeIdentity) -> SingleNodeMetadata:
         disk = self._ports.disk
-        file, image, torn_bytes = await single_node.open_log(disk, identity.cluster_id)
+        # The marks are made after the metadata log, and neither is ever deleted.
+        was_used = marks_file.NAME in await disk.list()
+        file, image, torn_bytes = await single_node.open_log(
+            disk, identity.cluster_id, must_exist=was_used
+        )
         if torn_bytes:
             log_events.warning("metadata_torn_tail_cut", bytes=torn_bytes, file=file.path)
         return SingleNodeMetadata(
@@ -213,9 +242,14 @@ class Node:
 
     async def _leave_marker(self, replicas: Replicas, epoch: BrokerEpoch) -> None:
         """A directory that failed leaves none: its next start must look at every byte."""
-        if replicas.owner.failure is None:
-            marker = CleanShutdown(broker_epoch=epoch, boot_id=self._ports.host.boot_id())
+        if replicas.owner.failure is not None:
+            return
+        marker = CleanShutdown(broker_epoch=epoch, boot_id=self._ports.host.boot_id())
+        try:
             await storage_format.write_clean_marker(self._ports.disk, marker)
+        except TidelogError as error:
+            # Everything is flushed; without the marker the next start only looks closer.
+            log_events.warning("clean_marker_not_written", error=error)
 
 
 def _log_recovery(summary: RecoverySummary, *, was_clean: bool) -> None:

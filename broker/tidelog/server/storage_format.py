@@ -14,6 +14,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 FORMAT_VERSION: Final = 1
 FILE_NAME: Final = "node.json"
 NEW_FILE_NAME: Final = "node.json.new"
+TOLERATED_NAMES: Final = (NEW_FILE_NAME, "lost+found/")
+"""In an empty directory: left by a start that was interrupted, or by the making of a file system
+of which this is the top."""
 CLEAN_MARKER: Final = "clean_shutdown.json"
 _READ_BYTES: Final = 64 * 1024
 
@@ -44,7 +47,7 @@ async def open_or_format(disk: Disk, random: Random, node_id: int) -> NodeIdenti
     names = await disk.list()
     if FILE_NAME in names:
         return await _read_identity(disk, node_id)
-    others = [name for name in names if name != NEW_FILE_NAME and not name.startswith(".")]
+    others = [name for name in names if name not in TOLERATED_NAMES and not name.startswith(".")]
     if others:
         raise TidelogError(
             ErrorCode.STORAGE_NOT_FORMATTED,

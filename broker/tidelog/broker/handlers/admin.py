@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.broker.errors import invalid
-from tidelog.broker.handlers.metadata import ClusterView, MissingTopic
+from tidelog.broker.handlers.metadata import GUESSES_MAX, ClusterView, MissingTopic
 from tidelog.broker.limits import DURATION_MS_MAX, BrokerLimits
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.metadata_quorum.decisions import NewTopic, unknown_topic
@@ -41,6 +41,9 @@ class AdminHandler:
                 "create topics",
                 f"{len(request.topics)} topics, the limit is {self._limits.topics_per_request_max}",
             )
+        names = [topic.name for topic in request.topics]
+        if len(dict.fromkeys(names)) < len(names):
+            raise invalid("create topics", "the request names a topic twice", "Name each once.")
         timeout_ms = min(request.timeout_ms or self._limits.admin_timeout_ms, DURATION_MS_MAX)
         results = await self._metadata.create_topics(
             context, request.topics, validate_only=request.validate_only, timeout_ms=timeout_ms
@@ -52,14 +55,23 @@ class AdminHandler:
     async def describe_topics(
         self, context: RequestContext, topic_names: Sequence[str]
     ) -> list[TopicImage | MissingTopic]:
-        """The named topics, or all in the order of their names."""
+        """The named topics, or all, each once and in the order of their names."""
         del context
+        if len(topic_names) > self._limits.topics_per_request_max:
+            raise invalid(
+                "describe topics",
+                f"{len(topic_names)} topics, the limit is {self._limits.topics_per_request_max}",
+                "Ask in several requests, or for all topics with an empty list.",
+            )
         image = self._metadata.image()
         topics: list[TopicImage | MissingTopic] = []
-        for name in topic_names or sorted(image.topic_ids):
+        may_guess = len(topic_names) <= GUESSES_MAX
+        for name in sorted(dict.fromkeys(topic_names or image.topic_ids)):
             topic = image.topic_named(name)
             if topic is None:
-                error = unknown_topic(name, image, tried=f"describe topic {name}")
+                error = unknown_topic(
+                    name, image, tried=f"describe topic {name}", may_guess=may_guess
+                )
                 topics.append(MissingTopic(name, b"", error))
             else:
                 topics.append(topic)

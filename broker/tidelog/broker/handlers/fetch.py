@@ -153,7 +153,9 @@ class FetchHandler:
                 continue
             if len(found.data) > left and left < whole:
                 # Only the first batches of an answer may be larger than the whole answer: a
-                # client's limit on messages holds for several partitions together.
+                # client's limit on messages holds for several partitions together. What comes
+                # behind is looked at for errors only: reading each in vain would cost the most.
+                left = 0
                 continue
             left -= len(found.data)
             answers.append(answer_of(position, replica, found))

@@ -55,7 +55,8 @@ class FetchSession:
         self._changes = 0
 
     def take(self, request: FetchStreamRequest) -> None:
-        """Apply a request; RESOURCE_EXHAUSTED beyond the limit of positions ends the stream."""
+        """Apply a request; INVALID_ARGUMENT beyond the limit of positions ends the stream."""
+        self._handler.check_positions(len(request.positions))
         for topic_id, partition in request.removed:
             self._remove(PartitionKey(topic_id, PartitionId(partition)))
         for position in request.positions:
@@ -84,7 +85,7 @@ class FetchSession:
             self._ready.pop(key, None)
             if position is None:
                 continue
-            answer = await self._read(key, position, left, is_first=not answers)
+            answer, is_full = await self._read(key, position, left, is_first=not answers)
             if changes != self._changes:
                 # A seek came in while the disk was read: what was read may be from before it.
                 self._ready.setdefault(key, None)
@@ -92,6 +93,8 @@ class FetchSession:
             if answer is not None:
                 answers.append(answer)
                 left -= len(answer.batches)
+            if is_full:
+                break
         if not answers:
             return None
         return FetchStreamResponse(answers, session_epoch)
@@ -109,7 +112,8 @@ class FetchSession:
     def _on_news(self, key: PartitionKey) -> None:
         if key in self._positions:
             self._ready[key] = None
-            self._wake()
+            if self._credit_bytes > 0:
+                self._wake()
 
     def _remove(self, key: PartitionKey) -> None:
         self._positions.pop(key, None)
@@ -118,29 +122,32 @@ class FetchSession:
 
     async def _read(
         self, key: PartitionKey, position: FetchPosition, left: int, *, is_first: bool
-    ) -> PartitionBatches | None:
-        """One partition's batches, and its position moved behind them; None without news."""
+    ) -> tuple[PartitionBatches | None, bool]:
+        """One partition's batches, and its position moved behind them; None without news.
+
+        Also tells whether there are news for which the answer has no room any more.
+        """
         changes = self._changes
         try:
             replica = self._handler.find(position)
             if position.fetch_offset >= replica.log.high_watermark:
-                return None
+                return None, False
             if left <= 0:
                 self._ready.setdefault(key, None)
-                return None
+                return None, False
             wanted = position.max_bytes or self._handler.limits.partition_fetch_bytes
             found = await self._handler.read(replica, position.fetch_offset, min(left, wanted))
         except TidelogError as error:
             if changes == self._changes:
                 self._remove(key)
-            return failed_answer(position, error)
+            return failed_answer(position, error), False
         if changes != self._changes:
-            return None
+            return None, False
         if len(found.data) > left and not is_first:
             self._ready.setdefault(key, None)
-            return None
+            return None, True
         self._positions[key] = msgspec.structs.replace(position, fetch_offset=found.next_offset)
         self._credit_bytes -= len(found.data)
         if found.next_offset < replica.log.high_watermark:
             self._ready[key] = None
-        return answer_of(position, replica, found)
+        return answer_of(position, replica, found), False

@@ -1,6 +1,7 @@
 """What the cluster looks like, and topics that come to be by being asked for."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,9 @@ from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
+
+GUESSES_MAX: Final = 10
+"""Names in one request up to which the nearest name is looked for, where one is not there."""
 
 
 class MetadataRequest(msgspec.Struct, frozen=True):
@@ -74,11 +78,17 @@ class MetadataHandler:
         if request.allow_auto_create_topics and self._auto_create_topics:
             created = await self._create_missing(context, request.topic_names)
         image = self._metadata.image()
+        # Whoever is told of a topic can use it here at once, also if another call created it.
+        await self._replicas.wait_applied(image.version)
         topics: list[TopicImage | MissingTopic] = []
         if request.all_topics:
             topics += [image.topics[image.topic_ids[name]] for name in sorted(image.topic_ids)]
         else:
-            topics += [self._named(image, name, created) for name in request.topic_names]
+            may_guess = len(request.topic_names) <= GUESSES_MAX
+            topics += [
+                self._named(image, name, created, may_guess=may_guess)
+                for name in request.topic_names
+            ]
             topics += [_identified(image, topic_id) for topic_id in request.topic_ids]
         return ClusterView(image, context.listener, self._metadata.controller_id(), topics)
 
@@ -86,8 +96,10 @@ class MetadataHandler:
         self, context: RequestContext, name: str, *, may_create: bool, tried: str
     ) -> TopicImage:
         """One topic by name, created if it may be; else a typed error."""
-        topic = self._metadata.image().topic_named(name)
+        image = self._metadata.image()
+        topic = image.topic_named(name)
         if topic is not None:
+            await self._replicas.wait_applied(image.version)
             return topic
         view = await self.get_metadata(context, MetadataRequest([name], [], False, may_create))
         found = view.topics[0]
@@ -100,23 +112,27 @@ class MetadataHandler:
         self, context: RequestContext, names: Sequence[str]
     ) -> dict[str, TidelogError]:
         image = self._metadata.image()
-        missing = [NewTopic(name=name) for name in names if name not in image.topic_ids]
+        missing = [
+            NewTopic(name=name) for name in dict.fromkeys(names) if name not in image.topic_ids
+        ]
         if not missing:
             return {}
-        results = await self._metadata.create_topics(
-            context, missing, validate_only=False, timeout_ms=self._limits.admin_timeout_ms
-        )
-        failed = {}
-        for wanted, result in zip(missing, results, strict=True):
-            if isinstance(result, TidelogError):
-                if result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    failed[wanted.name] = result
-            else:
-                await self._replicas.wait_applied(result.version)
-        return failed
+        try:
+            results = await self._metadata.create_topics(
+                context, missing, validate_only=False, timeout_ms=self._limits.admin_timeout_ms
+            )
+        except TidelogError as error:
+            # The topics that are there are told all the same.
+            return {wanted.name: error for wanted in missing}
+        return {
+            wanted.name: result
+            for wanted, result in zip(missing, results, strict=True)
+            if isinstance(result, TidelogError)
+            and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
 
     def _named(
-        self, image: Image, name: str, failed: dict[str, TidelogError]
+        self, image: Image, name: str, failed: dict[str, TidelogError], *, may_guess: bool
     ) -> TopicImage | MissingTopic:
         topic = image.topic_named(name)
         if topic is not None:
@@ -126,7 +142,13 @@ class MetadataHandler:
             hint = "Create it with `tidelog topic create`"
             if not self._auto_create_topics:
                 hint += ", or set auto_create_topics = true on the brokers"
-            error = unknown_topic(name, image, tried=f"look up topic {name}", hint=f"{hint}.")
+            error = unknown_topic(
+                name,
+                image,
+                tried=f"look up topic {name}",
+                hint=f"{hint}.",
+                may_guess=may_guess,
+            )
         return MissingTopic(name, b"", error)
 
 

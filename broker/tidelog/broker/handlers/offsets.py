@@ -1,11 +1,14 @@
 """Offsets by place and by time. Searches by time read whole batches below the high watermark."""
 
+import asyncio
 import enum
 from collections.abc import Sequence
 
 import msgspec
 
+from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
 from tidelog.broker.log.state import PartitionLog, Segment
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext
@@ -14,7 +17,8 @@ from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId
 
 NONE_FOUND = (-1, -1)
-SEARCH_BYTES = 1024 * 1024
+SEARCH_BYTES = 64 * 1024
+"""Read at a time: an index leads to within 4 KiB and one batch of what is sought."""
 
 
 class OffsetSpec(enum.Enum):
@@ -59,7 +63,18 @@ class OffsetsHandler:
     ) -> list[OffsetAnswer]:
         """One answer a query, in their order."""
         del context
-        return [await self._answer(query) for query in queries]
+        if len(queries) > PARTS_PER_REQUEST_MAX:
+            raise invalid(
+                "list offsets",
+                f"{len(queries)} queries, the limit is {PARTS_PER_REQUEST_MAX}",
+                "Ask in several requests.",
+            )
+        answers = []
+        for query in queries:
+            answers.append(await self._answer(query))
+            # What the page cache holds is read without a pause: others must come between.
+            await asyncio.sleep(0)
+        return answers
 
     async def _answer(self, query: OffsetQuery) -> OffsetAnswer:
         tried = f"list offsets of {query.topic_id.hex()}-{query.partition}"
@@ -114,19 +129,29 @@ class OffsetsHandler:
         return NONE_FOUND
 
     async def _max_timestamp(self, replica: Replica) -> tuple[int, int]:
-        """The first record of the highest committed timestamp."""
-        newest = NONE_FOUND
-        for segment in replica.log.segments:
-            if segment.index.max_timestamp <= newest[1]:
-                continue
-            offset = segment.base_offset
-            while offset < replica.log.high_watermark and (
-                replica.log.segment_of(offset) is segment
-            ):
-                found = await self._fetch.read(replica, offset, SEARCH_BYTES)
-                newest = _newest_of(found.data, newest)
-                offset = found.next_offset
-        return newest
+        """The first record of the highest committed timestamp: found by the indexes, so that a
+        long log is not read for it."""
+        newest_ms = -1
+        for segment in list(replica.log.segments):
+            if segment.index.max_timestamp > newest_ms:
+                newest_ms = max(newest_ms, await self._newest_of(replica, segment))
+        return NONE_FOUND if newest_ms < 0 else await self._at_time(replica, newest_ms)
+
+    async def _newest_of(self, replica: Replica, segment: Segment) -> int:
+        """The highest committed timestamp of a segment; what its headers say is enough."""
+        high_watermark = replica.log.high_watermark
+        if replica.log.end_position()[0] != segment.base_offset:
+            return segment.index.max_timestamp
+        if not segment.size_bytes:
+            return -1
+        place, newest_ms = segment.index.highest_time_below(high_watermark)
+        offset = place.base_offset
+        while offset < high_watermark:
+            found = await self._fetch.read(replica, offset, SEARCH_BYTES)
+            for _, header in iterate_headers(found.data):
+                newest_ms = max(newest_ms, header.max_timestamp)
+            offset = found.next_offset
+        return newest_ms
 
 
 def _segments_with(log: PartitionLog, timestamp_ms: int) -> list[Segment]:
@@ -135,13 +160,3 @@ def _segments_with(log: PartitionLog, timestamp_ms: int) -> list[Segment]:
         for segment in log.segments
         if segment.size_bytes and segment.index.max_timestamp >= timestamp_ms
     ]
-
-
-def _newest_of(data: bytes, newest: tuple[int, int]) -> tuple[int, int]:
-    for position, header in iterate_headers(data):
-        if header.max_timestamp <= newest[1]:
-            continue
-        for offset, timestamp_ms, *_ in decode_batch(data, position):
-            if timestamp_ms > newest[1]:
-                newest = (offset, timestamp_ms)
-    return newest

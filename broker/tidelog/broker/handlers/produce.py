@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.errors import invalid
-from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import Clock, RequestContext
@@ -102,7 +102,7 @@ class ProduceHandler:
         if request.acks is Acks.NONE:
             _forget(outcomes)
             return [_answer(batch, None) for batch in request.batches]
-        timeout_ms = request.timeout_ms or self._limits.produce_timeout_ms
+        timeout_ms = min(request.timeout_ms or self._limits.produce_timeout_ms, DURATION_MS_MAX)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return [
@@ -134,6 +134,10 @@ class ProduceHandler:
 def _validate_request(request: ProduceRequest) -> None:
     if request.transactional_id:
         raise _no_transactions("produce")
+    if len(request.batches) > PARTS_PER_REQUEST_MAX:
+        raise invalid(
+            "produce", f"{len(request.batches)} batches, the limit is {PARTS_PER_REQUEST_MAX}"
+        )
     places = dict.fromkeys((batch.topic_id, batch.partition) for batch in request.batches)
     if len(places) != len(request.batches):
         raise invalid(

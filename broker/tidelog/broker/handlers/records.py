@@ -4,6 +4,7 @@ Goes through the same handlers as sealed batches do, so that it gives the same g
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,9 +18,10 @@ from tidelog.broker.handlers.produce import (
     ProduceHandler,
     ProduceRequest,
 )
-from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.limits import RECORDS_ANSWER_BYTES, BrokerLimits
 from tidelog.metadata_quorum.image import TopicImage
 from tidelog.ports import Clock, Random, RequestContext
+from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.wire.batch import (
     DecodedRecord,
     RecordTuple,
@@ -33,6 +35,17 @@ from tidelog.wire.batch import (
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from tidelog.wire.partitioner import partition_for_key
+
+RECORD_ENVELOPE_BYTES: Final = 48
+HEADER_ENVELOPE_BYTES: Final = 16
+"""What protobuf adds to a record and to each of its headers at most."""
+
+RECORD_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 64 * 1024
+"""Of a single record in an answer; the rest is for the envelope."""
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 
 
 class PlainRecord(msgspec.Struct, frozen=True):
@@ -115,6 +128,7 @@ class RecordsHandler:
         """Seal one batch a partition, append them, tell each record's place."""
         tried = f"produce records to {request.topic}"
         self._validate(request, tried)
+        self._validate_size(request, tried)
         topic = await self._topics.topic(context, request.topic, may_create=True, tried=tried)
         partitions = self._partitions(request, topic, tried)
         by_partition: dict[int, list[int]] = {}
@@ -147,13 +161,13 @@ class RecordsHandler:
         wanted = FetchRequest([position], request.max_wait_ms, 1, 0)
         answers = await self._fetch.fetch(context, wanted)
         count = request.max_records or self._limits.records_fetch_default
+        if answers and answers[0].error is not None:
+            raise answers[0].error
         records, next_offset = _decoded(
             answers[0].batches if answers else b"",
             request.fetch_offset,
             min(count, self._limits.records_per_request_max),
         )
-        if answers and answers[0].error is not None:
-            raise answers[0].error
         return FetchedRecords(
             records=records,
             next_offset=next_offset,
@@ -173,6 +187,21 @@ class RecordsHandler:
             )
         if request.producer is not None and request.partition is None:
             raise invalid(tried, "a producer identity needs `partition` to be set")
+        if request.producer is not None:
+            _validate_producer(request.producer, tried)
+
+    def _validate_size(self, request: ProduceRecordsRequest, tried: str) -> None:
+        """All partitions together: what one request may cost in memory."""
+        size_bytes = sum(
+            record_size_estimate(each.key, each.value, each.headers) for each in request.records
+        )
+        if size_bytes > self._limits.records_bytes_max:
+            raise TidelogError(
+                ErrorCode.BATCH_TOO_LARGE,
+                tried=tried,
+                happened=f"about {size_bytes} bytes of records, the limit "
+                f"records.request_bytes_max is {self._limits.records_bytes_max}",
+            )
 
     def _partitions(
         self, request: ProduceRecordsRequest, topic: TopicImage, tried: str
@@ -202,19 +231,10 @@ class RecordsHandler:
     ) -> PartitionBatch:
         now_ms = self._clock.wall_ms()
         records: list[RecordTuple] = []
-        size_bytes = 0
         for place in places:
             record = request.records[place]
             timestamp_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
             records.append((timestamp_ms, record.key, record.value, record.headers))
-            size_bytes += record_size_estimate(record.key, record.value, record.headers)
-        if size_bytes > self._limits.records_bytes_max:
-            raise TidelogError(
-                ErrorCode.BATCH_TOO_LARGE,
-                tried=f"produce records to {topic.name}",
-                happened=f"about {size_bytes} bytes for partition {partition}, "
-                f"the limit is {self._limits.records_bytes_max}",
-            )
         who = request.producer or ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         batch = encode_batch(
             records,
@@ -241,20 +261,63 @@ def _places(
     return places
 
 
+def _validate_producer(who: ProducerIdentity, tried: str) -> None:
+    """Within the widths that a batch has for them."""
+    bounds = (
+        ("producer_id", who.producer_id, INT64_MAX),
+        ("producer_epoch", who.producer_epoch, INT16_MAX),
+        ("sequence", who.sequence, INT32_MAX),
+    )
+    for name, value, highest in bounds:
+        if not 0 <= value <= highest:
+            raise invalid(tried, f"`{name}` is {value}, not from 0 to {highest}")
+
+
 def _decoded(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRecord], int]:
-    """Up to `count` records at or above the offset, and where to go on."""
+    """Records at or above the offset within both limits, and where to go on.
+
+    One batch is open at a time: a compressed one may be many times its size. A damaged one is an
+    error only where the answer begins, so that a reader gets everything before it.
+    """
     records: list[DecodedRecord] = []
-    next_offset = fetch_offset
+    next_offset, left_bytes = fetch_offset, RECORDS_ANSWER_BYTES
     for position, header in iterate_headers(data):
         if header.is_control:
             next_offset = header.next_offset
             continue
-        for record in decode_batch(data, position):
+        try:
+            opened = decode_batch(data, position)
+        except TidelogError:
+            if records:
+                break
+            raise
+        for record in opened:
             if record[0] < fetch_offset:
                 continue
-            if len(records) == count:
+            size_bytes = _answer_bytes(record)
+            left_bytes -= size_bytes
+            if len(records) == count or (records and left_bytes < 0):
                 return records, next_offset
+            _validate_fits(record[0], size_bytes)
             records.append(record)
             next_offset = record[0] + 1
         next_offset = max(next_offset, header.next_offset)
     return records, next_offset
+
+
+def _answer_bytes(record: DecodedRecord) -> int:
+    """About what the record takes in an answer."""
+    *_, key, value, headers = record
+    envelope_bytes = RECORD_ENVELOPE_BYTES + HEADER_ENVELOPE_BYTES * len(headers)
+    return record_size_estimate(key, value, headers) + envelope_bytes
+
+
+def _validate_fits(offset: int, size_bytes: int) -> None:
+    if size_bytes > RECORD_BYTES_MAX:
+        raise TidelogError(
+            ErrorCode.BATCH_TOO_LARGE,
+            tried=f"fetch the record at offset {offset}",
+            happened=f"it has about {size_bytes} bytes, more than the {RECORD_BYTES_MAX} "
+            "that an answer holds",
+            hint=f"Read it with FetchService, or go on at offset {offset + 1}.",
+        )

@@ -69,6 +69,13 @@ class SparseIndex:
         found = max(0, bisect_left(self._max_timestamps, timestamp_ms) - 1)
         return Place(self._offsets[found], self._positions[found])
 
+    def highest_time_below(self, offset: int) -> tuple[Place, int]:
+        """The last indexed batch that begins at or below the offset, and the highest timestamp
+        of all before that batch."""
+        assert self._offsets, "an empty segment has no place"
+        found = max(0, bisect_right(self._offsets, offset) - 1)
+        return Place(self._offsets[found], self._positions[found]), self._max_timestamps[found]
+
     def entries(self) -> list[tuple[int, int, int]]:
         """All entries, for comparing a rebuilt index with the live one."""
         return list(zip(self._offsets, self._positions, self._max_timestamps, strict=True))

@@ -107,12 +107,15 @@ class DirectoryOwner:
         is_flush_awaited: bool,
         append_time_ms: int,
     ) -> "asyncio.Future[Appended]":
-        """Queue a checked batch; refused at once if the memory budget is spent."""
+        """Queue a checked batch; refused at once if the memory budget is spent.
+
+        A batch that is alone passes whatever its size: refused, it never would be stored.
+        """
         if self._is_stopping:
             raise TidelogError(
                 ErrorCode.UNAVAILABLE, tried=f"append to {log.key}", happened="the node is stopping"
             )
-        if self.queued_bytes + len(batch) > self._queued_bytes_max:
+        if self.queued_bytes and self.queued_bytes + len(batch) > self._queued_bytes_max:
             raise TidelogError(
                 ErrorCode.RESOURCE_EXHAUSTED,
                 tried=f"append to {log.key}",
