@@ -53,6 +53,15 @@ def test_an_empty_directory_is_formatted_once() -> None:
     with_disk(work)
 
 
+def test_the_top_of_a_new_file_system_counts_as_empty() -> None:
+    async def work(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
+        await disk.make_directory("lost+found")
+        made = await open_or_format(disk, ports.random, 1)
+        assert made.node_id == 1
+
+    with_disk(work)
+
+
 def test_a_directory_of_another_node_version_or_purpose_is_refused() -> None:
     async def another_node(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
         await open_or_format(disk, ports.random, 1)

@@ -1,0 +1,227 @@
+"""How a node ends: in order, by a bug in one of its tasks, on a full or failed disk."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+
+import pytest
+
+from tests.broker.node_in_world import ADDRESS, PlainClient, configuration, partition_batch, sealed
+from tidelog.broker.partition import marks_file
+from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.metadata_quorum import single_node
+from tidelog.ports import AllowAll, Append, Disk
+from tidelog.server.node import Node, NodePorts
+from tidelog.server.storage_format import CLEAN_MARKER
+from tidelog.v1 import fetch_pb2, metadata_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+Wrap = Callable[[SimulatedDisk], object]
+
+
+class Life:
+    """A node in a process that outlives it."""
+
+    def __init__(self, wrap: Wrap = lambda disk: disk) -> None:
+        self.wrap = wrap
+        self.node: Node | None = None
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self.was_ready = False
+        self.stops_at_once = False
+
+    async def live(self, ports: SimulatedPorts) -> None:
+        """The process."""
+        disk: Disk = self.wrap(ports.open_disk())  # type: ignore[assignment]
+        self.node = Node(
+            configuration(),
+            NodePorts(
+                clock=ports.clock,
+                random=ports.random,
+                disk=disk,
+                network=ports.network,
+                host=ports.host,
+                authorizer=AllowAll(),
+            ),
+        )
+        if self.stops_at_once:
+            self.node.request_stop()
+        try:
+            await self.node.run(self._on_ready)
+        except (AssertionError, TidelogError) as error:
+            self.error = error
+        self.has_ended = True
+        await asyncio.Event().wait()
+
+    def _on_ready(self, node: Node) -> None:
+        del node
+        self.was_ready = True
+
+    async def wait(self, condition: Callable[["Life"], bool]) -> None:
+        """Until it holds."""
+        for _ in range(2_000):
+            if condition(self):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never came to that")
+
+
+class Broken:
+    """A disk whose `append` does something else once it is told to."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self.failure: BaseException | None = None
+        for name in ("open", "close", "read", "list", "make_directory", "remove", "free_bytes"):
+            setattr(self, name, getattr(disk, name))
+        for name in ("flush", "rename", "truncate", "shutdown"):
+            setattr(self, name, getattr(disk, name))
+
+    @property
+    def name(self) -> str:
+        return self._disk.name
+
+    async def append(self, appends: Sequence[Append]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        await self._disk.append(appends)
+
+
+def run(work: Callable[[World, PlainClient], Coroutine[object, object, None]]) -> World:
+    """A world with a client; the work starts the lives."""
+    world = World(5)
+
+    async def forever(ports: SimulatedPorts) -> None:
+        del ports
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        client = world.machine("client").start("client", forever)
+        await work(world, PlainClient(client.ports.network))
+
+    try:
+        world.run(main())
+    finally:
+        world.close()
+    return world
+
+
+def broken(disks: list[Broken]) -> Wrap:
+    def wrap(disk: SimulatedDisk) -> object:
+        disks.append(Broken(disk))
+        return disks[-1]
+
+    return wrap
+
+
+def test_a_bug_in_a_task_of_a_node_ends_the_node_and_whoever_waits_for_it() -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life(broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        topic_id = await client.create_topic("t")
+        parked = client.network.stream(ADDRESS, "/tidelog.v1.FetchService/FetchStream")
+        await parked.send(fetch_pb2.FetchStreamRequest(credit_bytes=1).SerializeToString())
+        disks[0].failure = AssertionError("a bug")
+        async with asyncio.timeout(20):
+            with pytest.raises(TidelogError):
+                await client.produce(
+                    partition_batch(topic_id, 0, sealed([b"a"])), timeout_ms=3_600_000
+                )
+            with pytest.raises(TidelogError):
+                await parked.receive()
+        await life.wait(lambda each: each.has_ended)
+        assert isinstance(life.error, AssertionError)
+
+    run(work)
+
+
+def test_a_disk_too_full_for_the_marker_does_not_make_an_orderly_stop_a_failure() -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        del client
+        life = Life(broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        full = TidelogError(ErrorCode.STORAGE_FULL, tried="append", happened="no space")
+        disks[0].failure = full
+        assert life.node is not None
+        life.node.request_stop()
+        await life.wait(lambda each: each.has_ended)
+        assert life.error is None
+        assert CLEAN_MARKER not in await disks[0].list()  # type: ignore[attr-defined]
+
+    run(work)
+
+
+def test_a_failed_disk_is_logged_once_and_known_topics_are_still_described(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life(broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        await client.create_topic("t")
+        disks[0].failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="append", happened="EIO")
+        request = metadata_pb2.GetMetadataRequest(
+            topic_names=["t", "new"], allow_auto_create_topics=True
+        )
+        for _ in range(3):
+            raw = await client.call("MetadataService/GetMetadata", request.SerializeToString())
+            known, missing = metadata_pb2.GetMetadataResponse.FromString(raw).topics
+            assert not known.HasField("error")
+            assert missing.error.code == ErrorCode.STORAGE_FAILED.value
+            await asyncio.sleep(3)
+
+    run(work)
+    told = [each for each in caplog.messages if each.startswith("storage_stopped")]
+    assert len(told) == 1
+    assert "what=metadata" in told[0]
+
+
+def test_a_node_told_to_stop_while_it_starts_never_says_that_it_is_ready() -> None:
+    async def work(world: World, client: PlainClient) -> None:
+        del client
+        life = Life()
+        life.stops_at_once = True
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.has_ended)
+        assert life.error is None
+        assert not life.was_ready
+
+    run(work)
+
+
+def test_a_node_that_lost_its_metadata_log_does_not_start_as_a_new_one() -> None:
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life()
+        process = world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        await client.create_topic("t")
+        process.kill()
+        lost = Life(lambda disk: Hiding(disk))
+        world.machine("node").start("node", lost.live)
+        await lost.wait(lambda each: each.has_ended)
+        assert isinstance(lost.error, TidelogError)
+        assert lost.error.code is ErrorCode.STORAGE_CORRUPT
+        assert single_node.LOG_PATH in lost.error.tried
+
+    run(work)
+
+
+class Hiding(Broken):
+    """A disk on which the metadata log is not found."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        super().__init__(disk)
+        del self.list
+
+    async def list(self, directory: str = "") -> list[str]:
+        names = await self._disk.list(directory)
+        assert directory or marks_file.NAME in names
+        return [] if directory == single_node.DIRECTORY else names
