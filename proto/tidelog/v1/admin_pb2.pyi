@@ -34,7 +34,9 @@ class CreateTopicsRequest(_message.Message):
     """How long to wait until the topics are there, in milliseconds; 0: the broker's default."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]:
-        """At most 1,000 in one request, no name twice."""
+        """At most 1,000 in one request with 20,000 partitions and topics together; no name twice, else
+        INVALID_ARGUMENT.
+        """
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ class DescribeTopicsRequest(_message.Message):
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Empty: all of them."""
+        """At most 1,000; a name given twice is answered once. Empty: all of them."""
 
     def __init__(
         self,

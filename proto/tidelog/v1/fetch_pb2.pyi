@@ -90,7 +90,8 @@ class FetchRequest(_message.Message):
     """Answer as soon as so many bytes are readable; 0 and 1 mean: any."""
     max_bytes: _builtins.int
     """At most so many bytes in the whole answer; 0: the broker's default. The default keeps the
-    answer, envelope included, below the 4 MiB that many gRPC clients accept.
+    answer, envelope included, below the 4 MiB that many gRPC clients accept. Only the first
+    batches of an answer may exceed it, since at least one batch is sent whatever its size.
     """
     isolation_level: _common_pb2.IsolationLevel.ValueType
     """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED."""
@@ -310,7 +311,9 @@ class FetchStreamRequest(_message.Message):
     broker had applied, so that the client drops batches from before a seek.
     """
     max_bytes: _builtins.int
-    """At most so many bytes in one answer; 0: the broker's default (1 MiB)."""
+    """At most so many bytes in one answer; 0: the broker's default (1 MiB). Only the first batches of
+    an answer may exceed it, since at least one batch is sent whatever its size.
+    """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
         """Positions to add or to move; a partition that is already read goes on from the new position."""
@@ -376,8 +379,8 @@ class FetchStreamResponse(_message.Message):
     """The last `session_epoch` that this answer takes account of."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]:
-        """Partitions with batches or an error; no other partition is mentioned. A partition with an error
-        is not read on until the client names a position for it again.
+        """Partitions with batches or an error; no other partition is mentioned. A partition that was
+        answered with an error is read no more until the client names a position for it again.
         """
 
     def __init__(

@@ -277,8 +277,8 @@ class ListOffsetsRequest(_message.Message):
     """Whether the end is the high watermark or the last stable offset."""
     @_builtins.property
     def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]:
-        """Each is answered on its own. Ask the leader of the partition: another broker answers
-        NOT_LEADER.
+        """Each is answered on its own; at most 10,000. Ask the leader of the partition: another broker
+        answers NOT_LEADER.
         """
 
     def __init__(

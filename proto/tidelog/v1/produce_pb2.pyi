@@ -74,8 +74,8 @@ class ProduceRequest(_message.Message):
     """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatch]:
-        """The batches, at most one a partition in one request; the whole request at most 16 MiB, each
-        batch at most what the topic's `max.message.bytes` allows.
+        """The batches, at most one a partition and 10,000 in one request; the whole request at most
+        16 MiB, each batch at most what the topic's `max.message.bytes` allows.
         """
 
     def __init__(

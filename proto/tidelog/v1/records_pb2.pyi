@@ -110,8 +110,8 @@ class ProduceRecordsRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PRODUCER_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic's name. It must be there, else UNKNOWN_TOPIC: create it first, or ask for its
-    metadata with `allow_auto_create_topics`.
+    """The topic's name. A topic that is not there is created if `auto_create_topics` is on at the
+    brokers; else the answer is UNKNOWN_TOPIC.
     """
     partition: _builtins.int
     """Absent: chosen by the key as BATCH.md tells, or one for the whole request if there is no key."""
@@ -121,8 +121,8 @@ class ProduceRecordsRequest(_message.Message):
     """
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
-        """At most 10,000 records and 1 MiB in one request, else BATCH_TOO_LARGE; none is
-        INVALID_ARGUMENT.
+        """At most 10,000 records and 1 MiB in one request, all partitions together, else BATCH_TOO_LARGE;
+        none is INVALID_ARGUMENT. A record counts as the most that it can take in a batch.
         """
 
     @_builtins.property
@@ -261,7 +261,7 @@ class FetchRecordsRequest(_message.Message):
     """The first offset wanted. Below the log start or above the high watermark: OFFSET_OUT_OF_RANGE."""
     max_records: _builtins.int
     """0: the broker's default (500). The broker may send fewer, to keep the answer below 3 MiB; a
-    single larger record is sent alone.
+    single larger record is sent alone; one that no answer can hold is BATCH_TOO_LARGE.
     """
     max_wait_ms: _builtins.int
     """Wait at most so long for a first record, in milliseconds; 0: answer at once. More than 30,000
