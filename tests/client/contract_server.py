@@ -84,6 +84,7 @@ class ContractServer:
         """The stream breaks after so many requests were stored."""
         self.wrong_fetch_sum = False
         self.seen_batches = 0
+        self.metadata_requests = 0
         self._is_closing = False
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=32))
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
@@ -125,6 +126,7 @@ class ContractServer:
     # Handlers.
 
     def get_metadata(self, data: bytes, context: Any) -> bytes:
+        self.metadata_requests += 1
         request = metadata_pb2.GetMetadataRequest.FromString(data)
         names = list(self.topics) if request.all_topics else list(request.topic_names)
         topics = []

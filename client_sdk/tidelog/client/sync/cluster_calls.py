@@ -108,6 +108,9 @@ class ClusterCalls:
         self, wanted: Mapping[TopicPartition, Wanted], timeout_ms: int, *, tried: str
     ) -> dict[TopicPartition, OffsetAnswer]:
         """Ask the leaders; leaders that moved are looked up again."""
+        # A name that nobody knows is the caller's mistake: waiting would not make the topic appear.
+        for topic in dict.fromkeys(name.topic for name in wanted):
+            self.topic(topic, timeout_ms, tried=tried)
         found: dict[TopicPartition, OffsetAnswer] = {}
 
         def attempt(left_ms: int) -> None:
