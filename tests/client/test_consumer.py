@@ -275,8 +275,10 @@ def test_topics_are_created_listed_and_described(server: ContractServer) -> None
 def test_offsets_of_an_unknown_topic_are_refused_without_waiting(server: ContractServer) -> None:
     server.auto_create = False
     server.create("orders")
-    with Consumer(bootstrap_servers=server.address, default_api_timeout_ms=5_000) as consumer:
-        with pytest.raises(TidelogError, match="did you mean 'orders'") as caught:
-            consumer.end_offsets([TopicPartition("ordres", 0)])
+    with (
+        Consumer(bootstrap_servers=server.address, default_api_timeout_ms=5_000) as consumer,
+        pytest.raises(TidelogError, match="did you mean 'orders'") as caught,
+    ):
+        consumer.end_offsets([TopicPartition("ordres", 0)])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
     assert server.metadata_requests <= 2
