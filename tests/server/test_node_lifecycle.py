@@ -1,6 +1,7 @@
 """How a node ends: in order, by a bug in one of its tasks, on a full or failed disk."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Sequence
 
 import pytest
@@ -10,10 +11,10 @@ from tidelog.broker.partition import marks_file
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.metadata_quorum import single_node
-from tidelog.ports import AllowAll, Append, Disk
+from tidelog.ports import AllowAll, Append, Disk, File
 from tidelog.server.node import Node, NodePorts
 from tidelog.server.storage_format import CLEAN_MARKER
-from tidelog.v1 import fetch_pb2, metadata_pb2
+from tidelog.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Wrap = Callable[[SimulatedDisk], object]
@@ -67,19 +68,27 @@ class Life:
 
 
 class Broken:
-    """A disk whose `append` does something else once it is told to."""
+    """A disk whose `append` does something else once it is told to, or whose `flush` hangs."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
         self.failure: BaseException | None = None
+        self.hold: asyncio.Event | None = None
         for name in ("open", "close", "read", "list", "make_directory", "remove", "free_bytes"):
             setattr(self, name, getattr(disk, name))
-        for name in ("flush", "rename", "truncate", "shutdown"):
+        for name in ("rename", "truncate", "shutdown"):
             setattr(self, name, getattr(disk, name))
 
     @property
     def name(self) -> str:
         return self._disk.name
+
+    async def flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.failure is not None:
+            raise self.failure
+        await self._disk.flush(files, directories=directories)
 
     async def append(self, appends: Sequence[Append]) -> None:
         if self.failure is not None:
@@ -136,6 +145,77 @@ def test_a_bug_in_a_task_of_a_node_ends_the_node_and_whoever_waits_for_it() -> N
         assert isinstance(life.error, AssertionError)
 
     run(work)
+
+
+def stream_request(topic_id: bytes, number: int, timeout_ms: int) -> bytes:
+    request = produce_pb2.ProduceRequest(
+        batches=[partition_batch(topic_id, 0, sealed([b"%d" % number]))], timeout_ms=timeout_ms
+    )
+    message = produce_pb2.ProduceStreamRequest(correlation_id=number, request=request)
+    return message.SerializeToString()
+
+
+def test_a_produce_request_is_answered_at_its_time_out_though_the_disk_hangs() -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life(broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        topic_id = await client.create_topic("t")
+        disks[0].hold = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        (late,) = await client.produce(
+            partition_batch(topic_id, 0, sealed([b"0"])), timeout_ms=1_500
+        )
+        assert late.error.code == ErrorCode.DEADLINE_EXCEEDED.value
+        assert 1.5 <= loop.time() - started < 2.0
+        stream = client.network.stream(ADDRESS, "/tidelog.v1.ProduceService/ProduceStream")
+        for number, timeout_ms in ((1, 3_000), (2, 1_000), (3, 60_000)):
+            await stream.send(stream_request(topic_id, number, timeout_ms))
+        for number in (2, 1):
+            message = await stream.receive()
+            assert message is not None
+            answer = produce_pb2.ProduceStreamResponse.FromString(message)
+            assert answer.correlation_id == number
+            (part,) = answer.response.acknowledgements
+            assert part.error.code == ErrorCode.DEADLINE_EXCEEDED.value
+        disks[0].hold.set()
+        message = await stream.receive()
+        assert message is not None
+        answer = produce_pb2.ProduceStreamResponse.FromString(message)
+        assert (answer.correlation_id, answer.response.acknowledgements[0].base_offset) == (3, 3)
+        assert len(await client.read_all(topic_id)) == 4, "late is not lost"
+        await stream.end_sending()
+        assert await stream.receive() is None
+
+    assert run(work).findings() == []
+
+
+def test_batches_of_a_produce_stream_that_broke_end_without_anybody_to_tell() -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life(broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        topic_id = await client.create_topic("t")
+        disks[0].hold = asyncio.Event()
+        stream = client.network.stream(ADDRESS, "/tidelog.v1.ProduceService/ProduceStream")
+        for number in range(3):
+            await stream.send(stream_request(topic_id, number, 0))
+        await asyncio.sleep(1)
+        stream.cancel()
+        await asyncio.sleep(1)
+        disks[0].failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="flush", happened="EIO")
+        disks[0].hold.set()
+        await asyncio.sleep(1)
+        (answer,) = await client.produce(partition_batch(topic_id, 0, sealed([b"x"])))
+        assert answer.error.code == ErrorCode.STORAGE_FAILED.value
+        gc.collect()
+
+    assert run(work).findings() == []
 
 
 def test_a_disk_too_full_for_the_marker_does_not_make_an_orderly_stop_a_failure() -> None:

@@ -6,7 +6,7 @@ leader epoch, within the limits. It must never change a batch or a log.
 
 import asyncio
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -69,6 +69,60 @@ class Submitted(msgspec.Struct, frozen=True):
     outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
 
 
+OnAnswers = Callable[[list[PartitionAcknowledgement]], None]
+
+
+class PendingAnswers:
+    """A submitted request that waits without a task of its own, which would cost as much as the
+    rest of a small batch."""
+
+    __slots__ = ("_is_over", "_missing", "_on_answers", "_submitted", "_timer")
+
+    def __init__(self, submitted: Submitted, on_answers: OnAnswers) -> None:
+        self._submitted = submitted
+        self._on_answers = on_answers
+        self._timer: asyncio.TimerHandle | None = None
+        self._missing = 0
+        self._is_over = False
+
+    def begin(self, timeout_ms: int) -> None:
+        """Call back when every batch meets `acks` or has failed, or the time is over."""
+        request, outcomes = self._submitted.request, self._submitted.outcomes
+        if request.acks is Acks.NONE:
+            self.cancel()
+            self._on_answers([_answer(batch, None) for batch in request.batches])
+            return
+        for outcome in outcomes:
+            if not isinstance(outcome, TidelogError):
+                self._missing += 1
+                outcome.add_done_callback(self._on_outcome)
+        if not self._missing:
+            self._finish(timeout_ms)
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_ms / 1000, self._finish, timeout_ms)
+
+    def cancel(self) -> None:
+        """Nobody waits any more; what was accepted is stored all the same."""
+        if not self._is_over:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            _forget(self._submitted.outcomes)
+
+    def _on_outcome(self, outcome: "asyncio.Future[Appended]") -> None:
+        del outcome
+        self._missing -= 1
+        if not self._missing:
+            self._finish(0)
+
+    def _finish(self, timeout_ms: int) -> None:
+        if not self._is_over:
+            answers = _settle(self._submitted, timeout_ms)
+            self.cancel()
+            self._on_answers(answers)
+
+
 class ProduceHandler:
     """`submit` keeps the order in which requests came; `wait` may be run for many at once."""
 
@@ -98,21 +152,20 @@ class ProduceHandler:
 
     async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
         """The answers, in the order of the request."""
-        request, outcomes = submitted.request, submitted.outcomes
-        if request.acks is Acks.NONE:
-            _forget(outcomes)
-            return [_answer(batch, None) for batch in request.batches]
-        timeout_ms = min(request.timeout_ms or self._limits.produce_timeout_ms, DURATION_MS_MAX)
+        done: asyncio.Future[list[PartitionAcknowledgement]]
+        done = asyncio.get_running_loop().create_future()
+        pending = self.begin_wait(submitted, done.set_result)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return [
-                    await _settle(batch, outcome)
-                    for batch, outcome in zip(request.batches, outcomes, strict=True)
-                ]
-        except TimeoutError:
-            return _settle_late(request, outcomes, timeout_ms)
+            return await done
         finally:
-            _forget(outcomes)
+            pending.cancel()
+
+    def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
+        """As `wait`, for those who have many requests at once: calls `on_answers` once."""
+        timeout_ms = submitted.request.timeout_ms or self._limits.produce_timeout_ms
+        pending = PendingAnswers(submitted, on_answers)
+        pending.begin(min(timeout_ms, DURATION_MS_MAX))
+        return pending
 
     def _submit_batch(
         self, batch: PartitionBatch, acks: Acks, append_time_ms: int
@@ -181,25 +234,10 @@ def _no_transactions(tried: str) -> TidelogError:
     )
 
 
-async def _settle(
-    batch: PartitionBatch, outcome: "asyncio.Future[Appended] | TidelogError"
-) -> PartitionAcknowledgement:
-    if isinstance(outcome, TidelogError):
-        return _answer(batch, outcome)
-    try:
-        return _answer(batch, await outcome)
-    except TidelogError as error:
-        return _answer(batch, error)
-
-
-def _settle_late(
-    request: ProduceRequest,
-    outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]",
-    timeout_ms: int,
-) -> list[PartitionAcknowledgement]:
-    """What is known when the time is over."""
+def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:
+    """What is known; of a batch that is under way still, that the time is over."""
     answers = []
-    for batch, outcome in zip(request.batches, outcomes, strict=True):
+    for batch, outcome in zip(submitted.request.batches, submitted.outcomes, strict=True):
         if isinstance(outcome, TidelogError):
             answers.append(_answer(batch, outcome))
         elif outcome.done() and not outcome.cancelled():

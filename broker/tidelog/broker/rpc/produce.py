@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from tidelog.broker.handlers.produce import (
     Acks,
@@ -10,7 +11,6 @@ from tidelog.broker.handlers.produce import (
     PartitionBatch,
     ProduceHandler,
     ProduceRequest,
-    Submitted,
     validate_topic_id,
 )
 from tidelog.broker.rpc.errors import fill_error
@@ -84,7 +84,7 @@ class ProduceRpc:
             scope.start(pipeline.send_answers(), name="produce answers")
             while (message := await stream.receive()) is not None:
                 await pipeline.wait_room()
-                pipeline.begin(context, message, scope)
+                pipeline.begin(context, message)
             pipeline.end()
 
 
@@ -107,18 +107,21 @@ class _Pipeline:
             self._has_room.clear()
             await self._has_room.wait()
 
-    def begin(self, context: RequestContext, message: bytes, scope: TaskScope) -> None:
-        """Queue the request's batches now; wait for them in a task of its own."""
+    def begin(self, context: RequestContext, message: bytes) -> None:
+        """Queue the request's batches now; the answer comes when it comes. After the end of the
+        stream it is kept for nobody, as are at most as many as the limit.
+        """
         envelope = produce_pb2.ProduceStreamRequest.FromString(message)
         self._unanswered += 1
+        correlation_id = envelope.correlation_id
         try:
             submitted = self._handler.submit(context, read_request(envelope.request))
         except TidelogError as error:
-            answer = produce_pb2.ProduceStreamResponse(correlation_id=envelope.correlation_id)
+            answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
             fill_error(answer.error, error)
             self._push(answer)
             return
-        scope.start(self._finish(envelope.correlation_id, submitted), name="produce")
+        self._handler.begin_wait(submitted, partial(self._on_answers, correlation_id))
 
     def end(self) -> None:
         """No more requests will come."""
@@ -137,9 +140,9 @@ class _Pipeline:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _finish(self, correlation_id: int, submitted: Submitted) -> None:
+    def _on_answers(self, correlation_id: int, answers: Sequence[PartitionAcknowledgement]) -> None:
         answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
-        fill_response(answer.response, await self._handler.wait(submitted))
+        fill_response(answer.response, answers)
         # An empty list still tells that the request as a whole was accepted.
         answer.response.SetInParent()
         self._push(answer)
