@@ -157,6 +157,40 @@ def test_a_flipped_byte_below_what_was_flushed_stops_that_partition_only() -> No
     world.close()
 
 
+def test_a_partition_of_which_the_first_segment_is_gone_stops_alone() -> None:
+    world = World(8)
+    life = NodeLife(configuration())
+
+    async def remove_first(ports: SimulatedPorts) -> None:
+        disk = ports.open_disk()
+        await disk.remove(f"{topic_ids[0].hex()}-0/{0:020d}.log")
+
+    topic_ids: list[bytes] = []
+
+    async def main() -> None:
+        client = PlainClient(world.machine("client").start("client", wait_forever).ports.network)
+        process = world.machine("node").start("node", life.live)
+        await wait_ready(life, world)
+        topic_ids.append(await client.create_topic("t", 2, settings={"segment.bytes": "1024"}))
+        for partition in range(2):
+            for _ in range(4):
+                await client.produce(partition_batch(topic_ids[0], partition, sealed([b"x" * 600])))
+        process.kill()
+        world.machine("node").start("remover", remove_first)
+        await asyncio.sleep(1)
+        life.node = None
+        world.machine("node").start("node", life.live)
+        await wait_ready(life, world)
+        answer = await client.fetch(topic_ids[0], 0, 1)
+        assert answer is not None
+        assert answer.error.code == ErrorCode.STORAGE_CORRUPT.value
+        assert "begins at offset 1, not 0" in answer.error.happened
+        assert len(await client.read_all(topic_ids[0], 1)) == 4
+
+    world.run(main())
+    world.close()
+
+
 def flip_byte(world: World, path: str, byte_position: int) -> None:
     """Damage what the disk and the page cache hold."""
     medium = world.machine("node").medium()

@@ -56,9 +56,7 @@ async def wait_forever(ports: SimulatedPorts) -> None:
 
 
 def reopened(
-    *segments: tuple[int, bytes],
-    known_flushed_offset: int | None,
-    log_start_offset: int | None = None,
+    *segments: tuple[int, bytes], known_flushed_offset: int | None
 ) -> tuple[OpenedLog, dict[int, int]]:
     """The log over files of this content, and the files' sizes afterwards."""
     world = World(1)
@@ -69,9 +67,7 @@ def reopened(
         for base, content in segments:
             path = SegmentKey(KEY, Offset(base)).path
             await disk.append([Append(await disk.open(path, create=True), [content])])
-        opened = await open_log(
-            disk, KEY, LeaderEpoch(0), known_flushed_offset, log_start_offset=log_start_offset
-        )
+        opened = await open_log(disk, KEY, LeaderEpoch(0), known_flushed_offset)
         sizes = {key.base_offset: file.size_bytes for key, file in opened.files.items()}
         return opened, {int(base): size for base, size in sizes.items()}
 
@@ -176,12 +172,6 @@ def test_a_log_whose_head_was_trimmed_begins_at_its_first_segment() -> None:
     opened, _ = reopened((3, BATCHES[2]), known_flushed_offset=6)
     assert code_of(opened) is None
     assert (opened.log.log_start_offset, opened.log.log_end_offset) == (3, 6)
-
-
-def test_a_log_of_which_the_first_segment_is_gone_is_corrupt() -> None:
-    opened, _ = reopened((3, BATCHES[2]), known_flushed_offset=6, log_start_offset=0)
-    assert code_of(opened) is ErrorCode.STORAGE_CORRUPT
-    assert "begins at offset 3, not 0" in str(opened.log.failure)
 
 
 def test_damage_found_without_marks_is_no_torn_tail_at_the_start_after() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.errors import fresh
+from tidelog.broker.log import recovery
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.state import PartitionLog
@@ -93,9 +94,8 @@ class Replicas:
         for key, (_, partition, _) in placed.items():
             known = None if marks is None else marks.get(key, 0)
             if key in on_disk or known:
-                opened[key] = await open_log(
-                    self._disk, key, partition.leader_epoch, known, log_start_offset=LOG_START
-                )
+                opened[key] = await open_log(self._disk, key, partition.leader_epoch, known)
+                self._refuse_lost_head(opened[key].log)
                 summary.take_in(opened[key])
         await self._flush_opened(opened)
         flushed = dict(marks or {})
@@ -163,6 +163,14 @@ class Replicas:
     def _on_advanced(self, key: PartitionKey) -> None:
         for watcher in list(self._watchers.get(key, ())):
             watcher(key)
+
+    def _refuse_lost_head(self, log: PartitionLog) -> None:
+        if log.failure is None and log.log_start_offset != LOG_START:
+            log.failure = recovery.corruption(
+                f"{self._disk.name}/{directory_name(log.key)}",
+                0,
+                f"its first segment begins at offset {log.log_start_offset}, not {LOG_START}",
+            )
 
     async def _flush_opened(self, opened: Mapping[PartitionKey, OpenedLog]) -> None:
         """One flush round for all logs: what is served after a crash is durable first."""

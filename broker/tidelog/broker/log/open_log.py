@@ -32,22 +32,16 @@ class OpenedLog(msgspec.Struct, kw_only=True):
 
 
 async def open_log(
-    disk: Disk,
-    key: PartitionKey,
-    leader_epoch: LeaderEpoch,
-    known_flushed_offset: int | None,
-    *,
-    log_start_offset: int | None = None,
+    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
 ) -> OpenedLog:
     """The log as the files tell it; a log that cannot be served has `failure` set.
 
     `known_flushed_offset` is what the flush marks tell; None: there are no marks at all.
-    `log_start_offset` is where the log must begin if it has any segment; None: that is not known.
     """
     log = PartitionLog(key, leader_epoch)
     opened = OpenedLog(log=log, files={})
     try:
-        await _open_segments(disk, opened, known_flushed_offset, log_start_offset)
+        await _open_segments(disk, opened, known_flushed_offset)
     except TidelogError as error:
         log.failure = error
         # Without marks the damage was judged to lie in what was durable: with a mark that says
@@ -62,12 +56,7 @@ async def open_log(
     return opened
 
 
-async def _open_segments(
-    disk: Disk,
-    opened: OpenedLog,
-    known_flushed_offset: int | None,
-    log_start_offset: int | None,
-) -> None:
+async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: int | None) -> None:
     log = opened.log
     directory = directory_name(log.key)
     bases = []
@@ -77,12 +66,6 @@ async def _open_segments(
             bases.append(base_offset)
     scan = Scan(next_offset=bases[0] if bases else Offset(0), leader_epoch_max=log.leader_epoch)
     log.log_start_offset = scan.next_offset
-    if bases and log_start_offset is not None and scan.next_offset != log_start_offset:
-        raise recovery.corruption(
-            f"{disk.name}/{directory}",
-            0,
-            f"its first segment begins at offset {scan.next_offset}, not {log_start_offset}",
-        )
     for base_offset in bases:
         segment_key = SegmentKey(log.key, base_offset)
         where = f"{disk.name}/{segment_key.path}"
