@@ -154,7 +154,13 @@ class ProduceHandler:
         """The answers, in the order of the request."""
         done: asyncio.Future[list[PartitionAcknowledgement]]
         done = asyncio.get_running_loop().create_future()
-        pending = self.begin_wait(submitted, done.set_result)
+
+        def on_answers(answers: list[PartitionAcknowledgement]) -> None:
+            # A handler that was cancelled in this moment has not come to its `finally` yet.
+            if not done.done():
+                done.set_result(answers)
+
+        pending = self.begin_wait(submitted, on_answers)
         try:
             return await done
         finally:
