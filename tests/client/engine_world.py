@@ -112,10 +112,8 @@ class ProducerWorld:
 
     def append(self, topic: str, partition: int, size_bytes: int = 100) -> Batch | None:
         """One record of about this size."""
-        record = (0, None, b"x" * size_bytes, ())
-        return self.accumulator.append(
-            self.accumulator.routes[topic], partition, record, size_bytes
-        )
+        route = self.accumulator.routes[topic]
+        return self.accumulator.append(route, partition, 0, None, b"x" * size_bytes, (), size_bytes)
 
     def seal_all(self) -> list[ProducerEffect]:
         """Hand every open batch to the core."""

@@ -207,5 +207,5 @@ def test_the_buffer_is_never_exceeded_and_batches_stay_in_size(
         assert world.accumulator.reserved_bytes <= buffer_bytes or is_alone, "more than allowed"
     world.accumulator.seal_all()
     sealed = world.accumulator.take_sealed()
-    assert sum(len(batch.records) for batch in sealed) == appended, "a record was lost"
+    assert sum(len(batch.columns) for batch in sealed) == appended, "a record was lost"
     assert all(batch.size_bytes <= 4_000 for batch in sealed), "a batch is too large"

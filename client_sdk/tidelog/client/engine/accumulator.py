@@ -11,12 +11,12 @@ hand-overs cost the least. Memory is reserved in slabs, so that the hot path com
     append ──► open ──full / lingered / flush──► sealed ──► (core: producer.py)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from tidelog.client.engine.batch import Batch
-from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, RecordTuple
+from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, Header
 
 SLAB_BYTES = 16 * 1024
 
@@ -77,7 +77,14 @@ class Accumulator:
         self._now_ns = now_ns
 
     def append(
-        self, route: Route, partition: int, record: RecordTuple, size_bytes: int
+        self,
+        route: Route,
+        partition: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        size_bytes: int,
     ) -> Batch | None:
         """The batch that took the record at its end; None while there is no room."""
         batch = route.open[partition]
@@ -85,7 +92,12 @@ class Accumulator:
             batch = self._make_room(route, partition, batch, size_bytes)
             if batch is None:
                 return None
-        batch.records.append(record)
+        columns = batch.columns
+        if headers:
+            columns.headers[len(columns.values)] = headers
+        columns.timestamps.append(timestamp_ms)
+        columns.keys.append(key)
+        columns.values.append(value)
         batch.size_bytes += size_bytes
         return batch
 
@@ -96,7 +108,7 @@ class Accumulator:
         if batch is not None:
             target = limits.batch_bytes_max if route.busy[partition] else limits.batch_bytes
             full = batch.size_bytes + size_bytes > target
-            if full or len(batch.records) + SLAB_BYTES > RECORDS_PER_BATCH_MAX:
+            if full or len(batch.columns) + SLAB_BYTES > RECORDS_PER_BATCH_MAX:
                 self.seal(route, batch)
                 batch = None
         size_after = size_bytes if batch is None else batch.size_bytes + size_bytes
@@ -126,7 +138,7 @@ class Accumulator:
     def seal(self, route: Route, batch: Batch) -> None:
         """Close a batch for appends and hand it over."""
         assert not batch.is_sealed, f"{batch!r} is sealed twice"
-        assert batch.records, f"{batch!r} is sealed empty"
+        assert batch.columns.values, f"{batch!r} is sealed empty"
         batch.is_sealed = True
         del self.open[batch.number]
         route.open[batch.partition] = None

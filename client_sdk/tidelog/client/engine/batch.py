@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.wire.batch import RecordTuple
+from tidelog.wire.batch import Columns
 from tidelog.wire.errors import TidelogError
 
 
@@ -33,6 +33,7 @@ class Batch:
         "attempts",
         "callbacks",
         "checkpoint_bytes",
+        "columns",
         "encoded",
         "is_sealed",
         "last_error",
@@ -40,7 +41,6 @@ class Batch:
         "opened_at_ns",
         "outcome",
         "partition",
-        "records",
         "reserved_bytes",
         "size_bytes",
         "topic",
@@ -57,7 +57,7 @@ class Batch:
         self.number = number
         """Grows with each batch of the producer: the order in which they were opened."""
         self.opened_at_ns = opened_at_ns
-        self.records: list[RecordTuple] = []
+        self.columns = Columns()
         self.size_bytes = 0
         self.checkpoint_bytes = 0
         """Beyond it an append asks the accumulator: for more room, or to seal."""
@@ -79,12 +79,12 @@ class Batch:
         elif self.is_sealed:
             state = "sealed"
         place = f"{self.topic}-{self.partition}"
-        return f"<batch {self.number} {place} {state} records={len(self.records)}>"
+        return f"<batch {self.number} {place} {state} records={len(self.columns)}>"
 
     def complete(self, outcome: Outcome) -> None:
         """Done, once; the records are let go."""
         assert self.is_sealed, f"{self!r} is done before it was sealed"
         assert self.outcome is None, f"{self!r} is done twice"
         self.outcome = outcome
-        self.records = []
+        self.columns = Columns()
         self.encoded = None

@@ -17,7 +17,7 @@ def check_accumulator(accumulator: Accumulator) -> None:
         route = accumulator.routes[batch.topic]
         assert route.open[batch.partition] is batch, f"{batch!r} is open twice"
         assert batch.size_bytes <= batch.checkpoint_bytes, f"{batch!r} outgrew its reservation"
-        is_single = len(batch.records) == 1
+        is_single = len(batch.columns) == 1
         assert is_single or batch.size_bytes <= limits.batch_bytes_max, f"{batch!r} is too large"
 
 

@@ -216,7 +216,7 @@ class ProduceLoop:
         for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
             if batch.encoded is None:
                 batch.encoded = seal(batch, self._settings.codec)
-                self.records_sent += len(batch.records)
+                self.records_sent += len(batch.columns)
             data, sum_ = batch.encoded
             self.bytes_sent += len(data)
             parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
@@ -303,6 +303,6 @@ class ProduceLoop:
 
 def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
     """The batch's bytes and its route sum: stop 3 of a record's walk."""
-    data = encode_batch(batch.records, codec=codec)
+    data = encode_batch(batch.columns, codec=codec)
     crc = int.from_bytes(data[CHECKSUM_POSITION : CHECKSUM_POSITION + 4], "big")
     return data, route_sum(TopicId(batch.topic_id), batch.partition, crc)

@@ -25,7 +25,7 @@ from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
 from tidelog.client.sync.produce_loop import WAKE, LoopSettings, ProduceLoop, Shared, Stop
 from tidelog.client.types import Headers
-from tidelog.wire.batch import record_size_estimate
+from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import partition_for_key
 
@@ -111,19 +111,18 @@ class Producer(Client):
             partition = self._choose(route, key)
         elif key is not None:
             partition = partition_for_key(key, route.partition_count)
-        record = (timestamp_ms, key, value, headers)
         self._acquire()
         try:
-            batch = self._append(
-                route, route.sticky if partition is None else partition, record, size_bytes
-            )
+            chosen = route.sticky if partition is None else partition
+            batch = self._append(route, chosen, timestamp_ms, key, value, headers, size_bytes)
             if batch is not None:
-                index = len(batch.records) - 1
+                index = len(batch.columns.values) - 1
                 if not index:
                     self._wake_for(batch)
                 return SendFuture(batch, index, timestamp_ms)
         finally:
             self._release()
+        record = (timestamp_ms, key, value, headers)
         return self._send_when_room(route, partition, record, size_bytes)
 
     def _check_partition(self, route: Route, partition: int) -> None:
@@ -311,7 +310,7 @@ class Producer(Client):
         self,
         route: Route,
         partition: int | None,
-        record: tuple[int, Any, Any, Headers],
+        record: RecordTuple,
         size_bytes: int,
     ) -> SendFuture:
         """The buffer is full: wait until batches are done."""
@@ -323,11 +322,11 @@ class Producer(Client):
             self._forbid_on_loop(loop, route.name)
             while True:
                 chosen = route.sticky if partition is None else partition
-                batch = self._append(route, chosen, record, size_bytes)
+                batch = self._append(route, chosen, *record, size_bytes)
                 if batch is not None:
-                    if len(batch.records) == 1:
+                    if len(batch.columns) == 1:
                         self._wake_for(batch)
-                    return SendFuture(batch, len(batch.records) - 1, record[0])
+                    return SendFuture(batch, len(batch.columns) - 1, record[0])
                 self._seal_one_for_room()
                 left = deadline - time.monotonic()
                 if left <= 0:

@@ -18,6 +18,7 @@ from tidelog.wire.batch.checksum import (
     route_sum,
     verify_checksum,
 )
+from tidelog.wire.batch.columns import Columns
 from tidelog.wire.batch.decode import decode_batch
 from tidelog.wire.batch.encode import encode_batch, record_size_estimate
 from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
@@ -61,6 +62,7 @@ __all__ = [
     "BatchTooLarge",
     "Buffer",
     "Codec",
+    "Columns",
     "CorruptBatch",
     "DecodedRecord",
     "Header",

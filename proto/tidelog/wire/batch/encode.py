@@ -1,7 +1,8 @@
 """Seals records into a batch: stop 3 of a record's walk.
 
-Owns the way from tuples to bytes. Pure: no clock, so every record brings its timestamp. The parts
-of all records are joined once; numbers come encoded from a cache.
+Owns the way from records to bytes. Pure: no clock, so every record brings its timestamp. Records of
+equal lengths are encoded by columns (uniform_encode.py). Of others the parts are joined once;
+numbers come encoded from a cache.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -9,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from tidelog.wire.batch.checksum import checksum, extend_checksum
+from tidelog.wire.batch.columns import Columns
 from tidelog.wire.batch.compression import compress
 from tidelog.wire.batch.errors import BatchTooLarge
 from tidelog.wire.batch.layout import (
@@ -28,6 +30,7 @@ from tidelog.wire.batch.layout import (
     RecordTuple,
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
+from tidelog.wire.batch.uniform_encode import encode_uniform
 from tidelog.wire.batch.varint import (
     LEADS,
     LEADS_AFTER_PLAIN,
@@ -67,7 +70,7 @@ def record_size_estimate(
 
 
 def encode_batch(
-    records: SequenceOf[RecordTuple],
+    records: SequenceOf[RecordTuple] | Columns,
     *,
     codec: Codec = Codec.NONE,
     producer_id: int = NO_PRODUCER_ID,
@@ -89,8 +92,13 @@ def encode_batch(
             tried=_TRIED,
             happened=f"{len(records)} records, the limit is {limits.records_per_batch_max}",
         )
-    body, highest_ms = _encode_records(records, limits)
-    _check_header_count(records, body, limits)
+    columns = records if isinstance(records, Columns) else Columns.of(records)
+    in_order_ms = sorted(columns.timestamps)
+    _check_timestamps(in_order_ms[0], in_order_ms[-1])
+    body = encode_uniform(columns) if in_order_ms == columns.timestamps else None
+    if body is None:
+        body = _encode_records(columns, limits)
+    _check_header_count(columns, body, limits)
     codec, body = _compress(codec, body, limits)
     size_bytes = HEADER_BYTES + len(body)
     if size_bytes > limits.batch_bytes_max:
@@ -105,24 +113,24 @@ def encode_batch(
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
-        records[0][0],
-        highest_ms,
+        len(columns) - 1,
+        columns.timestamps[0],
+        in_order_ms[-1],
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        len(columns),
     )
     summed = head[ATTRIBUTES_POSITION:]
     crc = extend_checksum(checksum(summed), body)
     return b"".join((head[:CHECKSUM_POSITION], crc.to_bytes(4, "big"), summed, body))
 
 
-def _check_header_count(records: SequenceOf[RecordTuple], body: bytes, limits: Limits) -> None:
+def _check_header_count(columns: Columns, body: bytes, limits: Limits) -> None:
     """A reader would refuse more; they are counted only where so many can be."""
     if len(body) <= RECORD_HEADER_BYTES_MIN * limits.headers_per_batch_max:
         return
-    count = sum(len(headers) for _, _, _, headers in records)
+    count = sum(map(len, columns.headers.values()))
     if count > limits.headers_per_batch_max:
         raise BatchTooLarge(
             tried=_TRIED,
@@ -139,8 +147,8 @@ def _compress(codec: Codec, body: bytes, limits: Limits) -> tuple[Codec, bytes]:
     return codec, compressed
 
 
-def _encode_records(records: SequenceOf[RecordTuple], limits: Limits) -> tuple[bytes, int]:
-    """The records' bytes and the highest timestamp; the loop that producing records spends most in.
+def _encode_records(columns: Columns, limits: Limits) -> bytes:
+    """The records' bytes, whatever they are: the loop for those that are not alike.
 
     Each part that is looked up comes with all constant bytes around it (varint.py). A record
     without headers leaves its last byte, the header count 0, to the lead of the record after it.
@@ -150,23 +158,19 @@ def _encode_records(records: SequenceOf[RecordTuple], limits: Limits) -> tuple[b
     parts: list[bytes] = []
     varints, null_then, next_leads = VARINTS, NULL_THEN_VARINTS, LEADS_AFTER_PLAIN
     leads = LEADS
-    base_ms = last_ms = lowest_ms = highest_ms = records[0][0]
+    base_ms = last_ms = columns.timestamps[0]
     time = lead = keyed_lead = lengths = key_length = value_length = b""
     offset_bytes = numbers_bytes = 0
     last_value_bytes = last_key_bytes = last_keyed_bytes = _NONE
     # There may be more offset deltas than records: the list is shared and only grows.
-    offsets = counted_varints(len(records))
-    for (timestamp_ms, key, value, headers), offset in zip(records, offsets, strict=False):
+    offsets = counted_varints(len(columns))
+    for (timestamp_ms, key, value, headers), offset in zip(columns.rows(), offsets, strict=False):
         if timestamp_ms != last_ms or len(offset) != offset_bytes:
             time = varints[timestamp_ms - base_ms]
             offset_bytes = len(offset)
             numbers_bytes = 1 + len(time) + offset_bytes
             last_ms = timestamp_ms
             last_value_bytes = last_key_bytes = _NONE
-            if timestamp_ms > highest_ms:
-                highest_ms = timestamp_ms
-            elif timestamp_ms < lowest_ms:
-                lowest_ms = timestamp_ms
         if headers or value is None:
             ending = _encode_headers(headers, limits)
             parts += _general_parts(leads, time, offset, key, value, ending)
@@ -193,8 +197,7 @@ def _encode_records(records: SequenceOf[RecordTuple], limits: Limits) -> tuple[b
             parts += (keyed_lead, time, offset, key_length, key, value_length, value)
     if leads is next_leads:
         parts.append(b"\x00")
-    _check_timestamps(lowest_ms, highest_ms)
-    return b"".join(parts), highest_ms
+    return b"".join(parts)
 
 
 def _general_parts(
