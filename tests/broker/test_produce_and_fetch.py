@@ -14,7 +14,19 @@ from tests.broker.node_in_world import (
     values_of,
 )
 from tidelog.v1 import fetch_pb2, metadata_pb2, produce_pb2, records_pb2
-from tidelog.wire.batch import Codec, checksum, encode_batch, fetch_sum, read_header
+from tidelog.wire.batch import (
+    Codec,
+    checksum,
+    encode_batch,
+    fetch_sum,
+    read_header,
+)
+from tidelog.wire.batch.layout import (
+    APPEND_TIME_BIT,
+    ATTRIBUTES_POSITION,
+    CHECKSUM_POSITION,
+    DELETE_HORIZON_BIT,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 
@@ -107,7 +119,9 @@ def test_a_batch_that_is_not_right_is_refused_and_nothing_is_stored() -> None:
                 )
             ],
             ErrorCode.INVALID_ARGUMENT: [
-                partition_batch(topic_id, 0, encode_batch([(1, None, b"", ())], is_control=True))
+                partition_batch(topic_id, 0, encode_batch([(1, None, b"", ())], is_control=True)),
+                partition_batch(topic_id, 0, marked(good, APPEND_TIME_BIT)),
+                partition_batch(topic_id, 0, marked(good, DELETE_HORIZON_BIT)),
             ],
         }
         for code, batches in cases.items():
@@ -119,6 +133,15 @@ def test_a_batch_that_is_not_right_is_refused_and_nothing_is_stored() -> None:
         assert await client.read_all(topic_id, 1) == []
 
     with_node(work)
+
+
+def marked(batch: bytes, bit: int) -> bytes:
+    """With an attribute set that producers never set, and the checksum made to fit."""
+    changed = bytearray(batch)
+    changed[ATTRIBUTES_POSITION + 1] |= bit
+    crc = checksum(bytes(changed[ATTRIBUTES_POSITION:]))
+    changed[CHECKSUM_POSITION : CHECKSUM_POSITION + 4] = crc.to_bytes(4, "big")
+    return bytes(changed)
 
 
 def test_one_bad_batch_of_a_request_does_not_stop_the_others() -> None:

@@ -3,17 +3,21 @@
 import asyncio
 from typing import cast
 
+import pytest
+
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
 from tidelog.broker.handlers.offsets import OffsetQuery, OffsetsHandler, OffsetSpec
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.read import read_batches
 from tidelog.broker.log.state import PartitionLog, Segment
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
-from tidelog.wire.batch import encode_batch, read_header
+from tidelog.wire.batch import encode_batch, iterate_headers, read_header
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 TOPIC = TopicId(bytes(16))
@@ -122,3 +126,44 @@ def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -
         seen += [each.partition for each in answer.partitions]
     assert sorted(seen) == list(range(20))
     assert shelf.read_bytes < 4_000_000, "each answer looks into one partition too many"
+
+
+def damaged(shelf: Shelf, batch: int, byte: int) -> None:
+    """Flip the lowest bit of one byte of a batch's header; all batches have one size."""
+    key, content = next(iter(shelf.content.items()))
+    changed = bytearray(content)
+    changed[batch * len(batch_at(0)) + byte] ^= 1
+    shelf.content[key] = bytes(changed)
+
+
+# The last byte of: base offset, length, leader epoch.
+@pytest.mark.parametrize("byte", [7, 11, 15])
+def test_a_header_that_contradicts_its_neighbours_is_never_served(byte: int) -> None:
+    shelf = Shelf()
+    shelf.add(0, [[batch_at(number) for number in range(12)]])
+    damaged(shelf, 9, byte)
+    log = shelf.replicas[0].log
+    before = asyncio.run(read_batches(log, shelf.read, 0, 1 << 20))
+    # The length of a batch is found wrong where the next one should begin.
+    assert before.next_offset in ((9,) if byte != 11 else (9, 10))
+    assert len(before.data) <= before.next_offset * len(batch_at(0)) + 1
+    with pytest.raises(TidelogError, match="damage at byte") as caught:
+        asyncio.run(read_batches(log, shelf.read, before.next_offset, 1 << 20))
+    assert caught.value.code is ErrorCode.STORAGE_CORRUPT
+
+
+def test_every_flip_outside_the_checksum_is_refused_or_cuts_the_answer_before_it() -> None:
+    whole = [batch_at(number, 50) for number in range(8)]
+    size = len(whole[0])
+    for byte in range(16):
+        for bit in range(8):
+            shelf = Shelf()
+            shelf.add(0, [whole])
+            content = bytearray(next(iter(shelf.content.values())))
+            content[5 * size + byte] ^= 1 << bit
+            shelf.content = dict.fromkeys(shelf.content, bytes(content))
+            log = shelf.replicas[0].log
+            found = asyncio.run(read_batches(log, shelf.read, 2, 1 << 20))
+            served = [header.base_offset for _, header in iterate_headers(found.data[: 3 * size])]
+            assert served == [2, 3, 4], f"byte {byte}, bit {bit}"
+            assert found.next_offset <= 6, f"byte {byte}, bit {bit}"

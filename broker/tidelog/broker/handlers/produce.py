@@ -16,7 +16,14 @@ from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, Broker
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import Clock, RequestContext
-from tidelog.wire.batch import BatchHeader, CorruptBatch, read_header, route_sum, verify_checksum
+from tidelog.wire.batch import (
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    read_header,
+    route_sum,
+    verify_checksum,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
 
@@ -231,6 +238,8 @@ def _checked_header(batch: PartitionBatch, replica: Replica, tried: str) -> Batc
         raise invalid(tried, "the batch is marked as a control batch")
     if header.is_transactional:
         raise _no_transactions(tried)
+    if header.timestamp_type is not TimestampType.CREATE or header.has_delete_horizon:
+        raise invalid(tried, "the batch is marked with what only a broker sets: BATCH.md")
     return header
 
 

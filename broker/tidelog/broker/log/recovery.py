@@ -106,10 +106,12 @@ def is_whole_batch(data: bytes, position: int, scan: Scan) -> bool:
     return header.base_offset > scan.next_offset
 
 
-def corruption(path: str, byte_position: int, happened: str) -> TidelogError:
-    """The error with which a partition stops: file and byte are named, nothing was changed."""
+def corruption(
+    path: str, byte_position: int, happened: str, *, verb: str = "recover"
+) -> TidelogError:
+    """What damage is told as: file and byte are named, nothing was changed."""
     return TidelogError(
         ErrorCode.STORAGE_CORRUPT,
-        tried=f"recover {path}",
+        tried=f"{verb} {path}",
         happened=f"damage at byte {byte_position}: {happened}",
     )

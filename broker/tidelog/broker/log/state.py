@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.index import INTERVAL_BYTES, SparseIndex
+from tidelog.broker.log.index import INTERVAL_BYTES, Place, SparseIndex
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.wire.batch import HEADER_BYTES
 from tidelog.wire.errors import TidelogError
@@ -38,6 +38,8 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes to read: they begin and end with whole batches."""
 
     segment: SegmentKey
+    base_offset: Offset
+    """Of the batch that begins at `byte_position`."""
     byte_position: int
     length_bytes: int
     """Within the limit that was asked for if it can be; at least up to the next indexed batch."""
@@ -117,11 +119,11 @@ class PartitionLog:
         if offset >= self.high_watermark:
             return None
         segment = self.segment_of(offset)
-        start = segment.index.floor(offset).byte_position
-        return self.plan_from(segment, start, max_bytes)
+        return self._plan_from(segment, segment.index.floor(offset), max_bytes)
 
-    def plan_from(self, segment: Segment, start: int, max_bytes: int) -> ReadPlan:
+    def _plan_from(self, segment: Segment, first: Place, max_bytes: int) -> ReadPlan:
         """A read from a batch's start up to an indexed start or the watermark, if it can be."""
+        start = first.byte_position
         readable = self.readable_bytes_of(segment)
         assert start < readable, f"{self.key}: byte {start} is not below the high watermark"
         end, end_offset = readable, self._end_offset_of(segment)
@@ -131,6 +133,7 @@ class PartitionLog:
         is_whole = end > start
         return ReadPlan(
             segment=SegmentKey(self.key, Offset(segment.base_offset)),
+            base_offset=Offset(first.base_offset),
             byte_position=start,
             # A batch without an entry begins within the interval behind one: its header is read.
             length_bytes=min(
