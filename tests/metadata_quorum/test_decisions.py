@@ -17,10 +17,10 @@ from tidelog.metadata_quorum.decisions import (
     validate_topic_name,
 )
 from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.nearest import KNOWN_MAX, nearest_name
 from tidelog.metadata_quorum.records import FenceRecord, FormatRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.nearest import KNOWN_MAX, nearest_name
 
 
 def cluster(brokers: int) -> Image:

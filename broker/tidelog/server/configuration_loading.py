@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.metadata_quorum.nearest import did_you_mean, nearest_name
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import did_you_mean, nearest_name
 
 PREFIX: Final = "TIDELOG_"
 _LOOPBACK: Final = ("127.", "localhost:", "[::1]:", "unix:")

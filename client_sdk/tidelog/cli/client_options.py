@@ -6,8 +6,9 @@ itself. Kafka's spelling with dots means the same argument.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.errors import BadInput, nearest
+from tidelog.cli.errors import BadInput
 from tidelog.cli.parser import Parser, pair
+from tidelog.wire.nearest import nearest_name
 
 if TYPE_CHECKING:
     import msgspec
@@ -59,7 +60,7 @@ def convert(
                 what, f"this release does not have {NOT_YET[name]} yet", f"leave -X {typed} out"
             )
         if name not in types:
-            found = nearest(name, sorted(set(types) - set(_OURS)))
+            found = nearest_name(name, sorted(set(types) - set(_OURS)))
             hint = f"did you mean {found}?" if found else "docs/configuration.md lists them all"
             raise BadInput(what, f"there is no client option `{typed}`", hint)
         if name in given:

@@ -9,8 +9,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.errors import EXIT_OK, BadInput, nearest, print_stderr
+from tidelog.cli.errors import EXIT_OK, BadInput, print_stderr
 from tidelog.cli.parser import Parser, add_bootstrap, number
+from tidelog.wire.nearest import nearest_name
 
 if TYPE_CHECKING:
     from tidelog.cli.start_offset import Start
@@ -271,7 +272,7 @@ def _partitions(consumer: "Consumer", arguments: argparse.Namespace) -> "list[To
 
 
 def _unknown(topic: str, topics: list[str]) -> BadInput:
-    found = nearest(topic, topics)
+    found = nearest_name(topic, topics)
     return BadInput(
         f"read topic {topic} [UNKNOWN_TOPIC]",
         f"there is no topic `{topic}`",

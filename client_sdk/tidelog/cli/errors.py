@@ -89,13 +89,5 @@ def refuse(what: str, why: str, hint: str) -> NoReturn:
     raise BadInput(what, why, hint)
 
 
-def nearest(name: str, known: list[str]) -> str | None:
-    """The name that was probably meant."""
-    import difflib
-
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.55)
-    return matches[0] if matches else None
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split()) or "no reason was given"

@@ -18,9 +18,9 @@ from tidelog.cli.errors import (
     BadInput,
     CommandError,
     exit_code_of,
-    nearest,
     print_error,
 )
+from tidelog.wire.nearest import nearest_name
 
 if TYPE_CHECKING:
     import argparse
@@ -88,7 +88,7 @@ def _unknown(words: Sequence[str]) -> BadInput:
     word = words[0]
     if word in GROUPS:
         verbs = [each[1] for each in COMMANDS if each[0] == word]
-        found = nearest(words[1], verbs)
+        found = nearest_name(words[1], verbs)
         hint = f"did you mean `tidelog {word} {found}`?" if found else f"tidelog {word} --help"
         why = f"there is no such command; `{word}` has {', '.join(verbs)}"
         return BadInput(f"tidelog {word} {words[1]}", why, hint)
@@ -98,7 +98,7 @@ def _unknown(words: Sequence[str]) -> BadInput:
             "an option stands before the command",
             "put the command first: tidelog COMMAND [OPTION ...]",
         )
-    found = nearest(word, [*GROUPS, *(each[0] for each in COMMANDS)])
+    found = nearest_name(word, [*GROUPS, *(each[0] for each in COMMANDS)])
     hint = f"did you mean `tidelog {found}`? (tidelog --help)" if found else "tidelog --help"
     return BadInput(f"tidelog {word}", "there is no such command", hint)
 

@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NoReturn
 
-from tidelog.cli.errors import BadInput, nearest
+from tidelog.cli.errors import BadInput
+from tidelog.wire.nearest import nearest_name
 
 HELP_WIDTH: Final = 88
 _HELP_COLUMN: Final = 26
@@ -95,7 +96,7 @@ class Parser(argparse.ArgumentParser):
         if not options:
             raise BadInput(self.prog, f"`{extra[0]}` is one argument too many", self.help_hint())
         name = options[0].partition("=")[0]
-        found = nearest(name, [name for name in self.option_names() if name.startswith("--")])
+        found = nearest_name(name, [name for name in self.option_names() if name.startswith("--")])
         hint = f"did you mean {found}? ({self.prog} --help)" if found else f"{self.prog} --help"
         raise BadInput(self.prog, f"there is no option `{name}`", hint)
 

@@ -11,9 +11,9 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from tidelog.client.engine.names import nearest_name
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import nearest_name
 
 DEFAULT_PORT: Final = 9192
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"

@@ -11,7 +11,6 @@ import msgspec
 
 from tidelog.metadata_quorum import topic_configuration
 from tidelog.metadata_quorum.image import BrokerImage, Image
-from tidelog.metadata_quorum.nearest import did_you_mean
 from tidelog.metadata_quorum.records import (
     BrokerRecord,
     MetadataRecord,
@@ -28,6 +27,7 @@ from tidelog.wire.ids import (
     PartitionId,
     TopicId,
 )
+from tidelog.wire.nearest import did_you_mean
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 20_000

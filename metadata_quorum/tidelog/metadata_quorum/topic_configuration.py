@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from tidelog.metadata_quorum.nearest import did_you_mean
 from tidelog.wire.batch.limits import BATCH_BYTES_MAX
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import did_you_mean
 
 SEGMENT_BYTES: Final = "segment.bytes"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"

@@ -4,7 +4,6 @@ Names and meanings are those of Spark's Kafka connector, so that a job moves ove
 name alone. What this release cannot do is refused by name, never ignored.
 """
 
-import difflib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import nearest_name
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -126,11 +126,11 @@ def _refuse_unknown(raw: Mapping[str, str], *, is_streaming: bool) -> None:
                 hint="take the option out, or stay with the Kafka connector for this job",
             )
         if name.lower() not in known:
-            near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.5)
+            near = nearest_name(name, _KNOWN)
             raise refused(
                 name,
                 "no such option",
-                f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}",
+                f"did you mean {near}?" if near else f"known are {', '.join(_KNOWN)}",
             )
         if is_streaming and name.lower() in ("endingoffsets", "endingtimestamp"):
             raise refused(name, "a stream has no end", "take it out, or use spark.read")

@@ -6,8 +6,11 @@ and an answer of another cluster is refused. It must never fetch anything: it sa
 
 import msgspec
 
-from tidelog.client.engine.names import nearest_name
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import nearest_name
+
+NAMES_COMPARED_MAX = 10_000
+"""A hint is not worth more comparisons than this."""
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +119,7 @@ class MetadataCache:
 
     def unknown_topic(self, name: str, *, tried: str) -> TidelogError:
         """The error for a topic that does not exist, with the name that was probably meant."""
-        nearest = nearest_name(name, self.topics)
+        nearest = nearest_name(name, self.topics, known_max=NAMES_COMPARED_MAX)
         hint = f"create it with `tidelog topic create {name}`"
         if nearest is not None:
             hint = f"did you mean {nearest!r}? Otherwise {hint}"
