@@ -48,10 +48,10 @@ def let_go(grpc_object: Any) -> None:
 class Client:
     """What every client has: a state that one read tells, and a place in the process's list."""
 
-    _refusal: Callable[[str], TidelogError] | None = None
-    """Makes the error for any further use; None: usable."""
-
     def __init__(self) -> None:
+        # Of the instance, not the class: send() reads it for each record.
+        self._refusal: Callable[[str], TidelogError] | None = None
+        """Makes the error for any further use; None: usable."""
         name = type(self).__name__
         if _process.is_forked_after_grpc:
             raise ForkedClientError(

@@ -51,9 +51,6 @@ class Producer(Client):
         self._shared = Shared(accumulator)
         self._lock = self._shared.lock
         self._accumulator = accumulator
-        # By hand: the with statement costs twice as much per record.
-        self._acquire = self._lock.acquire
-        self._release = self._lock.release
         self._append = accumulator.append
         self._routes = accumulator.routes
         self._serialize_key = options.key_serializer
@@ -111,17 +108,19 @@ class Producer(Client):
             partition = self._choose(route, key)
         elif key is not None:
             partition = partition_for_key(key, route.partition_count)
-        self._acquire()
+        # By hand: the with statement costs twice as much per record.
+        append, lock = self._append, self._lock
+        lock.acquire()
         try:
             chosen = route.sticky if partition is None else partition
-            batch = self._append(route, chosen, timestamp_ms, key, value, headers, size_bytes)
+            batch = append(route, chosen, timestamp_ms, key, value, headers, size_bytes)
             if batch is not None:
                 index = len(batch.columns.values) - 1
                 if not index:
                     self._wake_for(batch)
                 return SendFuture(batch, index, timestamp_ms)
         finally:
-            self._release()
+            lock.release()
         record = (timestamp_ms, key, value, headers)
         return self._send_when_room(route, partition, record, size_bytes)
 
