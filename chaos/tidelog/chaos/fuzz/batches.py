@@ -139,7 +139,10 @@ def run_one(seeds: list[Seed], seed: int, index: int) -> tuple[Mutant, str]:
 
 
 def run_bombs() -> list[tuple[str, int, str, float]]:
-    """Name, bytes, outcome and milliseconds of each; all must be refused."""
+    """Name, bytes, outcome and milliseconds of each; a limit must refuse them all.
+
+    A bomb that is only found to be malformed was unfolded before anybody minded its size.
+    """
     found = []
     candidates = bombs()
     candidates += [(f"headers, {c.name}", header_bomb(c)) for c in (Codec.GZIP, Codec.ZSTD)]
@@ -148,7 +151,7 @@ def run_bombs() -> list[tuple[str, int, str, float]]:
         began = time.perf_counter()
         result = judge(batch, 0, verify=True, is_compacted=False)
         milliseconds = 1_000 * (time.perf_counter() - began)
-        assert result != "parsed", f"the bomb '{name}' was opened"
+        assert result == BatchTooLarge.__name__, f"the bomb '{name}' was not refused: {result}"
         found.append((name, len(batch), result, milliseconds))
     faulthandler.cancel_dump_traceback_later()
     return found
