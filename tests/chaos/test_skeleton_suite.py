@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
-from tidelog.chaos.sim.planted import PLANTED
+from tidelog.chaos.sim.planted import PLANTED, planted
 from tidelog.chaos.sim.planted.search import find
 from tidelog.chaos.sim.suites import SKELETON, RunResult, Suite
 
@@ -32,7 +32,7 @@ def test_a_slice_of_seeds_shows_no_violation() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
-    found = find(SKELETON, name, range(PLANTED_SEEDS_MAX))
+    found = find(SKELETON, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
     print(found)
     assert found.seed is not None, str(found)
 
@@ -40,8 +40,9 @@ def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
 @pytest.mark.slow
 def test_a_planted_bug_is_gone_when_its_run_is_over() -> None:
     before = SKELETON.run(0, None)
-    with PLANTED["acknowledge_before_flush"]():
+    with planted(PLANTED["acknowledge_before_flush"]) as breakages:
         assert SKELETON.run(0, None).violations
+    assert breakages == []
     assert SKELETON.run(0, None) == before
 
 

@@ -5,6 +5,7 @@ can show (a machine that crashes) is an `Ability`; a test asks for it by the mar
 """
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,6 +23,11 @@ class World(Protocol):
     @property
     def abilities(self) -> frozenset[Ability]:
         """What it can do."""
+        ...
+
+    @property
+    def shows_every_order(self) -> bool:
+        """Whether what may come in two orders does so within a few tries."""
         ...
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -58,6 +64,13 @@ class World(Protocol):
 
     async def full_disk(self) -> Disk:
         """A data directory with room for 1 MiB or less. Ability FILL_DISK."""
+        ...
+
+    def cramped(self, size_bytes: int) -> AbstractContextManager[None]:
+        """No file of the data directory grows beyond this size, until there is room again.
+
+        What fails may say that there is no space (STORAGE_FULL) or that it failed.
+        """
         ...
 
     def crash(self, *, is_machine: bool) -> None:

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,6 +39,11 @@ class RealWorld:
     def abilities(self) -> frozenset[Ability]:
         """A small file system has to be mounted."""
         return frozenset({Ability.FILL_DISK} if can_mount() else ())
+
+    @property
+    def shows_every_order(self) -> bool:
+        """Sockets choose."""
+        return False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run on a loop of its own, with a deadline."""
@@ -101,6 +107,16 @@ class RealWorld:
         disk = await open_disk(small)
         self._closing.push_async_callback(disk.shutdown)
         return disk
+
+    @contextlib.contextmanager
+    def cramped(self, size_bytes: int) -> Iterator[None]:
+        """Writes beyond the limit fail with EFBIG, after a short one that ends at it."""
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     def crash(self, *, is_machine: bool) -> None:
         """Real machines crash in the lab, not in a test."""

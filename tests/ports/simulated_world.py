@@ -1,7 +1,8 @@
 """Simulated adapters under one seed; machines here do crash."""
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -43,6 +44,11 @@ class SimulatedWorld:
     def abilities(self) -> frozenset[Ability]:
         """Everything."""
         return frozenset(Ability)
+
+    @property
+    def shows_every_order(self) -> bool:
+        """The seed chooses."""
+        return True
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run in virtual time."""
@@ -94,6 +100,16 @@ class SimulatedWorld:
         process = self._process("node")
         process.machine.medium("small").capacity_bytes = SMALL_BYTES
         return process.ports.open_disk("small")
+
+    @contextlib.contextmanager
+    def cramped(self, size_bytes: int) -> Iterator[None]:
+        """A medium that holds no more."""
+        medium = self._world.machine("node").medium()
+        before, medium.capacity_bytes = medium.capacity_bytes, size_bytes
+        try:
+            yield
+        finally:
+            medium.capacity_bytes = before
 
     def crash(self, *, is_machine: bool) -> None:
         """At once."""

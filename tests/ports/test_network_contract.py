@@ -1,6 +1,7 @@
 """The numbered promises of the Network port, in every world."""
 
 import asyncio
+import sys
 
 import pytest
 
@@ -30,6 +31,9 @@ from tidelog.ports import (
 )
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+BREAKS = 20
+"""Enough for a seed to show each order of what a break does."""
 
 
 def test_1_within_a_stream_messages_arrive_in_order_and_at_most_once(world: World) -> None:
@@ -213,6 +217,48 @@ def test_4_a_handler_may_be_cancelled_at_any_await_when_its_caller_goes_away(
             await is_cancelled.wait()
 
     world.run(exchange())
+
+
+def test_4_a_handler_that_receives_reads_an_end_at_most_before_it_is_cancelled(
+    world: World,
+) -> None:
+    async def exchange() -> list[list[str]]:
+        seen: list[list[str]] = []
+        is_over = asyncio.Event()
+
+        async def handler(_: RequestContext, stream: Stream) -> None:
+            mine: list[str] = []
+            try:
+                assert await stream.receive() == b"x"
+                await stream.send(b"y")
+                assert await stream.receive() is None
+                mine.append("end")
+                await never()
+            finally:
+                mine.append("cancelled" if is_cancelling() else "ended")
+                seen.append(mine)
+                if len(seen) == BREAKS:
+                    is_over.set()
+
+        async with serving(world, {STREAM: StreamMethod(handler)}) as (server, caller):
+            for _ in range(BREAKS):
+                stream = caller.stream(server.address, STREAM)
+                await stream.send(b"x")
+                assert await stream.receive() == b"y"
+                stream.cancel()
+            await is_over.wait()
+        return seen
+
+    seen = world.run(exchange())
+    assert all(mine in (["cancelled"], ["end", "cancelled"]) for mine in seen), seen
+    if world.shows_every_order:
+        assert ["cancelled"] in seen
+        assert ["end", "cancelled"] in seen
+
+
+def is_cancelling() -> bool:
+    """Whether this task leaves because somebody cancelled it."""
+    return isinstance(sys.exception(), asyncio.CancelledError)
 
 
 def test_5_deadlines_travel_as_durations(world: World) -> None:

@@ -89,4 +89,18 @@ def test_a_closed_worker_runs_nothing_more(world: World) -> None:
             await worker.run("zlib:compress", b"x")
         return caught.value.code
 
-    assert world.run(run()) in (ErrorCode.CLOSED, ErrorCode.UNKNOWN)
+    assert world.run(run()) is ErrorCode.CLOSED
+
+
+def test_a_job_in_progress_ends_as_closed_when_the_worker_is_closed(world: World) -> None:
+    async def run() -> ErrorCode:
+        worker = world.worker()
+        await worker.run("zlib:compress", b"x")
+        job = asyncio.create_task(worker.run("zlib:compress", bytes(16 * 1024 * 1024)))
+        await asyncio.sleep(0)
+        await worker.close()
+        with pytest.raises(TidelogError) as caught:
+            await job
+        return caught.value.code
+
+    assert world.run(run()) is ErrorCode.CLOSED

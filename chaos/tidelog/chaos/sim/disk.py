@@ -16,6 +16,7 @@ from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.trace import Trace
 from tidelog.ports.disk import Append, File
+from tidelog.ports.real.disk_lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _T = TypeVar("_T")
@@ -26,15 +27,19 @@ _READ_NS: Final = (5_000, 200_000)
 _WRITE_NS: Final = (5_000, 300_000)
 _FLUSH_NS: Final = (200_000, 8_000_000)
 _SLOW_FACTOR: Final = 200
+_NOTHING_FITS: Final = 0.5
+"""How often a disk that is full has not room for one byte."""
 
 
 class SimulatedFile:
-    """An open file of one process."""
+    """An open file of one process; opened again, it is the same one."""
 
     def __init__(self, path: str, inode: Inode) -> None:
         self._path = path
         self.inode = inode
-        self.is_open = True
+        self.open_count = 1
+        self.is_torn = False
+        """An append failed, if only on its first byte: nothing is appended before a truncate."""
 
     @property
     def path(self) -> str:
@@ -77,7 +82,6 @@ class SimulatedDisk:
         self._trace = trace
         self._files: list[SimulatedFile] = []
         self._turns: list[_Turn] = []
-        self._failing = FaultKind.WRITE_ERROR
         self._is_shut = False
 
     @property
@@ -95,7 +99,10 @@ class SimulatedDisk:
 
     async def close(self, file: File) -> None:
         """Give the descriptor back; what was written stays as it is."""
-        self._own(file).is_open = False
+        own = self._own(file)
+        own.open_count -= 1
+        if not own.open_count:
+            self._files.remove(own)
 
     async def append(self, appends: Sequence[Append]) -> None:
         """All of them in one turn of the writer."""
@@ -183,7 +190,8 @@ class SimulatedDisk:
                 await asyncio.shield(self._turns[-1].done)
         self._is_shut = True
         for file in self._files:
-            file.is_open = False
+            file.open_count = 0
+        self._files.clear()
         if self._medium.holder is self:
             self._medium.holder = None
 
@@ -261,6 +269,10 @@ class SimulatedDisk:
         if not isinstance(place, Inode):
             raise _storage_failed(tried, "there is no such file")
         self._trace.note(self.name, "disk:create" if create else "disk:open", path)
+        for file in self._files:
+            if file.inode is place:
+                file.open_count += 1
+                return file
         file = SimulatedFile(path, place)
         self._files.append(file)
         return file
@@ -268,43 +280,63 @@ class SimulatedDisk:
     def _append_now(
         self, work: Sequence[tuple[SimulatedFile, bytes]], tried: str, is_dying: bool
     ) -> None:
-        self._check_writable(tried)
+        self._check_written(tried)
         total = sum(len(data) for _, data in work)
-        limit = self._random.below(total + 1) if is_dying else self._append_limit(total)
-        room = total if limit is None else limit
-        for file, data in work:
-            if not file.is_open:
-                raise _storage_failed(tried, "the file was closed")
-            part = data[: max(0, room)]
+        failing = None
+        room = total
+        if is_dying:
+            room = self._random.below(total + 1)
+        elif work and (limit := self._append_limit(total)) is not None:
+            failing, room = limit
+        for left, (file, data) in zip(range(len(work) - 1, -1, -1), work, strict=True):
+            self._check_whole(file, tried)
+            # Torn until the last byte is written; what follows in this turn is not touched.
+            file.is_torn = True
+            part = b"" if self._medium.is_read_only else data[:room]
             room -= len(part)
             if part:
                 file.inode.write(part)
                 self._medium.changed(is_name=False)
             self._trace.note(self.name, "disk:append", f"{file.path} {len(part)}")
-        if limit is None or is_dying:
-            return
-        if self._failing is FaultKind.NO_SPACE:
-            self._faults.took_effect(FaultKind.NO_SPACE, self.name, f"{limit} of {total} bytes")
+            if self._medium.is_read_only:
+                raise self._fail(FaultKind.READ_ONLY, tried)
+            if len(part) < len(data) or (failing is not None and not left):
+                break
+            file.is_torn = False
+        if failing is FaultKind.NO_SPACE:
+            self._faults.took_effect(FaultKind.NO_SPACE, self.name, f"some of {total} bytes")
             raise TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
-        raise self._fail(self._failing, tried)
+        if failing is not None:
+            raise self._fail(failing, tried)
 
-    def _append_limit(self, total: int) -> int | None:
-        """How many bytes an append that fails still writes; None: it does not fail."""
+    def _check_whole(self, file: SimulatedFile, tried: str) -> None:
+        if file.is_torn:
+            self._trace.note(self.name, "disk:torn", file.path)
+            raise _storage_failed(
+                tried, f"an earlier append to {file.path} failed; truncate the file first"
+            )
+        self._check_open(file)
+
+    def _append_limit(self, total: int) -> tuple[FaultKind, int] | None:
+        """Why an append fails and how many bytes it writes before; None: it does not fail."""
         free = self._medium.capacity_bytes - self._medium.used_bytes()
         if total > free:
-            self._failing = FaultKind.NO_SPACE
-            return max(0, free)
-        for kind in (FaultKind.NO_SPACE, FaultKind.WRITE_ERROR):
-            if self._faults.fires(kind):
-                self._failing = kind
-                return self._random.below(total + 1)
+            return FaultKind.NO_SPACE, max(0, free)
+        if self._faults.fires(FaultKind.NO_SPACE):
+            fits = 0 if self._random.chance(_NOTHING_FITS) else self._random.below(total + 1)
+            return FaultKind.NO_SPACE, fits
+        if self._faults.fires(FaultKind.WRITE_ERROR):
+            return FaultKind.WRITE_ERROR, self._random.below(total + 1)
         return None
 
     def _truncate_now(self, file: SimulatedFile, size_bytes: int, tried: str) -> None:
         self._check_writable(tried)
         if not 0 <= size_bytes <= file.size_bytes:
             raise _storage_failed(tried, f"the file has {file.size_bytes} bytes")
-        file.inode.truncate(size_bytes)
+        self._check_open(file)
+        if size_bytes < file.size_bytes:
+            file.inode.truncate(size_bytes)
+        file.is_torn = False
         self._trace.note(self.name, "disk:truncate", f"{file.path} {size_bytes}")
 
     def _flush_now(
@@ -371,10 +403,13 @@ class SimulatedDisk:
         if self._is_shut:
             raise TidelogError(ErrorCode.CLOSED, tried=tried, happened="the disk was shut down")
 
-    def _check_writable(self, tried: str) -> None:
+    def _check_written(self, tried: str) -> None:
         self._check_usable(tried)
         if self._medium.is_failed:
             raise _storage_failed(tried, "an earlier flush failed, so nothing is written any more")
+
+    def _check_writable(self, tried: str) -> None:
+        self._check_written(tried)
         if self._medium.is_read_only:
             raise self._fail(FaultKind.READ_ONLY, tried)
 
@@ -384,9 +419,16 @@ class SimulatedDisk:
 
     def _own(self, file: File) -> SimulatedFile:
         assert isinstance(file, SimulatedFile), "a file goes back to the disk that opened it"
-        if not file.is_open:
-            raise _storage_failed(f"use {self._name_of(file.path)}", "the file was closed")
+        self._check_open(file)
         return file
+
+    def _check_open(self, file: SimulatedFile) -> None:
+        if not file.open_count:
+            raise TidelogError(
+                ErrorCode.CLOSED,
+                tried=f"use {self._name_of(file.path)}",
+                happened="the file was closed",
+            )
 
     def _directory(self, path: str, tried: str) -> Directory:
         if path:
@@ -424,7 +466,7 @@ class _Turn:
 
 def _check_path(path: str, tried: str) -> None:
     parts = path.split("/")
-    if not path or any(part in ("", ".", "..") for part in parts):
+    if "\0" in path or any(part in ("", ".", "..") for part in parts) or parts[0] == LOCK_NAME:
         raise _storage_failed(tried, "a path is relative and stays inside the data directory")
 
 

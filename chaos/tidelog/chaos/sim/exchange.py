@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 KEEPALIVE_NS: Final = 10_000_000_000
 _NOTICE_NS: Final = (20_000, 800_000)
 _LATE_NS_MAX: Final = 5_000_000_000
+_MOMENT_NS_MAX: Final = 500_000
+"""From the end that a handler may read after a break to the cancellation of the handler."""
 _CANCEL_STEPS_MAX: Final = 24
 
 
@@ -153,6 +155,9 @@ class Exchange:
             delay_ns = self.fabric.random.below(_LATE_NS_MAX)
             if self.is_served:
                 faults.took_effect(FaultKind.LATE_PROCESSING, self.method)
+        if self.fabric.random.chance(0.5):
+            ended_ns = loop.now_ns + max(0, delay_ns - self.fabric.random.below(_MOMENT_NS_MAX))
+            loop.call_at_ns(ended_ns, self.server.end_by_break, context=loop.world_context)
         loop.call_at_ns(loop.now_ns + delay_ns, self._cancel_now, context=loop.world_context)
 
     def _cancel_now(self) -> None:
@@ -295,7 +300,7 @@ class HandlerEnd:
         await self._exchange.server.send(message)
 
     async def receive(self) -> bytes | None:
-        """The caller's next message; None after it has ended its sending."""
+        """The caller's next message; None after it has ended its sending, or after a break."""
         return await self._exchange.server.receive()
 
     async def end_sending(self) -> None:

@@ -223,7 +223,7 @@ class End:
 
     def take(self, frame: Frame) -> None:
         """A frame came out of the pipe."""
-        if self._failure is not None:
+        if self._failure is not None or self._has_ended:
             return
         if frame.kind is FrameKind.MESSAGE:
             self._inbox.append(frame)
@@ -234,6 +234,13 @@ class End:
         elif frame.kind is FrameKind.ERROR:
             assert frame.error is not None, "an error frame carries an error"
             self.fail(frame.error)
+
+    def end_by_break(self) -> None:
+        """At a handler: the other side is gone, which looks like its end until the cancellation."""
+        assert not self._is_caller, "a caller is told of a break"
+        if not self.is_over:
+            self._has_ended = True
+            self._finish()
 
     def fail(self, error: TidelogError) -> None:
         """Whoever sends or receives here from now on gets this; what has arrived is read first."""

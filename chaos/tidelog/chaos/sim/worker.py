@@ -45,7 +45,9 @@ class SimulatedWorker:
 
     def _check_open(self, job: str) -> None:
         if self._is_closed:
-            raise _failure(job, "the worker was closed")
+            raise TidelogError(
+                ErrorCode.CLOSED, tried=f"run {job}", happened="the worker was closed"
+            )
 
     def _run_now(self, job: str, arguments: bytes) -> bytes:
         module_name, _, function_name = job.partition(":")

@@ -1,11 +1,15 @@
-"""Runs a suite with a planted bug until it shows something that it does not show without."""
+"""Runs a suite with a planted bug until a check names what the bug's definition expects."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.chaos.sim.planted import PLANTED
+from tidelog.chaos.sim.planted import Plant, planted
 from tidelog.chaos.sim.suites.result import RunResult, Suite
+
+
+class BrokenPlant(Exception):
+    """A substitute raised: what the search would find is the substitute, not the bug."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +20,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None
     """None: not found."""
     violations: tuple[str, ...] = ()
-    """Of kinds that the same seed does not show without the bug."""
+    """Of expected kinds that the same seed does not show without the bug."""
 
     def __str__(self) -> str:
         if self.seed is None:
@@ -27,20 +31,30 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def find(suite: Suite, planted: str, seeds: Iterable[int]) -> Found:
-    """Seed after seed, as the suite always runs them."""
+def find(suite: Suite, name: str, plant: Plant, seeds: Iterable[int]) -> Found:
+    """Seed after seed, as the suite always runs them. Raises BrokenPlant."""
     count = 0
     for count, seed in enumerate(seeds, start=1):
-        with PLANTED[planted]():
+        with planted(plant) as breakages:
             with_bug = suite.run(seed, None)
-        if not with_bug.violations:
+        if breakages:
+            raise BrokenPlant(
+                f"planted bug {name}: its substitute raised {breakages[0]} (seed {seed})"
+            )
+        shown = _kinds(with_bug) & plant.expected
+        if not shown:
             continue
-        known = _kinds(suite.run(seed, None))
-        new = tuple(v for v in with_bug.violations if v.split()[0] not in known)
+        new = shown - _kinds(suite.run(seed, None))
         if new:
-            return Found(planted=planted, seeds_run=count, seed=seed, violations=new)
-    return Found(planted=planted, seeds_run=count, seed=None)
+            violations = tuple(v for v in with_bug.violations if kind_of(v) in new)
+            return Found(planted=name, seeds_run=count, seed=seed, violations=violations)
+    return Found(planted=name, seeds_run=count, seed=None)
+
+
+def kind_of(violation: str) -> str:
+    """The first word of a violation is its kind."""
+    return violation.split(maxsplit=1)[0].rstrip(":")
 
 
 def _kinds(result: RunResult) -> set[str]:
-    return {violation.split()[0] for violation in result.violations}
+    return {kind_of(violation) for violation in result.violations}

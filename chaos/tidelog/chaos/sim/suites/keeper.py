@@ -3,13 +3,15 @@
 A dead node is started again. A node whose clients are told of a failed disk is restarted, with its
 machine if a flush failed. A log that refuses to start because of damage is restored: damage at rest
 is undone; else what no flush had covered is cut off, once after each crash of the machine. A
-refusal without either is a violation, because nothing was damaged.
+refusal without either is a violation, because nothing was damaged; so is a failed disk that no
+fault has made fail in this life of the node or the one before.
 """
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tidelog.chaos.sim.clock import sleep_ns
+from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
 from tidelog.chaos.sim.world import World
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -17,6 +19,13 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 _POLL_NS: Final = 50_000_000
 _RESTART_NS: Final = (1_000_000, 600_000_000)
 _TROUBLE: Final = (ErrorCode.STORAGE_FAILED, ErrorCode.STORAGE_CORRUPT)
+_FAILING: Final = (
+    FaultKind.READ_ERROR,
+    FaultKind.WRITE_ERROR,
+    FaultKind.FLUSH_ERROR,
+    FaultKind.READ_ONLY,
+)
+"""Kinds that make a disk fail. A full disk is none of them: it is full, and then it is not."""
 
 
 class Keeper:
@@ -39,10 +48,13 @@ class Keeper:
         self.restores = 0
         """How often damage was undone or an uncertain tail was cut by hand."""
         self.violations: list[str] = []
+        self._failures_known = (0, 0)
+        """Disk faults felt before the last life of the node began, and before this one."""
         self.process = self._start()
 
     def report(self, error: TidelogError) -> None:
         """A client was told this."""
+        self._check_cause(error)
         is_worse = self._trouble is None or self._trouble.code is not ErrorCode.STORAGE_CORRUPT
         if error.code in _TROUBLE and is_worse:
             self._trouble = error
@@ -62,11 +74,22 @@ class Keeper:
         self.process.kill()
         if any(medium.is_failed for medium in self._machine.media.values()):
             self._machine.crash()
+        if error is not None:
+            self._check_cause(error)
         if error is not None and error.code is ErrorCode.STORAGE_CORRUPT:
             self._restore(error)
         self.process = self._start()
 
+    def _check_cause(self, error: TidelogError) -> None:
+        """A disk does not fail by itself. An answer may come from the life before."""
+        if error.code is ErrorCode.STORAGE_FAILED and self._failures() == self._failures_known[0]:
+            self.violations.append(f"false_failure: no fault made the disk fail: {error}")
+
+    def _failures(self) -> int:
+        return sum(self._world.faults.felt(kind) for kind in _FAILING)
+
     def _start(self) -> Process:
+        self._failures_known = (self._failures_known[1], self._failures())
         return self._machine.start(self._name, self._live)
 
     def _exit_error(self) -> TidelogError | None:

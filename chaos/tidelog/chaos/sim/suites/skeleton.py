@@ -263,6 +263,7 @@ class SkeletonRun:
             self.violations += [f"corrupt_batch: {text}" for text in self.history.damage]
         self.violations += self._durability.violations[:5]
         self.violations += [f"bug: {text}" for text in world.findings()]
+        self.violations += [f"unretrieved: {text}" for text in world.loop.unretrieved]
         self.violations += [
             f"bug: {client.name} ended with {client.exit_error!r}"
             for client in self._clients
@@ -289,7 +290,6 @@ class SkeletonRun:
             "recoveries": self.recoveries - 1,
             "restores": self._keeper.restores,
             "caught": len(self.history.damage),
-            "unretrieved": len(self.world.loop.unretrieved),
         }
 
     def _acknowledged(self) -> int:
