@@ -82,7 +82,9 @@ class Keeper:
 
     def _check_cause(self, error: TidelogError) -> None:
         """A disk does not fail by itself. An answer may come from the life before."""
-        if error.code is ErrorCode.STORAGE_FAILED and self._failures() == self._failures_known[0]:
+        if error.code is not ErrorCode.STORAGE_FAILED or self.violations:
+            return
+        if self._failures() == self._failures_known[0]:
             self.violations.append(f"false_failure: no fault made the disk fail: {error}")
 
     def _failures(self) -> int:
