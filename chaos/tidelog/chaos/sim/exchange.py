@@ -132,8 +132,9 @@ class Exchange:
         ]
         if not cuts or self.client.is_over:
             return
-        for pipe in cuts:
-            pipe.break_off(0, lambda: None)
+        for pipe in (self._there, self._back):
+            # The connection is gone in both directions, also if one of them was whole.
+            pipe.break_off(0 if pipe in cuts else self._some_prefix(pipe), lambda: None)
         self._fail_later("no answer to keepalive", DeathHint.NONE)
         self._cancel_later()
 
