@@ -106,6 +106,17 @@ def test_a_fault_explains_a_failed_disk_in_its_life_of_the_node_and_the_next() -
     world.close()
 
 
+@pytest.mark.parametrize(
+    "happened", ["simulated fault: read_error", "an earlier flush failed, so nothing is written"]
+)
+def test_an_answer_that_names_its_fault_may_come_lives_later(happened: str) -> None:
+    world = World(1)
+    kept = keeper(world)
+    kept.report(TidelogError(ErrorCode.STORAGE_FAILED, tried="append", happened=happened))
+    assert kept.violations == []
+    world.close()
+
+
 def test_a_full_disk_explains_no_failed_one() -> None:
     world = World(1)
     kept = keeper(world)
