@@ -1,4 +1,4 @@
-"""The Disk port's seventh promise, in every world: each failure is typed, and none hides another."""
+"""The seventh promise of the Disk port, in every world: failures are typed, none hides another."""
 
 import pytest
 
