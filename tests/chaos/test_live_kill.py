@@ -9,12 +9,12 @@ from tidelog.chaos.live.__main__ import report
 from tidelog.chaos.live.kill_while_producing import Round, Verdict, run
 
 
-def verdict(*anomalies: Anomaly, unanswered: int = 1) -> Verdict:
+def verdict(*anomalies: Anomaly, under_way: int = 1) -> Verdict:
     """A run of one round."""
     return Verdict(
-        rounds=(Round(acknowledged=5, unanswered=unanswered, down_ms=900),),
+        rounds=(Round(acknowledged=5, under_way=under_way, indeterminate=0, down_ms=900),),
         acknowledged=5,
-        indeterminate=unanswered,
+        indeterminate=0,
         failed=0,
         records_read=5,
         anomalies=anomalies,
@@ -29,6 +29,7 @@ def test_every_acknowledged_record_survives_kill_9_once_and_in_order(tmp_path: P
     assert found.acknowledged >= 3_000
     assert found.records_read >= found.acknowledged
     assert all(each.acknowledged >= 1_000 for each in found.rounds)
+    assert found.is_valid
 
 
 def test_a_run_without_anomaly_says_what_held(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,5 +43,5 @@ def test_an_anomaly_is_printed_and_fails_the_run(capsys: pytest.CaptureFixture[s
 
 
 def test_a_kill_that_nobody_felt_makes_the_run_invalid(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(verdict(unanswered=0)) == 3
+    assert report(verdict(under_way=0)) == 3
     assert "INVALID" in capsys.readouterr().out

@@ -36,9 +36,12 @@ def main() -> int:
 
 def report(verdict: Verdict) -> int:
     """Print the run as a table, and the verdict."""
-    print("round  acknowledged  unanswered  down ms")
+    print("round  acknowledged  under way  indeterminate  down ms")
     for number, each in enumerate(verdict.rounds, 1):
-        print(f"{number:5}  {each.acknowledged:12}  {each.unanswered:10}  {each.down_ms:7}")
+        print(
+            f"{number:5}  {each.acknowledged:12}  {each.under_way:9}  {each.indeterminate:13}  "
+            f"{each.down_ms:7}"
+        )
     print(
         f"acknowledged {verdict.acknowledged}, indeterminate {verdict.indeterminate}, "
         f"refused {verdict.failed}; read back {verdict.records_read} by an independent reader"

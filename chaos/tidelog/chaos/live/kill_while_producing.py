@@ -32,15 +32,17 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One kill, and how much was going on."""
 
     acknowledged: int
-    unanswered: int
-    """Records whose fate was unknown after the kill."""
+    under_way: int
+    """Records without an outcome when the node was dead."""
+    indeterminate: int
+    """Those of them whose fate stayed unknown; the others were sent to the next node."""
     down_ms: int
     """From the kill until the node served again."""
 
     @property
     def counts(self) -> bool:
         """Whether the kill was felt."""
-        return self.acknowledged > 0 and self.unanswered > 0
+        return self.acknowledged > 0 and self.under_way > 0
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +106,14 @@ def _kill(node: NodeProcess, ledger: Ledger, draw: random.Random, acknowledged_m
     acknowledged = ledger.acknowledged - before
     killed = time.monotonic()
     node.kill()
+    under_way = ledger.under_way
     node.start()
     down_ms = round((time.monotonic() - killed) * 1000)
     _wait_acknowledged(ledger, ledger.acknowledged + 1)
     return Round(
         acknowledged=acknowledged,
-        unanswered=ledger.indeterminate - unknown_before,
+        under_way=under_way,
+        indeterminate=ledger.indeterminate - unknown_before,
         down_ms=down_ms,
     )
 

@@ -26,15 +26,23 @@ class Ledger:
 
     def __init__(self) -> None:
         self.history = History()
+        self.begun = 0
         self.acknowledged = 0
         self.indeterminate = 0
         self.failed = 0
         self._lock = threading.Lock()
 
+    @property
+    def under_way(self) -> int:
+        """Records that were handed to a producer and have no outcome yet."""
+        with self._lock:
+            return self.begun - self.acknowledged - self.indeterminate - self.failed
+
     def begin(self, send: Send) -> None:
         """A record is about to leave."""
         with self._lock:
             self.history.begin(send)
+            self.begun += 1
 
     def end(self, send: Send, outcome: Outcome, base_offset: int = -1) -> None:
         """It was answered, or its fate is unknown."""
