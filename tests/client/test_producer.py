@@ -266,8 +266,7 @@ def test_ctrl_c_ends_a_wait(server: ContractServer) -> None:
     program = (
         "import sys; from tidelog.client import Producer\n"
         "future = Producer(bootstrap_servers=sys.argv[1], linger_ms=0).send('t', b'v')\n"
-        "print('waiting', flush=True)\n"
-        "try:\n    future.get()\n"
+        "try:\n    print('waiting', flush=True)\n    future.get()\n"
         "except KeyboardInterrupt:\n    import os; print('ended', flush=True); os._exit(0)"
     )
     process = subprocess.Popen(
