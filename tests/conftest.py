@@ -4,12 +4,16 @@ Owns how a missing tool is treated: elsewhere a skip with the ways to get it, un
 failure.
 """
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import java, toxiproxy
+
+# A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
