@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import java, toxiproxy
 
-# A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
+# A run in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
