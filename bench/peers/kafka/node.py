@@ -59,7 +59,7 @@ def java(*arguments: str) -> Child:
     return Child(["java", *JVM_OPTIONS, "-cp", class_path, *arguments])
 
 
-def _free_ports(wanted: int) -> list[int]:
+def free_ports(wanted: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(wanted)]
     ports = [opened.getsockname()[1] for opened in sockets]
     for opened in sockets:
@@ -97,7 +97,7 @@ class KafkaNode:
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="bench-kafka-")
         root = Path(self._directory.name)
-        client_port, controller_port = _free_ports(2)
+        client_port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{client_port}"
         file = root / "server.properties"
         file.write_text(properties(client_port, controller_port, root / "data"))

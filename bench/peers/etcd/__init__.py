@@ -1,0 +1,1 @@
+"""etcd beside Tidelog's metadata quorum: three members on loopback, as its Debian package ships."""
