@@ -4,6 +4,8 @@ Owns the clock of such a measurement. It must never know whose bytes it sends: p
 method and message only, so that a ratio compares servers and not clients.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable
@@ -31,7 +33,9 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _caller(
-    method: grpc.aio.UnaryUnaryMultiCallable, make: Callable[[int], bytes], numbers: list[int]
+    method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes],
+    make: Callable[[int], bytes],
+    numbers: list[int],
 ) -> list[float]:
     took: list[float] = []
     while numbers:
@@ -46,7 +50,7 @@ async def _run(
     address: str, method: str, make: Callable[[int], bytes], calls: int, concurrency: int
 ) -> Calls:
     async with grpc.aio.insecure_channel(address) as channel:
-        function = channel.unary_unary(method)
+        function: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
         await function(make(calls), timeout=CALL_SECONDS_MAX)
         numbers = list(range(calls))
         begin = time.perf_counter()

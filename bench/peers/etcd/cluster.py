@@ -4,6 +4,8 @@ Owns the binary and the lifecycle of the peer. It must never change etcd's defau
 addresses and directories: the peer is measured as its users run it, with an fsync per commit round.
 """
 
+from __future__ import annotations
+
 import shutil
 import subprocess
 import tempfile
@@ -108,7 +110,7 @@ class EtcdCluster:
             while True:
                 try:
                     with grpc.insecure_channel(address) as channel:
-                        channel.unary_unary(PUT)(put_request(b"ready", b"yes"), timeout=2.0)
+                        _put(channel)
                     break
                 except grpc.RpcError:
                     if time.monotonic() > deadline:
@@ -124,11 +126,16 @@ class EtcdCluster:
             child.stop()
         self._directory.cleanup()
 
-    def __enter__(self) -> "EtcdCluster":
+    def __enter__(self) -> EtcdCluster:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _put(channel: grpc.Channel) -> None:
+    put: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(PUT)
+    put(put_request(b"ready", b"yes"), timeout=2.0)
 
 
 def put_request(key: bytes, value: bytes) -> bytes:
