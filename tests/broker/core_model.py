@@ -19,7 +19,7 @@ from tidelog.broker.partition.messages import (
     Write,
     WriteEnded,
 )
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId

@@ -13,7 +13,7 @@ from tidelog.broker.partition.marks_file import make_marks_file
 from tidelog.broker.partition.owner import Appended, DirectoryOwner
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, File, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -13,7 +13,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.read import read_batches
 from tidelog.broker.log.state import PartitionLog, Segment
 from tidelog.broker.replicas import Replica, Replicas
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.batch import encode_batch, iterate_headers, read_header

@@ -8,7 +8,8 @@ import pytest
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
 from tidelog.chaos.sim.medium import Inode
 from tidelog.metadata_quorum import invariants, record_log, single_node
-from tidelog.metadata_quorum.decisions import NewTopic, Registration, TopicDefaults
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults
 from tidelog.metadata_quorum.port import CreatedTopic
 from tidelog.metadata_quorum.records import FormatRecord, encode_entry
 from tidelog.metadata_quorum.single_node import SingleNodeMetadata

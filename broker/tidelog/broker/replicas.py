@@ -17,10 +17,10 @@ from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.marks_file import make_marks_file, read_marks
 from tidelog.broker.partition.owner import DirectoryOwner
-from tidelog.metadata_quorum import topic_configuration
+from tidelog.metadata_quorum.controller import topic_configuration
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId

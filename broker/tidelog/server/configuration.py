@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from tidelog.broker.limits import BrokerLimits
-from tidelog.metadata_quorum.decisions import TopicDefaults
+from tidelog.metadata_quorum.controller.topics import TopicDefaults
 
 MIB: Final = 1024 * 1024
 

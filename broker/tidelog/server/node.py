@@ -21,7 +21,7 @@ from tidelog.broker.partition import marks_file
 from tidelog.broker.replicas import RecoverySummary, Replicas
 from tidelog.broker.rpc.table import Gate, Handlers, build_methods, service_names
 from tidelog.metadata_quorum import single_node
-from tidelog.metadata_quorum.decisions import Registration
+from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.metadata_quorum.single_node import SingleNodeMetadata
 from tidelog.ports import (

@@ -17,7 +17,8 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.metadata_quorum.decisions import NewTopic, Registration
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import TidelogError

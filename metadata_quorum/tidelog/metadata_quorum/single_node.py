@@ -11,9 +11,12 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum import decisions, invariants, record_log
+from tidelog.metadata_quorum import invariants, record_log
 from tidelog.metadata_quorum.apply import apply_entries, apply_entry
-from tidelog.metadata_quorum.decisions import NewTopic, Registration, TopicDefaults
+from tidelog.metadata_quorum.controller import brokers
+from tidelog.metadata_quorum.controller import topics as topic_decisions
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.port import CreatedTopic
 from tidelog.metadata_quorum.records import (
@@ -189,7 +192,7 @@ class SingleNodeMetadata:
             for wanted in topics:
                 try:
                     topic_id = TopicId(self._random.uuid())
-                    plan = decisions.plan_topic(image, wanted, topic_id, self._defaults)
+                    plan = topic_decisions.plan_topic(image, wanted, topic_id, self._defaults)
                     _validate_entry_size(plan, len(records))
                 except TidelogError as error:
                     results.append(error)
@@ -206,7 +209,7 @@ class SingleNodeMetadata:
         """See `Metadata`."""
 
         def decide(image: Image) -> tuple[Entry, object]:
-            record = decisions.plan_registration(image, registration)
+            record = brokers.plan_registration(image, registration)
             return (record,), record.epoch
 
         epoch = await self._submit(decide, tried="register the broker", timeout_ms=None)
@@ -326,18 +329,18 @@ def _again(error: TidelogError) -> TidelogError:
     return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
 
 
-def _validate_entry_size(plan: decisions.TopicPlan, records_before: int) -> None:
-    if records_before + len(plan.records) > decisions.PARTITIONS_PER_REQUEST_MAX + 1:
+def _validate_entry_size(plan: topic_decisions.TopicPlan, records_before: int) -> None:
+    if records_before + len(plan.records) > topic_decisions.PARTITIONS_PER_REQUEST_MAX + 1:
         raise TidelogError(
             ErrorCode.INVALID_PARTITION_COUNT,
             tried=f"create topic {plan.name} with {plan.partition_count} partitions",
-            happened=f"one request creates at most {decisions.PARTITIONS_PER_REQUEST_MAX} "
+            happened=f"one request creates at most {topic_decisions.PARTITIONS_PER_REQUEST_MAX} "
             "topics and partitions",
             hint="Create the topics in several requests.",
         )
 
 
-def _created(plan: decisions.TopicPlan, version: int, *, validate_only: bool) -> CreatedTopic:
+def _created(plan: topic_decisions.TopicPlan, version: int, *, validate_only: bool) -> CreatedTopic:
     return CreatedTopic(
         name=plan.name,
         topic_id=plan.topic_id,

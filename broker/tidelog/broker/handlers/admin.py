@@ -8,7 +8,7 @@ from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.metadata import GUESSES_MAX, ClusterView, MissingTopic
 from tidelog.broker.limits import DURATION_MS_MAX, BrokerLimits
 from tidelog.broker.replicas import Replica, Replicas
-from tidelog.metadata_quorum.decisions import NewTopic, unknown_topic
+from tidelog.metadata_quorum.controller.topics import NewTopic, unknown_topic
 from tidelog.metadata_quorum.image import TopicImage
 from tidelog.metadata_quorum.port import CreatedTopic, Metadata
 from tidelog.ports import RequestContext

@@ -8,7 +8,7 @@ import msgspec
 from tidelog.broker.errors import invalid
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.replicas import Replicas
-from tidelog.metadata_quorum.decisions import NewTopic, unknown_topic
+from tidelog.metadata_quorum.controller.topics import NewTopic, unknown_topic
 from tidelog.metadata_quorum.image import BrokerImage, Image, TopicImage
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext

@@ -4,7 +4,7 @@ import msgspec
 
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset

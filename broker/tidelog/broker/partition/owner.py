@@ -34,7 +34,7 @@ from tidelog.broker.partition.messages import (
     Write,
     WriteEnded,
 )
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -7,7 +7,7 @@ import msgspec
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse
-from tidelog.metadata_quorum.topic_configuration import TopicSettings
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.ids import Offset
 
 

@@ -4,7 +4,7 @@ from tidelog.broker.handlers.admin import AdminHandler, CreateTopicsRequest
 from tidelog.broker.handlers.metadata import MissingTopic
 from tidelog.broker.rpc.errors import fill_error
 from tidelog.broker.rpc.metadata import NO_CONTROLLER
-from tidelog.metadata_quorum.decisions import NewTopic
+from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.ports import RequestContext
 from tidelog.v1 import admin_pb2

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum import topic_configuration
+from tidelog.metadata_quorum.controller import topic_configuration
+from tidelog.metadata_quorum.controller.load import candidates_of
+from tidelog.metadata_quorum.controller.placement import place_partitions
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.metadata_quorum.records import (
-    BrokerRecord,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
@@ -20,8 +21,6 @@ from tidelog.metadata_quorum.records import (
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     TOPIC_ID_BYTES,
-    BrokerEpoch,
-    BrokerId,
     LeaderEpoch,
     PartitionEpoch,
     PartitionId,
@@ -68,16 +67,6 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[MetadataRecord, ...]
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker says of itself when it starts."""
-
-    broker_id: BrokerId
-    incarnation: bytes
-    listeners: Mapping[str, str]
-    host_name: str = ""
-    rack: str = ""
-
-
 def validate_topic_name(name: str) -> None:
     """Refuse what could not be a directory's or a metric's name everywhere."""
     tried = f"use the topic name `{name[:TOPIC_NAME_LENGTH_MAX]}`"
@@ -109,7 +98,12 @@ def plan_topic(
     topic = TopicRecord(
         topic_id=topic_id, name=wanted.name, configuration=dict(wanted.configuration)
     )
-    placed = place_replicas(image, live, partition_count, replication_factor)
+    placed = place_partitions(
+        candidates_of(image),
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        tried=f"create topic {wanted.name}",
+    ).replicas
     partitions = tuple(
         PartitionRecord(
             topic_id=topic_id,
@@ -128,35 +122,6 @@ def plan_topic(
         partition_count=partition_count,
         replication_factor=replication_factor,
         records=(topic, *partitions),
-    )
-
-
-def place_replicas(
-    image: Image, live: Sequence[BrokerImage], partition_count: int, replication_factor: int
-) -> list[tuple[BrokerId, ...]]:
-    """Spread the partitions round the live brokers, beginning at another one for each topic."""
-    assert 1 <= replication_factor <= len(live), "the factor was checked against the live brokers"
-    start = len(image.topics)
-    brokers = [broker.broker_id for broker in live]
-    return [
-        tuple(
-            brokers[(start + number + place) % len(brokers)] for place in range(replication_factor)
-        )
-        for number in range(partition_count)
-    ]
-
-
-def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
-    """A registration gets an epoch above every earlier one, so that an older process is fenced."""
-    epoch = max((broker.epoch for broker in image.brokers.values()), default=0) + 1
-    return BrokerRecord(
-        broker_id=registration.broker_id,
-        epoch=BrokerEpoch(epoch),
-        incarnation=registration.incarnation,
-        listeners=dict(registration.listeners),
-        host_name=registration.host_name,
-        rack=registration.rack,
-        is_fenced=True,
     )
 
 

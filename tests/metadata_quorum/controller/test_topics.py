@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from tidelog.metadata_quorum import invariants
 from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.decisions import (
+from tidelog.metadata_quorum.controller.brokers import Registration, plan_registration
+from tidelog.metadata_quorum.controller.topics import (
     NewTopic,
-    Registration,
     TopicDefaults,
     TopicPlan,
-    plan_registration,
     plan_topic,
     unknown_topic,
     validate_topic_name,

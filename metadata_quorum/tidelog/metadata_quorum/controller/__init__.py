@@ -1,0 +1,1 @@
+"""What the active controller decides: (image, request) → records to propose, or a typed refusal."""
