@@ -1,0 +1,26 @@
+"""How much the active controller takes on at a time."""
+
+import msgspec
+
+
+class ActiveLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Named limits; beyond one a caller is refused RESOURCE_EXHAUSTED or waits."""
+
+    queued_writes_max: int = 1_000
+    """Waiting for a decision; beyond it a caller is refused."""
+    combined_writes_max: int = 64
+    """Decided in one turn of the loop."""
+    combined_records_max: int = 1_000
+    """Of several small writes in one entry; a larger write stands alone."""
+    entry_bytes_max: int = 512 * 1024
+    """Larger writes are split into a group of entries; half of what the quorum takes."""
+    in_flight_bytes_max: int = 8 * 1024 * 1024
+    """Proposed and not committed; half of what the quorum takes, so that it never refuses one
+    proposal and accepts the next."""
+    in_flight_entries_max: int = 256
+    confirmation_timeout_ms: int = 5_000
+    """For the round that shows that this node still leads."""
+    forward_attempt_ms_max: int = 1_000
+    """Of one forwarded call."""
+    write_timeout_ms: int = 30_000
+    """Of a write that nobody waits for with a deadline of their own."""
