@@ -43,6 +43,12 @@ class QuorumStorage(Protocol):
         """All of them, in order, with as few flushes as order allows; durable at return."""
         ...
 
+    async def settle(self) -> None:
+        """To be called once nothing has been persisted for some 50 ms, and before an orderly end:
+        what was performed last is then told from a torn tail. One flush, or nothing to do.
+        """
+        ...
+
     async def trim(self, first_index: LogIndex) -> None:
         """Remove whole segments before this index."""
         ...
