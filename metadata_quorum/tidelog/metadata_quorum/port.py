@@ -36,19 +36,31 @@ class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
     """The image's version in which it is there; 0 with `validate_only`."""
 
 
-class Metadata(Protocol):
-    """The cluster's metadata as one node sees it."""
+class ImageSource(Protocol):
+    """A copy of the metadata on this node: its own voter's state machine, or an observer's."""
 
     def image(self) -> Image:
         """The newest image that this node knows."""
         ...
 
-    def controller_id(self) -> BrokerId | None:
-        """The active controller; None while none is known."""
-        ...
-
     async def wait_version(self, version: int) -> Image:
         """The first image of at least this version that this node has."""
+        ...
+
+
+class Forwarded(msgspec.Struct, frozen=True):
+    """The controller's answer to a call that a client made here."""
+
+    response: bytes
+    version: int
+    """The image's version in which the change is visible, here by now; 0: nothing changed."""
+
+
+class Metadata(ImageSource, Protocol):
+    """The cluster's metadata as one node sees it."""
+
+    def controller_id(self) -> BrokerId | None:
+        """The active controller; None while none is known."""
         ...
 
     async def create_topics(

@@ -1,0 +1,147 @@
+"""`Metadata` of a node of a cluster: reads from this node's copy, writes at the active controller.
+
+Owns nothing but the way there: every write travels over the Network port on the `cluster` listener,
+also to this very process. It must never answer a write before this node's own copy shows it, so
+that a client's next call here sees what the last one did.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.metadata_quorum.controller.topics import NewTopic
+from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.port import CreatedTopic, Forwarded, ImageSource
+from tidelog.metadata_quorum.rpc import stream_session, stream_topics
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.metadata_quorum.stream.quorum_view import Leader
+from tidelog.metadata_quorum.stream.session_messages import ForwardAnswer, ForwardedCall
+from tidelog.ports import Clock, Network, RequestContext
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId
+
+FORWARD: Final = "/tidelog.v1.ControllerService/Forward"
+CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
+NOT_REPEATABLE: Final = frozenset(
+    {
+        CREATE_TOPICS,
+        "/tidelog.v1.TopicAdminService/DeleteTopics",
+        "/tidelog.v1.BrokerAdminService/RemoveBroker",
+        "/tidelog.v1.QuorumAdminService/RemoveVoter",
+    }
+)
+"""Asked again after an unknown outcome they would deny what they did themselves."""
+_NS_PER_MS: Final = 1_000_000
+
+
+class ClusterMetadata:
+    """One node's view of the cluster."""
+
+    def __init__(
+        self,
+        source: ImageSource,
+        controller: ControllerClient,
+        network: Network,
+        clock: Clock,
+        *,
+        cluster_id: str,
+        node_id: BrokerId,
+    ) -> None:
+        self._source = source
+        self._controller = controller
+        self._network = network
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+
+    def image(self) -> Image:
+        """See `Metadata`."""
+        return self._source.image()
+
+    async def wait_version(self, version: int) -> Image:
+        """See `Metadata`."""
+        return await self._source.wait_version(version)
+
+    def controller_id(self) -> BrokerId | None:
+        """See `Metadata`."""
+        leader = self._controller.leader()
+        return None if leader is None else BrokerId(leader.node_id)
+
+    async def create_topics(
+        self,
+        context: RequestContext,
+        topics: Sequence[NewTopic],
+        *,
+        timeout_ms: int,
+    ) -> list[CreatedTopic | TidelogError]:
+        """See `Metadata`."""
+        request = stream_topics.encode_create_topics(topics, timeout_ms=timeout_ms)
+        answer = await self._forward(
+            context, CREATE_TOPICS, request, timeout_ms=timeout_ms, may_repeat=True
+        )
+        return stream_topics.decode_created_topics(answer.response, version=answer.version)
+
+    async def forward(
+        self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
+    ) -> Forwarded:
+        """See `Metadata`."""
+        may_repeat = method not in NOT_REPEATABLE
+        return await self._forward(
+            context, method, request, timeout_ms=timeout_ms, may_repeat=may_repeat
+        )
+
+    async def _forward(
+        self,
+        context: RequestContext,
+        method: str,
+        request: bytes,
+        *,
+        timeout_ms: int,
+        may_repeat: bool,
+    ) -> Forwarded:
+        start_ns = self._clock.monotonic_ns()
+        end_ns = min(context.deadline_ns, start_ns + timeout_ms * _NS_PER_MS)
+
+        async def attempt(leader: Leader, attempt_ms: int) -> ForwardAnswer:
+            left_ms = max(1, (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS)
+            call = ForwardedCall(
+                cluster_id=self._cluster_id,
+                broker_id=self._node_id,
+                method=method,
+                request=request,
+                principal=context.principal,
+                client_id=context.client_id,
+                client_address=context.address,
+                timeout_ms=left_ms,
+            )
+            data = await self._network.call(
+                leader.address,
+                FORWARD,
+                stream_session.encode_forward(call),
+                timeout_ms=attempt_ms,
+            )
+            answer = stream_session.decode_forward_answer(data)
+            if answer.error is not None:
+                raise answer.error
+            return answer
+
+        answer = await self._controller.run(
+            attempt,
+            tried=f"forward {method} to the controller",
+            timeout_ms=max(1, (end_ns - start_ns) // _NS_PER_MS),
+            may_repeat=may_repeat,
+        )
+        await self._wait_visible(method, answer.applied_index, end_ns)
+        return Forwarded(answer.response, answer.applied_index)
+
+    async def _wait_visible(self, method: str, index: int, end_ns: int) -> None:
+        left_ns = max(0, end_ns - self._clock.monotonic_ns())
+        try:
+            async with asyncio.timeout(left_ns / 1e9):
+                await self._source.wait_version(index)
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried=f"see on this node what {method} changed",
+                happened=f"entry {index} of the metadata is committed and not here yet",
+            ) from None

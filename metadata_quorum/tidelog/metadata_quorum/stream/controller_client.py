@@ -1,0 +1,134 @@
+"""Calls of the active controller: finds it, tries again where that is safe, tells what is certain.
+
+Owns the rule of what may be tried again. An attempt that certainly changed nothing (the answer says
+so, or the connection was refused) is followed by another one; one of unknown outcome only if the
+call may be repeated. It must never turn an unknown outcome into a known one.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from tidelog.metadata_quorum.stream.quorum_view import Leader, QuorumView
+from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, TaskScope
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+ATTEMPT_MS: Final = 1_000
+"""Of a call that may be repeated; also how long one that may not goes on after the leader moved."""
+RETRY_MS: Final = 50
+_CHANGED_NOTHING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNAVAILABLE)
+_UNKNOWN: Final = (ErrorCode.DEADLINE_EXCEEDED, ErrorCode.INDETERMINATE)
+_NS_PER_MS: Final = 1_000_000
+
+_T = TypeVar("_T")
+Attempt = Callable[[Leader, int], Awaitable[_T]]
+"""One try at a leader, within so many milliseconds."""
+
+
+class ControllerClient:
+    """Of one node."""
+
+    def __init__(self, network: Network, clock: Clock, view: QuorumView) -> None:
+        self._network = network
+        self._clock = clock
+        self._view = view
+
+    def leader(self) -> Leader | None:
+        """The active controller, as far as this node knows."""
+        return self._view.leader()
+
+    async def call(
+        self, method: str, message: bytes, *, tried: str, timeout_ms: int, may_repeat: bool = True
+    ) -> bytes:
+        """One message there and one back."""
+
+        async def attempt(leader: Leader, attempt_ms: int) -> bytes:
+            return await self._network.call(leader.address, method, message, timeout_ms=attempt_ms)
+
+        return await self.run(attempt, tried=tried, timeout_ms=timeout_ms, may_repeat=may_repeat)
+
+    async def run(
+        self, attempt: Attempt[_T], *, tried: str, timeout_ms: int, may_repeat: bool
+    ) -> _T:
+        """Attempts until one has an outcome.
+
+        UNAVAILABLE at the end: nothing was changed. DEADLINE_EXCEEDED, or INDETERMINATE where
+        trying again would not be safe: it may still take effect.
+        """
+        end_ns = self._clock.monotonic_ns() + timeout_ms * _NS_PER_MS
+        last: TidelogError | None = None
+        is_unknown = False
+        while (left_ms := (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS) > 0:
+            leader = self._view.leader()
+            if leader is not None:
+                try:
+                    if may_repeat:
+                        return await attempt(leader, min(ATTEMPT_MS, left_ms))
+                    return await self._once(attempt, leader, left_ms)
+                except TidelogError as error:
+                    last = error
+                    if not _has_changed_nothing(error):
+                        if not _is_unknown(error):
+                            raise
+                        if not may_repeat:
+                            raise _indeterminate(tried, error) from None
+                        is_unknown = True
+            await self._clock.sleep(min(RETRY_MS, left_ms))
+        happened = "no active controller is known" if last is None else _text(last)
+        raise TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED if is_unknown else ErrorCode.UNAVAILABLE,
+            tried=tried,
+            happened=f"within {timeout_ms} ms: {happened}",
+            hint="See `tidelog quorum describe`: a majority of the voters has to be alive.",
+        )
+
+    async def _once(self, attempt: Attempt[_T], leader: Leader, timeout_ms: int) -> _T:
+        """The only try: given up early if the leader moves, since no answer is to be expected."""
+        found: list[_T] = []
+        async with TaskScope() as scope:
+
+            async def work() -> None:
+                found.append(await attempt(leader, timeout_ms))
+                scope.cancel()
+
+            async def watch() -> None:
+                while self._is_still(leader):
+                    await self._clock.sleep(RETRY_MS)
+                await self._clock.sleep(ATTEMPT_MS)
+                scope.cancel()
+
+            scope.start(work(), name="call the controller")
+            scope.start(watch(), name="watch the controller")
+        if not found:
+            raise TidelogError(
+                ErrorCode.INDETERMINATE,
+                tried=f"wait for node {leader.node_id}",
+                happened="another node became the active controller meanwhile",
+            )
+        return found[0]
+
+    def _is_still(self, leader: Leader) -> bool:
+        now = self._view.leader()
+        return now is None or (now.node_id, now.term) == (leader.node_id, leader.term)
+
+
+def _has_changed_nothing(error: TidelogError) -> bool:
+    if isinstance(error, PeerUnreachable):
+        return error.death_hint is not DeathHint.NONE
+    return error.code in _CHANGED_NOTHING
+
+
+def _is_unknown(error: TidelogError) -> bool:
+    return isinstance(error, PeerUnreachable) or error.code in _UNKNOWN
+
+
+def _indeterminate(tried: str, error: TidelogError) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INDETERMINATE,
+        tried=tried,
+        happened=_text(error),
+        hint="It may have taken effect: look, and ask again if it has not.",
+    )
+
+
+def _text(error: TidelogError) -> str:
+    return f"{error.tried}: {error.happened}"

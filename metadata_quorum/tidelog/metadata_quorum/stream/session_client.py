@@ -1,0 +1,240 @@
+"""The broker's tie to the active controller: registration, heartbeats, the wish to serve or stop.
+
+Owns the broker's epoch on this node. It must never go on under an epoch that another process has
+taken over: then the node stops. One stream, one heartbeat in flight; a new stream to whoever leads.
+The walk "a broker dies" begins where these heartbeats end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.metadata_quorum.image import BrokerImage
+from tidelog.metadata_quorum.port import ImageSource
+from tidelog.metadata_quorum.rpc import stream_session
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.metadata_quorum.stream.quorum_view import Leader
+from tidelog.metadata_quorum.stream.session_messages import (
+    Directory,
+    Heartbeat,
+    Registration,
+    SessionState,
+)
+from tidelog.ports import Clock, Network, Stream
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, LogIndex
+
+REGISTER: Final = "/tidelog.v1.BrokerSessionService/RegisterBroker"
+SESSION: Final = "/tidelog.v1.BrokerSessionService/BrokerSession"
+REGISTER_MS: Final = 5_000
+ID_IN_USE_MS: Final = 20_000
+"""A predecessor that died without a word holds the id until its session ends."""
+RETRY_MS: Final = 50
+ANSWER_MS: Final = 2_000
+INTERVAL_MS: Final = 1_500
+"""Until the controller has said another one."""
+WISH_MS: Final = 100
+"""Between heartbeats while a wish is open."""
+UNREGISTERED: Final = BrokerEpoch(-1)
+_AGAIN: Final = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.NOT_CONTROLLER)
+
+
+class BrokerSession:
+    """`register()` once, then `run()` until cancelled; raises where the node has to stop."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        controller: ControllerClient,
+        source: ImageSource,
+        registration: Registration,
+        *,
+        cluster_id: str,
+        applied_index: Callable[[], LogIndex],
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._controller = controller
+        self._source = source
+        self._registration = registration
+        self._cluster_id = cluster_id
+        self._applied_index = applied_index
+        self._directories = registration.directories
+        self._told_directories = registration.directories
+        self._interval_ms = INTERVAL_MS
+        self._sequence = 0
+        self._is_fenced = True
+        self._wants_unfence = False
+        self._wants_shut_down = False
+        self._may_shut_down = asyncio.Event()
+        self._news = asyncio.Event()
+        self.epoch = UNREGISTERED
+        self.trouble: TidelogError | None = None
+        """Why the controller was not reached the last time; None while it answers."""
+
+    async def register(self) -> BrokerEpoch:
+        """Make the broker known, however long it takes to find a controller."""
+        message = stream_session.encode_registration(self._cluster_id, self._registration)
+        started_ns = self._clock.monotonic_ns()
+        while True:
+            try:
+                answer = await self._controller.call(
+                    REGISTER, message, tried="register the broker", timeout_ms=REGISTER_MS
+                )
+            except TidelogError as error:
+                self.trouble = error
+                waited_ms = (self._clock.monotonic_ns() - started_ns) // 1_000_000
+                is_in_use = error.code is ErrorCode.BROKER_ID_IN_USE
+                if error.code not in _AGAIN and not (is_in_use and waited_ms < ID_IN_USE_MS):
+                    raise
+                await self._clock.sleep(WISH_MS)
+                continue
+            self.trouble = None
+            registered = stream_session.decode_registered(answer)
+            assert registered.epoch > self.epoch, "a registration has an epoch above all before"
+            self.epoch = registered.epoch
+            self._told_directories = self._registration.directories
+            return self.epoch
+
+    async def wait_registered(self) -> None:
+        """Until this node's image shows the registration, and with it all that came before."""
+        while (known := self._known()) is None or known.epoch < self.epoch:
+            await self._source.wait_version(self._source.image().version + 1)
+
+    def want_unfence(self) -> None:
+        """The logs are recovered; from now on the broker wants to serve."""
+        self._wants_unfence = True
+        self._news.set()
+
+    async def wait_unfenced(self) -> None:
+        """Until this node's image shows that the broker may lead."""
+        while (known := self._known()) is None or known.is_fenced or known.epoch != self.epoch:
+            await self._source.wait_version(self._source.image().version + 1)
+
+    async def shut_down(self, timeout_ms: int) -> bool:
+        """Let the controller move what this broker leads; whether it did so in time."""
+        self._wants_shut_down = True
+        self._wants_unfence = False
+        self._news.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_shut_down.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def report_directories(self, directories: tuple[Directory, ...]) -> None:
+        """One of them changed; told with the next heartbeat, which is sent at once."""
+        self._directories = directories
+        self._news.set()
+
+    async def run(self) -> None:
+        """Heartbeats to whoever leads."""
+        assert self.epoch != UNREGISTERED, "a broker registers before it opens a session"
+        while True:
+            leader = self._controller.leader()
+            if leader is not None:
+                try:
+                    await self._talk(leader)
+                except TidelogError as error:
+                    self.trouble = error
+                    if error.code is ErrorCode.STALE_BROKER_EPOCH:
+                        await self._on_stale(error)
+            await self._clock.sleep(RETRY_MS)
+
+    async def _talk(self, leader: Leader) -> None:
+        """Until the stream breaks or another one leads."""
+        stream = self._network.stream(leader.address, SESSION)
+        try:
+            # A controller that is new, or that lost the last heartbeat, learns all of them.
+            self._told_directories = ()
+            while not self._has_moved(leader):
+                self._news.clear()
+                heartbeat = self._heartbeat()
+                await stream.send(stream_session.encode_heartbeat(self._cluster_id, heartbeat))
+                await self._receive(stream, heartbeat)
+                self._told_directories = heartbeat.directories or self._told_directories
+                self.trouble = None
+                await self._pause()
+        finally:
+            stream.cancel()
+
+    def _heartbeat(self) -> Heartbeat:
+        self._sequence += 1
+        has_changed = self._directories != self._told_directories
+        return Heartbeat(
+            broker_id=self._registration.broker_id,
+            epoch=self.epoch,
+            applied_index=self._applied_index(),
+            wants_unfence=self._wants_unfence,
+            wants_shut_down=self._wants_shut_down,
+            directories=self._directories if has_changed else (),
+            sequence=self._sequence,
+        )
+
+    async def _receive(self, stream: Stream, heartbeat: Heartbeat) -> None:
+        """Answers up to the one to this heartbeat."""
+        sequence = -1
+        while sequence < heartbeat.sequence:
+            try:
+                async with asyncio.timeout(ANSWER_MS / 1000):
+                    data = await stream.receive()
+            except TimeoutError:
+                raise _left(f"no answer within {ANSWER_MS} ms") from None
+            if data is None:
+                raise _left("the controller ended the session")
+            state = stream_session.decode_session_state(data)
+            if state.error is not None:
+                raise state.error
+            sequence = state.sequence
+            self._take_in(state)
+
+    def _take_in(self, state: SessionState) -> None:
+        self._interval_ms = state.heartbeat_interval_ms or INTERVAL_MS
+        self._is_fenced = state.is_fenced
+        if state.may_shut_down and self._wants_shut_down:
+            self._may_shut_down.set()
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due, or there is something to tell."""
+        has_wish = (self._wants_unfence and self._is_fenced) or (
+            self._wants_shut_down and not self._may_shut_down.is_set()
+        )
+        interval_ms = min(WISH_MS, self._interval_ms) if has_wish else self._interval_ms
+        try:
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _on_stale(self, error: TidelogError) -> None:
+        """Whose is the registration now? Another process's: stop. Nobody's: register again."""
+        known = self._known()
+        if known is None:
+            await self.register()
+            return
+        is_ours = known.incarnation == self._registration.incarnation
+        if known.epoch <= self.epoch:
+            # This node's image is behind what the controller refused by.
+            return
+        if is_ours:
+            self.epoch = known.epoch
+            return
+        raise TidelogError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            tried=f"serve as broker {self._registration.broker_id}",
+            happened=f"another process registered under this id since: {error.happened}",
+            hint="Give every node a node_id of its own; this process stops.",
+        )
+
+    def _known(self) -> BrokerImage | None:
+        return self._source.image().brokers.get(self._registration.broker_id)
+
+    def _has_moved(self, leader: Leader) -> bool:
+        now = self._controller.leader()
+        return now is not None and (now.node_id, now.term) != (leader.node_id, leader.term)
+
+
+def _left(happened: str) -> TidelogError:
+    return TidelogError(ErrorCode.UNAVAILABLE, tried="keep the broker session", happened=happened)
