@@ -1,29 +1,21 @@
-"""The settings that a topic may have, under the names that Kafka's users know.
+"""A topic's settings as the broker uses them: text → numbers.
 
-Owns names, defaults and bounds. Values travel and are stored as text; `parse` is the only place
-that turns them into numbers.
+Owns `TopicSettings` and `parse`, the only place that turns the text into numbers. Which settings
+there are and which values they take is `setting_catalogue`'s.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from tidelog.wire.batch.limits import BATCH_BYTES_MAX
-from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.nearest import did_you_mean
+from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
+from tidelog.metadata_quorum.controller.setting_catalogue import find_setting
+from tidelog.metadata_quorum.controller.settings import Scope, canonical, well_formed
 
-SEGMENT_BYTES: Final = "segment.bytes"
-MAX_MESSAGE_BYTES: Final = "max.message.bytes"
-TIMESTAMP_TYPE: Final = "message.timestamp.type"
-
-SEGMENT_BYTES_MIN: Final = 1024
-SEGMENT_BYTES_MAX: Final = 1 << 40
-
-_DIGITS_MAX: Final = len(str(SEGMENT_BYTES_MAX))
-"""Longer numbers are too large anyway, and Python refuses to read the longest ones."""
-
-TimestampTypeName = Literal["CreateTime", "LogAppendTime"]
+SEGMENT_BYTES: Final = catalogue.SEGMENT_BYTES
+MAX_MESSAGE_BYTES: Final = catalogue.MAX_MESSAGE_BYTES
+TIMESTAMP_TYPE: Final = catalogue.TIMESTAMP_TYPE
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,45 +24,49 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int = 1 << 30
     batch_bytes_max: int = 1_048_588
     is_append_time: bool = False
+    is_flush_sync: bool = True
+    """An acknowledgement waits for the flush, not only for the copies."""
+    in_sync_replicas_min: int = 1
 
 
-DEFAULTS: Final[dict[str, str]] = {
-    SEGMENT_BYTES: str(TopicSettings().segment_bytes),
-    MAX_MESSAGE_BYTES: str(TopicSettings().batch_bytes_max),
-    TIMESTAMP_TYPE: "CreateTime",
-}
+def parse(
+    configuration: Mapping[str, str],
+    *,
+    topic: str,
+    inherited: Mapping[str, str] | None = None,
+) -> TopicSettings:
+    """The settings, or INVALID_CONFIGURATION naming the first one that is wrong.
 
-
-def parse(configuration: Mapping[str, str], *, topic: str) -> TopicSettings:
-    """The settings, or INVALID_CONFIGURATION naming the first one that is wrong."""
-    for name in configuration:
-        if name not in DEFAULTS:
-            raise _invalid(topic, name, "there is no such setting", did_you_mean(name, DEFAULTS))
-    values = {**DEFAULTS, **configuration}
-    timestamp_type = values[TIMESTAMP_TYPE]
-    if timestamp_type not in ("CreateTime", "LogAppendTime"):
-        raise _invalid(
-            topic, TIMESTAMP_TYPE, f"`{timestamp_type}` is neither CreateTime nor LogAppendTime"
-        )
+    It takes values that this release does not act upon: what is stored may be a later one's.
+    `inherited` is what the broker or the cluster sets for all topics, checked when it was set.
+    """
+    own = {}
+    for name, text in configuration.items():
+        tried = _tried(name, topic)
+        own[name] = well_formed(find_setting(name, Scope.TOPIC, tried=tried), text, tried=tried)
+    given = {**(inherited or {}), **own}
+    values = {
+        setting.name: given.get(setting.name, setting.default)
+        for setting in catalogue.settings_of(Scope.TOPIC)
+    }
     return TopicSettings(
-        segment_bytes=_number(topic, SEGMENT_BYTES, values, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
-        batch_bytes_max=_number(topic, MAX_MESSAGE_BYTES, values, 61, BATCH_BYTES_MAX),
-        is_append_time=timestamp_type == "LogAppendTime",
+        segment_bytes=int(values[SEGMENT_BYTES]),
+        batch_bytes_max=int(values[MAX_MESSAGE_BYTES]),
+        is_append_time=values[TIMESTAMP_TYPE] == "LogAppendTime",
+        is_flush_sync=values[catalogue.FLUSH] == "sync",
+        in_sync_replicas_min=int(values[catalogue.MIN_IN_SYNC_REPLICAS]),
     )
 
 
-def _number(topic: str, name: str, values: Mapping[str, str], lowest: int, highest: int) -> int:
-    text = values[name]
-    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
-    if not is_number or not lowest <= int(text) <= highest:
-        raise _invalid(topic, name, f"`{text}` is not a number from {lowest} to {highest}")
-    return int(text)
+def canonical_configuration(configuration: Mapping[str, str], *, topic: str) -> dict[str, str]:
+    """What may be set: each value in its one form, in ascending order of name."""
+    found = {}
+    for name in sorted(configuration):
+        tried = _tried(name, topic)
+        setting = find_setting(name, Scope.TOPIC, tried=tried)
+        found[name] = canonical(setting, configuration[name], tried=tried)
+    return found
 
 
-def _invalid(topic: str, name: str, happened: str, hint: str = "") -> TidelogError:
-    return TidelogError(
-        ErrorCode.INVALID_CONFIGURATION,
-        tried=f"set `{name}` of topic {topic}",
-        happened=happened,
-        hint=hint,
-    )
+def _tried(name: str, topic: str) -> str:
+    return f"set `{name[: catalogue.NAME_LENGTH_MAX]}` of topic {topic}"

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.load import candidates_of
 from tidelog.metadata_quorum.controller.placement import place_partitions
+from tidelog.metadata_quorum.controller.topic_configuration import canonical_configuration
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.metadata_quorum.records import (
     MetadataRecord,
@@ -91,13 +91,11 @@ def plan_topic(
     assert topic_id not in image.topics, "a topic id is drawn once"
     validate_topic_name(wanted.name)
     _validate_is_new(image, wanted.name)
-    topic_configuration.parse(wanted.configuration, topic=wanted.name)
+    configuration = canonical_configuration(wanted.configuration, topic=wanted.name)
     partition_count = _partition_count(image, wanted, defaults)
     live = image.live_brokers()
     replication_factor = _replication_factor(wanted, defaults, live)
-    topic = TopicRecord(
-        topic_id=topic_id, name=wanted.name, configuration=dict(wanted.configuration)
-    )
+    topic = TopicRecord(topic_id=topic_id, name=wanted.name, configuration=configuration)
     placed = place_partitions(
         candidates_of(image),
         partition_count=partition_count,

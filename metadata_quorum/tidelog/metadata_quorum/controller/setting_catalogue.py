@@ -1,0 +1,252 @@
+"""Every setting that can be changed while the cluster runs, under the names of Kafka's users.
+
+Pure data. A setting is listed when a release acts on it, or is bound to by the design; what this
+release does not act upon yet is limited to the values that say what it does (`Setting.served`).
+Names that are not here are refused with the nearest one that is.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.metadata_quorum.controller.placement import REPLICAS_MAX
+from tidelog.metadata_quorum.controller.settings import Kind, Scope, Setting
+from tidelog.wire.batch.limits import BATCH_BYTES_MAX
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.nearest import did_you_mean
+
+SEGMENT_BYTES: Final = "segment.bytes"
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+FLUSH: Final = "flush"
+MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
+RETENTION_MS: Final = "retention.ms"
+RETENTION_BYTES: Final = "retention.bytes"
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPRESSION_TYPE: Final = "compression.type"
+VALIDATE_RECORDS: Final = "validate.records"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+SEGMENT_MS: Final = "segment.ms"
+PLACEMENT_STRICT: Final = "placement.strict"
+DEFAULT_PARTITIONS: Final = "num.partitions"
+DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+LEADER_REBALANCE: Final = "auto.leader.rebalance.enable"
+LEADER_REBALANCE_PARTITIONS: Final = "leader.rebalance.partitions.max"
+REASSIGNMENT_THROTTLE: Final = "reassignment.throttle.bytes.per.second"
+
+SEGMENT_BYTES_MIN: Final = 1024
+SEGMENT_BYTES_MAX: Final = 1 << 40
+BATCH_BYTES_MIN: Final = 61
+PARTITIONS_OF_A_TOPIC_MAX: Final = 100_000
+NAME_LENGTH_MAX: Final = 100
+"""Of a name that a message repeats."""
+
+_EVERYWHERE: Final = (Scope.TOPIC, Scope.BROKER, Scope.CLUSTER)
+_TOPIC: Final = (Scope.TOPIC,)
+_CLUSTER: Final = (Scope.CLUSTER,)
+
+_TOPIC_SETTINGS: Final = (
+    Setting(
+        name=SEGMENT_BYTES,
+        kind=Kind.NUMBER,
+        default=str(1 << 30),
+        scopes=_EVERYWHERE,
+        lowest=SEGMENT_BYTES_MIN,
+        highest=SEGMENT_BYTES_MAX,
+        is_dynamic=False,
+        documentation="A segment file that is larger is closed and the next one begun.",
+    ),
+    Setting(
+        name=MAX_MESSAGE_BYTES,
+        kind=Kind.NUMBER,
+        default="1048588",
+        scopes=_EVERYWHERE,
+        lowest=BATCH_BYTES_MIN,
+        highest=BATCH_BYTES_MAX,
+        is_dynamic=False,
+        documentation="The largest batch, as it is sent.",
+    ),
+    Setting(
+        name=TIMESTAMP_TYPE,
+        kind=Kind.CHOICE,
+        default="CreateTime",
+        scopes=_EVERYWHERE,
+        choices=("CreateTime", "LogAppendTime"),
+        is_dynamic=False,
+        documentation="Whether a record carries its producer's time or the time of its append.",
+    ),
+    Setting(
+        name=FLUSH,
+        kind=Kind.CHOICE,
+        default="sync",
+        scopes=_TOPIC,
+        choices=("sync", "replicated"),
+        served=("sync",),
+        documentation="What acks=all waits for: records flushed on the in-sync replicas (sync), "
+        "or stored there (replicated).",
+    ),
+    Setting(
+        name=MIN_IN_SYNC_REPLICAS,
+        kind=Kind.NUMBER,
+        default="1",
+        scopes=_TOPIC,
+        lowest=1,
+        highest=REPLICAS_MAX,
+        documentation="With fewer replicas in sync nothing more is acknowledged to acks=all; a "
+        "topic that names no number gets half of its replicas, rounded down, and one.",
+    ),
+    Setting(
+        name=UNCLEAN_ELECTION,
+        kind=Kind.BOOLEAN,
+        default="false",
+        scopes=_TOPIC,
+        served=("false",),
+        documentation="Always false: a leader that may lack acknowledged records is elected on "
+        "explicit request only, by `tidelog partition elect-leaders`.",
+    ),
+    Setting(
+        name=RETENTION_MS,
+        kind=Kind.NUMBER,
+        default="-1",
+        scopes=_TOPIC,
+        lowest=-1,
+        served=("-1",),
+        documentation="Records older than this are deleted; -1: never, as this release has it.",
+    ),
+    Setting(
+        name=RETENTION_BYTES,
+        kind=Kind.NUMBER,
+        default="-1",
+        scopes=_TOPIC,
+        lowest=-1,
+        served=("-1",),
+        documentation="The oldest segments of a partition that is larger are deleted; -1: never, "
+        "as this release has it.",
+    ),
+    Setting(
+        name=SEGMENT_MS,
+        kind=Kind.NUMBER,
+        default=str((1 << 63) - 1),
+        scopes=_TOPIC,
+        lowest=1,
+        served=(str((1 << 63) - 1),),
+        documentation="A segment that is older is closed and the next one begun; the largest "
+        "number: never, as this release has it.",
+    ),
+    Setting(
+        name=CLEANUP_POLICY,
+        kind=Kind.LIST,
+        default="delete",
+        scopes=_TOPIC,
+        choices=("compact", "delete"),
+        served=("delete",),
+        documentation="Whether old segments are deleted, compacted to the last value of each key, "
+        "or both; this release does not compact.",
+    ),
+    Setting(
+        name=COMPRESSION_TYPE,
+        kind=Kind.CHOICE,
+        default="producer",
+        scopes=_TOPIC,
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        served=("producer",),
+        documentation="How batches are stored: as the producer sent them.",
+    ),
+    Setting(
+        name=VALIDATE_RECORDS,
+        kind=Kind.BOOLEAN,
+        default="false",
+        scopes=_TOPIC,
+        served=("false",),
+        documentation="Whether the broker decodes every record of a batch before it stores it; "
+        "this release checks the batch's checksum and header.",
+    ),
+)
+
+_CLUSTER_SETTINGS: Final = (
+    Setting(
+        name=PLACEMENT_STRICT,
+        kind=Kind.BOOLEAN,
+        default="false",
+        scopes=_CLUSTER,
+        documentation="Refuse a placement that puts two replicas of a partition into one rack or "
+        "onto one machine, instead of warning.",
+    ),
+    Setting(
+        name=DEFAULT_PARTITIONS,
+        kind=Kind.NUMBER,
+        default="1",
+        scopes=_CLUSTER,
+        lowest=1,
+        highest=PARTITIONS_OF_A_TOPIC_MAX,
+        documentation="Partitions of a topic that asks for no number of them.",
+    ),
+    Setting(
+        name=DEFAULT_REPLICATION_FACTOR,
+        kind=Kind.NUMBER,
+        default="1",
+        scopes=_CLUSTER,
+        lowest=1,
+        highest=REPLICAS_MAX,
+        documentation="Replicas of a topic that asks for no number of them.",
+    ),
+    Setting(
+        name=LEADER_REBALANCE,
+        kind=Kind.BOOLEAN,
+        default="true",
+        scopes=_CLUSTER,
+        documentation="Whether leadership goes back to the preferred replica when it is in sync.",
+    ),
+    Setting(
+        name=LEADER_REBALANCE_PARTITIONS,
+        kind=Kind.NUMBER,
+        default="100",
+        scopes=_CLUSTER,
+        lowest=1,
+        highest=10_000,
+        documentation="How many leaders go back to their preferred replica in one round.",
+    ),
+    Setting(
+        name=REASSIGNMENT_THROTTLE,
+        kind=Kind.NUMBER,
+        default="0",
+        scopes=_CLUSTER,
+        lowest=0,
+        served=("0",),
+        documentation="How many bytes a second are copied to each broker while replicas move; "
+        "0: no limit.",
+    ),
+)
+
+CATALOGUE: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in sorted((*_TOPIC_SETTINGS, *_CLUSTER_SETTINGS), key=lambda each: each.name)
+}
+
+
+def settings_of(scope: Scope) -> tuple[Setting, ...]:
+    """What can be set there, in ascending order of name."""
+    return tuple(setting for setting in CATALOGUE.values() if scope in setting.scopes)
+
+
+def find_setting(name: str, scope: Scope, *, tried: str) -> Setting:
+    """The setting, or INVALID_CONFIGURATION with the name that was probably meant."""
+    setting = CATALOGUE.get(name)
+    if setting is not None and scope in setting.scopes:
+        return setting
+    if setting is not None:
+        places = _names(each.value for each in setting.scopes)
+        raise _invalid(
+            tried,
+            f"`{name}` is a setting of {places}, not of a {scope.value}",
+            f"Set it at {places}.",
+        )
+    known = [each.name for each in settings_of(scope)]
+    raise _invalid(tried, "there is no such setting", did_you_mean(name, known))
+
+
+def _names(places: Iterable[str]) -> str:
+    return " or ".join(f"the {place}" for place in places)
+
+
+def _invalid(tried: str, happened: str, hint: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_CONFIGURATION, tried=tried, happened=happened, hint=hint)
