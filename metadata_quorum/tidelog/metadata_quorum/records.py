@@ -1,106 +1,126 @@
 """What the metadata log consists of: tagged, versioned records; nothing else changes the image.
 
-Owns the persisted form. It must never give a tag a second meaning or drop a field: readers of an
-older release skip unknown optional records and stop at unknown required ones. No stop of a
-record's walk passes here; every stop reads what these records say.
+Owns the union of all records and the bytes of an entry. It must never give a tag a second meaning
+or drop a field: readers of an older release skip unknown optional records and stop at unknown
+required ones. A new field has a default; a record whose meaning an older reader would get wrong
+without it gets a higher version. No stop of a record's walk passes here; every stop reads what
+these records say.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 import msgspec
 
-from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import (
-    BrokerEpoch,
-    BrokerId,
-    LeaderEpoch,
-    PartitionEpoch,
-    PartitionId,
-    TopicId,
+from tidelog.metadata_quorum.records_broker import (
+    BrokerChangeRecord,
+    BrokerDirectory,
+    BrokerRecord,
+    BrokerRemovedRecord,
+    FeatureRange,
+    FenceRecord,
 )
+from tidelog.metadata_quorum.records_cluster import (
+    FORMAT_VERSION,
+    AbortRecord,
+    BeginRecord,
+    BrokerConfigurationRecord,
+    ClusterConfigurationRecord,
+    ClusterRecord,
+    EndRecord,
+    FeatureRecord,
+    FormatRecord,
+    GroupConfigurationRecord,
+    ProducerIdsRecord,
+    QuotaRecord,
+    TopicConfigurationChangeRecord,
+    TopicConfigurationRecord,
+)
+from tidelog.metadata_quorum.records_topic import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
 
-FORMAT_VERSION: Final = 1
-"""Of the log as a whole: the first record of every log carries it."""
-
-
-class FormatRecord(msgspec.Struct, frozen=True, kw_only=True, tag="format", tag_field="type"):
-    """The first record: which release's rules the rest follows, and whose log it is."""
-
-    version: int = FORMAT_VERSION
-    is_optional: bool = False
-    cluster_id: str
-
-
-class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="broker", tag_field="type"):
-    """A broker registered: it replaces what was known of its id."""
-
-    version: int = 1
-    is_optional: bool = False
-    broker_id: BrokerId
-    epoch: BrokerEpoch
-    incarnation: bytes
-    """Random, new with each start of the process."""
-    listeners: dict[str, str]
-    """Listener name → advertised `host:port`."""
-    host_name: str = ""
-    rack: str = ""
-    is_fenced: bool = True
-
-
-class FenceRecord(msgspec.Struct, frozen=True, kw_only=True, tag="fence", tag_field="type"):
-    """A broker may lead from now on, or no more."""
-
-    version: int = 1
-    is_optional: bool = False
-    broker_id: BrokerId
-    epoch: BrokerEpoch
-    is_fenced: bool
-
-
-class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, tag="topic", tag_field="type"):
-    """A topic came to be; its partitions follow in the same entry."""
-
-    version: int = 1
-    is_optional: bool = False
-    topic_id: TopicId
-    name: str
-    configuration: dict[str, str] = {}
-    is_internal: bool = False
-
-
-class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, tag="partition", tag_field="type"):
-    """The whole state of one partition: it replaces what was known."""
-
-    version: int = 1
-    is_optional: bool = False
-    topic_id: TopicId
-    partition: PartitionId
-    leader_id: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    replicas: tuple[BrokerId, ...]
-    in_sync_replicas: tuple[BrokerId, ...]
-
-
-class TopicConfigurationRecord(
-    msgspec.Struct, frozen=True, kw_only=True, tag="topic_configuration", tag_field="type"
-):
-    """All settings of a topic: they replace the earlier ones."""
-
-    version: int = 1
-    is_optional: bool = False
-    topic_id: TopicId
-    configuration: dict[str, str]
-
+__all__ = [
+    "FORMAT_VERSION",
+    "AbortRecord",
+    "BeginRecord",
+    "BrokerChangeRecord",
+    "BrokerConfigurationRecord",
+    "BrokerDirectory",
+    "BrokerRecord",
+    "BrokerRemovedRecord",
+    "ClusterConfigurationRecord",
+    "ClusterRecord",
+    "EndRecord",
+    "FeatureRange",
+    "FeatureRecord",
+    "FenceRecord",
+    "FormatRecord",
+    "GroupConfigurationRecord",
+    "MetadataRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "QuotaRecord",
+    "TopicConfigurationChangeRecord",
+    "TopicConfigurationRecord",
+    "TopicRecord",
+    "TopicRemovedRecord",
+    "decode_entry",
+    "encode_entry",
+]
 
 MetadataRecord = (
     FormatRecord
+    | ClusterRecord
+    | FeatureRecord
+    | BeginRecord
+    | EndRecord
+    | AbortRecord
     | BrokerRecord
     | FenceRecord
+    | BrokerChangeRecord
+    | BrokerRemovedRecord
     | TopicRecord
+    | TopicRemovedRecord
     | PartitionRecord
+    | PartitionChangeRecord
     | TopicConfigurationRecord
+    | TopicConfigurationChangeRecord
+    | ClusterConfigurationRecord
+    | BrokerConfigurationRecord
+    | GroupConfigurationRecord
+    | QuotaRecord
+    | ProducerIdsRecord
 )
+
+_KNOWN_VERSIONS: Final[dict[str, int]] = {
+    "format": FORMAT_VERSION,
+    "cluster": 1,
+    "feature": 1,
+    "begin": 1,
+    "end": 1,
+    "abort": 1,
+    "broker": 1,
+    "fence": 1,
+    "broker_change": 1,
+    "broker_removed": 1,
+    "topic": 1,
+    "topic_removed": 1,
+    "partition": 1,
+    "partition_change": 1,
+    "topic_configuration": 1,
+    "topic_configuration_change": 1,
+    "cluster_configuration": 1,
+    "broker_configuration": 1,
+    "group_configuration": 1,
+    "quota": 1,
+    "producer_ids": 1,
+}
 
 
 class _Envelope(msgspec.Struct, kw_only=True):
@@ -111,22 +131,14 @@ class _Envelope(msgspec.Struct, kw_only=True):
     is_optional: bool = False
 
 
-_KNOWN_VERSIONS: Final[dict[str, int]] = {
-    "format": FORMAT_VERSION,
-    "broker": 1,
-    "fence": 1,
-    "topic": 1,
-    "partition": 1,
-    "topic_configuration": 1,
-}
-
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_ENTRY_DECODER: Final = msgspec.msgpack.Decoder(list[MetadataRecord])
 _RAW_DECODER: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENVELOPE_DECODER: Final = msgspec.msgpack.Decoder(_Envelope)
 _RECORD_DECODER: Final = msgspec.msgpack.Decoder(MetadataRecord)
 
 
-def encode_entry(records: tuple[MetadataRecord, ...]) -> bytes:
+def encode_entry(records: Sequence[MetadataRecord]) -> bytes:
     """One entry of the log: records that take effect together."""
     assert records, "an entry holds at least one record"
     return _ENCODER.encode(records)
@@ -135,22 +147,37 @@ def encode_entry(records: tuple[MetadataRecord, ...]) -> bytes:
 def decode_entry(payload: bytes) -> tuple[MetadataRecord, ...]:
     """The records of an entry, without optional ones that this release does not know."""
     try:
-        found = []
-        for raw in _RAW_DECODER.decode(payload):
-            envelope = _ENVELOPE_DECODER.decode(raw)
-            if envelope.version <= _KNOWN_VERSIONS.get(envelope.type, 0):
-                found.append(_RECORD_DECODER.decode(raw))
-            elif not envelope.is_optional:
-                raise TidelogError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    tried="read the metadata log",
-                    happened=f"it holds a `{envelope.type}` record of version {envelope.version}, "
-                    "which this release must know and does not",
-                )
-        return tuple(found)
-    except msgspec.MsgspecError as error:
-        raise TidelogError(
-            ErrorCode.STORAGE_CORRUPT,
-            tried="read an entry of the metadata log",
-            happened=f"its checksum is right, its content is not a list of records: {error}",
-        ) from error
+        try:
+            records = _ENTRY_DECODER.decode(payload)
+        except msgspec.ValidationError:
+            return _decode_one_by_one(payload)
+        if all(record.version <= 1 for record in records):
+            return tuple(records)
+        return _decode_one_by_one(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _refuse(error)
+
+
+def _decode_one_by_one(payload: bytes) -> tuple[MetadataRecord, ...]:
+    """For entries with something that a quick decoder does not know."""
+    found = []
+    for raw in _RAW_DECODER.decode(payload):
+        envelope = _ENVELOPE_DECODER.decode(raw)
+        if envelope.version <= _KNOWN_VERSIONS.get(envelope.type, 0):
+            found.append(_RECORD_DECODER.decode(raw))
+        elif not envelope.is_optional:
+            raise TidelogError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                tried="read the metadata log",
+                happened=f"it holds a `{envelope.type}` record of version {envelope.version}, "
+                "which this release must know and does not",
+            )
+    return tuple(found)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    raise TidelogError(
+        ErrorCode.STORAGE_CORRUPT,
+        tried="read an entry of the metadata log",
+        happened=f"its checksum is right, its content is not a list of records: {error}",
+    ) from error
