@@ -1,0 +1,220 @@
+"""The metadata stream between voters and an observer: ordered, unique, resumable, from any voter."""
+
+import asyncio
+
+from tests.metadata_quorum.stream.voters_in_world import (
+    FakeQuorum,
+    Stage,
+    entry,
+    member,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+def names(*numbers: int) -> list[bytes]:
+    return [b"%d" % number for number in numbers]
+
+
+def test_committed_entries_come_in_order_and_once() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1")
+        quorum.commit(*(entry(index) for index in range(1, 6)))
+        await stage.wait(lambda: len(stage.seen.values) == 5)
+        quorum.commit(entry(6))
+        quorum.commit(entry(7, term=2))
+        await stage.wait(lambda: len(stage.seen.values) == 7)
+        await asyncio.sleep(3)
+        assert stage.seen.values == names(*range(1, 8))
+        assert [each.applied_index for each in stage.servers[1].observers()] == [7]
+
+    stage.run(work())
+
+
+def test_nothing_that_is_not_committed_is_sent() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        quorum.entries = [entry(1), entry(2), entry(3)]
+        quorum.commit_index = 2
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1")
+        await asyncio.sleep(5)
+        assert stage.seen.values == names(1, 2)
+
+    stage.run(work())
+
+
+def test_an_observer_goes_on_at_another_voter_from_the_place_that_it_has_applied() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        for quorum in (first, second):
+            quorum.commit(entry(1), entry(2))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: len(stage.seen.values) == 2)
+        stage.kill_voter(1)
+        second.commit(entry(3))
+        await stage.wait(lambda: len(stage.seen.values) == 3, seconds=5)
+        assert stage.seen.values == names(1, 2, 3)
+        assert stage.seen.restored == 0
+
+    stage.run(work())
+
+
+def test_a_voter_that_is_behind_the_observer_sends_nothing_until_it_has_caught_up() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        first.commit(entry(1), entry(2), entry(3))
+        second.commit(entry(1))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: len(stage.seen.values) == 3)
+        stage.kill_voter(1)
+        await asyncio.sleep(4)
+        assert stage.seen.values == names(1, 2, 3)
+        second.commit(entry(2), entry(3), entry(4))
+        await stage.wait(lambda: len(stage.seen.values) == 4, seconds=5)
+        assert stage.seen.values == names(1, 2, 3, 4)
+
+    stage.run(work())
+
+
+def test_what_the_log_no_longer_holds_comes_as_a_snapshot_and_then_entries() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        quorum.commit(*(entry(index) for index in range(1, 31)))
+        quorum.compact(26)
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1")
+        await stage.wait(lambda: len(stage.seen.values) == 30)
+        assert stage.seen.restored == 1
+        assert stage.seen.values == names(*range(1, 31))
+
+    stage.run(work())
+
+
+def test_a_snapshot_of_which_a_part_came_before_a_break_shows_nothing() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        first.commit(*(entry(index) for index in range(1, 200)))
+        first.compact(200)
+        second.commit(*(entry(index) for index in range(1, 200)))
+        stage.start_voter(first)
+        stage.start_voter(second)
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: stage.observer is not None and bool(stage.observer._snapshot_data))
+        assert stage.seen.values == []
+        stage.kill_voter(1)
+        await stage.wait(lambda: len(stage.seen.values) == 199)
+        assert stage.seen.restored == 0
+        assert stage.seen.values == names(*range(1, 200))
+
+    stage.run(work())
+
+
+def test_an_observer_of_another_history_is_told_and_stops() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        first.commit(entry(1), entry(2, term=3))
+        second.commit(entry(1), entry(2, term=4), entry(3, term=4))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: len(stage.seen.values) == 2)
+        stage.kill_voter(1)
+        await stage.wait(lambda: stage.error is not None)
+        assert isinstance(stage.error, TidelogError)
+        assert stage.error.code is ErrorCode.WRONG_CLUSTER
+        assert "another history" in stage.error.happened
+        assert stage.seen.values == names(1, 2)
+
+    stage.run(work())
+
+
+def test_an_observer_of_another_cluster_is_refused_and_stops() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        stage.start_voter(quorum, cluster_id="c2")
+        stage.start_observer("v1:1")
+        await stage.wait(lambda: stage.error is not None)
+        assert isinstance(stage.error, TidelogError)
+        assert stage.error.code is ErrorCode.WRONG_CLUSTER
+
+    stage.run(work())
+
+
+def test_the_leader_and_its_address_are_known_as_soon_as_they_change() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        quorum.commit(*(entry(index) for index in range(1, 4)))
+        quorum.compact(3)
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1")
+        await stage.wait(lambda: stage.observer is not None and bool(stage.observer.leader()))
+        assert stage.observer is not None
+        quorum.leader, quorum.term = member(2).id, 5
+        quorum.change()
+
+        def has_moved() -> bool:
+            assert stage.observer is not None
+            leader = stage.observer.leader()
+            return leader is not None and (leader.address, leader.term) == ("v2:1", 5)
+
+        await stage.wait(has_moved, seconds=0.5)
+
+    stage.run(work())
+
+
+def test_a_voter_that_knows_no_leader_for_long_is_left_for_another() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        first.leader = None
+        stage.start_voter(first)
+        stage.start_voter(second)
+        second.commit(entry(1))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: stage.seen.values == names(1), seconds=10)
+
+    stage.run(work())
+
+
+def test_a_silent_voter_is_left_after_three_seconds() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        first.commit(entry(1))
+        second.commit(entry(1), entry(2))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: stage.seen.values == names(1))
+        stage.world.machine("v1").processes["v1"].pause()
+        await stage.wait(lambda: stage.seen.values == names(1, 2), seconds=5)
+
+    stage.run(work())
+
+
+def test_more_than_the_credit_comes_as_the_observer_applies_it() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        big = b"x" * 900_000
+        quorum.commit(*(entry(index, data=big) for index in range(1, 13)))
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1")
+        await stage.wait(lambda: len(stage.seen.values) == 12)
+
+    stage.run(work())
