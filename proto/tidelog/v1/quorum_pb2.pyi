@@ -66,7 +66,7 @@ class QuorumRoute(_message.Message):
     from_directory_uuid: _builtins.bytes
     """The uuid of the sender's quorum directory: 16 bytes; empty: an observer, which has none."""
     to_node_id: _builtins.int
-    """The node meant."""
+    """The node meant; -1: whichever listens there, in a JoinQuorum and in what an observer asks."""
     to_directory_uuid: _builtins.bytes
     """The directory meant: 16 bytes; empty: not known yet."""
     def __init__(
@@ -565,6 +565,9 @@ class ReadIndexRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ROUTE_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
+    term: _builtins.int
+    """The asking member's term; 0: an observer asks, which has none."""
     @_builtins.property
     def route(self) -> Global___QuorumRoute:
         """Who asks whom."""
@@ -573,10 +576,11 @@ class ReadIndexRequest(_message.Message):
         self,
         *,
         route: Global___QuorumRoute | None = ...,
+        term: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["route", b"route", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -592,10 +596,13 @@ class ReadIndexResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     LEADER_ID_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Read once this is applied."""
     leader_id: _builtins.int
     """The leader as far as the receiver knows; -1: none."""
+    term: _builtins.int
+    """The receiver's term."""
     @_builtins.property
     def route(self) -> Global___QuorumRoute:
         """Who answers whom."""
@@ -611,10 +618,11 @@ class ReadIndexResponse(_message.Message):
         error: _errors_pb2.Error | None = ...,
         index: _builtins.int = ...,
         leader_id: _builtins.int = ...,
+        term: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "route", b"route"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "index", b"index", "leader_id", b"leader_id", "route", b"route"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "index", b"index", "leader_id", b"leader_id", "route", b"route", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -659,8 +667,11 @@ class JoinQuorumResponse(_message.Message):
     ROUTE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     LEADER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
     leader_id: _builtins.int
     """The leader as far as the receiver knows; -1: none."""
+    leader_address: _builtins.str
+    """`host:port` of that leader's cluster listener; empty: not known."""
     @_builtins.property
     def route(self) -> Global___QuorumRoute:
         """Who answers whom."""
@@ -677,10 +688,11 @@ class JoinQuorumResponse(_message.Message):
         route: Global___QuorumRoute | None = ...,
         error: _errors_pb2.Error | None = ...,
         leader_id: _builtins.int = ...,
+        leader_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "route", b"route"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "leader_id", b"leader_id", "route", b"route"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "leader_address", b"leader_address", "leader_id", b"leader_id", "route", b"route"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,153 @@
+"""The one task that writes to the quorum's storage: persist batches first, then other jobs.
+
+Owns the order of everything durable. It must never report an effect as flushed that is not, nor
+run two writes at a time. A full disk stops nothing: the same batch is tried again until there is
+room, and nothing is acknowledged meanwhile. Any other failure is final.
+
+    persist(effect) ──► [batch up to the first ResetLog] ──► storage.perform ──► on_done
+    submit(job)     ──► [one at a time, when no effect waits] ──► the submitter's future
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidelog.metadata_quorum.quorum.inbox import Restored
+from tidelog.metadata_quorum.quorum.limits import QuorumLimits
+from tidelog.metadata_quorum.quorum.port import QuorumStorage
+from tidelog.metadata_quorum.quorum.waiting import again, settle
+from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
+from tidelog.metadata_quorum.raft.inputs import Persisted
+from tidelog.ports import Clock
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_T = TypeVar("_T")
+
+_Job = Callable[[TidelogError | None], Awaitable[TidelogError | None]]
+"""Does the work, or with an error only tells its submitter; returns what failed."""
+
+
+class StorageTask:
+    """`run` is the task; `persist` and `submit` are called by the runner's other tasks."""
+
+    def __init__(
+        self,
+        storage: QuorumStorage,
+        clock: Clock,
+        limits: QuorumLimits,
+        *,
+        on_done: Callable[[Persisted | Restored], None],
+        on_full: Callable[[TidelogError], None],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._limits = limits
+        self._on_done = on_done
+        self._on_full = on_full
+        self._effects: deque[Persist | ResetLog] = deque()
+        self._jobs: deque[_Job] = deque()
+        self._news = asyncio.Event()
+        self._is_ending = False
+        self.full_error: TidelogError | None = None
+        """Set while the disk refuses for want of space."""
+        self.flushes = 0
+        self.effects_done = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be written."""
+        return not self._effects and not self._jobs
+
+    def persist(self, effect: Persist | ResetLog) -> None:
+        """Queue an effect; bounded by what the core has unflushed."""
+        self._effects.append(effect)
+        self._news.set()
+
+    async def submit(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Run a write when its turn comes; it goes on although the caller is cancelled."""
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+        async def job(error: TidelogError | None) -> TidelogError | None:
+            if error is not None:
+                settle(future, again(error))
+                return None
+            if future.cancelled():
+                return None
+            try:
+                settle(future, await work())
+            except TidelogError as failure:
+                settle(future, failure)
+                return failure
+            return None
+
+        self._jobs.append(job)
+        self._news.set()
+        return await future
+
+    def end(self) -> None:
+        """Finish what is queued, then return from `run`."""
+        self._is_ending = True
+        self._news.set()
+
+    async def run(self) -> TidelogError | None:
+        """Until `end`, or the failure that stops the quorum here for good, which is returned."""
+        while True:
+            if self._effects:
+                failure = await self._perform(self._take_batch())
+            elif self._jobs:
+                failure = await self._jobs.popleft()(None)
+                if failure is not None and not is_final(failure):
+                    failure = None
+            elif self._is_ending:
+                return None
+            else:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            if failure is not None:
+                return failure
+
+    async def fail_jobs(self, error: TidelogError) -> None:
+        """Nothing will be written any more: tell who waits."""
+        self._effects.clear()
+        while self._jobs:
+            await self._jobs.popleft()(error)
+
+    def _take_batch(self) -> list[Persist | ResetLog]:
+        batch: list[Persist | ResetLog] = []
+        while self._effects:
+            batch.append(self._effects.popleft())
+            if isinstance(batch[-1], ResetLog):
+                break
+        return batch
+
+    async def _perform(self, batch: list[Persist | ResetLog]) -> TidelogError | None:
+        """Flush the batch and say so; a full disk is waited for, however long it takes."""
+        while True:
+            try:
+                await self._storage.perform(batch)
+                done = await self._report(batch[-1])
+            except TidelogError as error:
+                if error.code is not ErrorCode.STORAGE_FULL or self._is_ending:
+                    return error
+                self.full_error = error
+                self._on_full(error)
+                await self._clock.sleep(self._limits.full_disk_retry_ms)
+                continue
+            self.full_error = None
+            self.flushes += 1
+            self.effects_done += len(batch)
+            self._on_done(done)
+            return None
+
+    async def _report(self, last: Persist | ResetLog) -> Persisted | Restored:
+        if isinstance(last, Persist):
+            return Persisted(sequence=last.sequence)
+        state = await self._storage.load_state(last.snapshot)
+        return Restored(sequence=last.sequence, snapshot=last.snapshot, state=tuple(state))
+
+
+def is_final(error: TidelogError) -> bool:
+    """Whether storage will accept nothing after this."""
+    return error.code in (ErrorCode.STORAGE_FAILED, ErrorCode.CLOSED)

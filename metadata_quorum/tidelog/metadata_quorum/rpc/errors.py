@@ -1,0 +1,45 @@
+"""Typed errors as the contract's message and back, for the rooms of the quorum."""
+
+from typing import Final, NoReturn
+
+from google.protobuf.message import DecodeError
+
+from tidelog.v1 import errors_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+TEXT_CHARACTERS_MAX: Final = 1_000
+"""Of each text: what a caller named may come back in it."""
+
+
+def fill_error(message: errors_pb2.Error, error: TidelogError) -> None:
+    """Write the error into a part of an answer."""
+    message.code = errors_pb2.ErrorCode.ValueType(error.code.value)
+    message.tried = _cut(error.tried)
+    message.happened = _cut(error.happened)
+    message.hint = _cut(error.hint)
+    message.retriable = error.retriable
+
+
+def read_error(message: errors_pb2.Error) -> TidelogError:
+    """Read a part of an answer; a code that this release does not know becomes UNKNOWN."""
+    happened = message.happened
+    try:
+        code = ErrorCode(message.code)
+    except ValueError:
+        code = ErrorCode.UNKNOWN
+        happened = f"{happened} (error code {message.code}, unknown to this release)"
+    return TidelogError(code, tried=message.tried, happened=happened, hint=message.hint)
+
+
+def raise_malformed(name: str, error: DecodeError | str) -> NoReturn:
+    """A message that cannot be what its sender meant; nothing of it is used."""
+    raise TidelogError(
+        ErrorCode.INVALID_ARGUMENT,
+        tried=f"read a {name}",
+        happened=f"the message does not fit the contract: {error}",
+        hint="The sender is faulty, of another release, or no node of Tidelog.",
+    ) from None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 1]}…"
