@@ -1,144 +1,195 @@
 """Metadata records → the next image. Pure: the same entries give the same image on every node.
 
-Owns what each record means. It must never fail on an entry that a controller wrote: what may be
-wrong with a request is found by `decisions` before anything is written, so a contradiction here is
-a bug or a corrupt log and stops the node.
+Owns what each record means (with `apply_partitions` and `apply_brokers`). It must never fail on an
+entry that a controller wrote: what may be wrong with a request is found by the controller before
+anything is written, so a contradiction here is a bug or a corrupt log and stops the node. A
+feature level that this release does not know stops it too, typed.
+
+Begin, End and Abort records mean nothing here: `state_machine` hands over only what is visible.
 """
 
 from collections.abc import Sequence
 from typing import assert_never
 
-import msgspec
-
-from tidelog.metadata_quorum.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum import features
+from tidelog.metadata_quorum.apply_brokers import (
+    apply_broker,
+    apply_broker_change,
+    apply_broker_removed,
+    apply_fence,
+)
+from tidelog.metadata_quorum.apply_draft import Draft, changed_settings
+from tidelog.metadata_quorum.apply_partitions import (
+    apply_partition,
+    apply_partition_change,
+    apply_topic,
+    apply_topic_configuration,
+    apply_topic_configuration_change,
+    apply_topic_removed,
+)
+from tidelog.metadata_quorum.image import ClusterImage, Image, QuotaImage
 from tidelog.metadata_quorum.records import (
+    AbortRecord,
+    BeginRecord,
+    BrokerChangeRecord,
+    BrokerConfigurationRecord,
     BrokerRecord,
+    BrokerRemovedRecord,
+    ClusterConfigurationRecord,
+    ClusterRecord,
+    EndRecord,
+    FeatureRecord,
     FenceRecord,
     FormatRecord,
+    GroupConfigurationRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
+    QuotaRecord,
+    TopicConfigurationChangeRecord,
     TopicConfigurationRecord,
     TopicRecord,
+    TopicRemovedRecord,
 )
-from tidelog.wire.ids import BrokerId, TopicId
-
-
-class _Draft:
-    """The next image while one entry is applied: outer maps are copied once, nodes replaced."""
-
-    def __init__(self, image: Image) -> None:
-        self.version = image.version
-        self.cluster_id = image.cluster_id
-        self.topics: dict[TopicId, TopicImage] = dict(image.topics)
-        self.topic_ids: dict[str, TopicId] = dict(image.topic_ids)
-        self.brokers: dict[BrokerId, BrokerImage] = dict(image.brokers)
-        self.partitions: dict[TopicId, list[PartitionImage]] = {}
-        """Of the topics of which partitions were touched: put into the topics at the end."""
-
-    def partitions_of(self, topic: TopicImage) -> list[PartitionImage]:
-        """To be changed in place: a copy for each record would cost their number squared."""
-        if topic.topic_id not in self.partitions:
-            self.partitions[topic.topic_id] = list(topic.partitions)
-        return self.partitions[topic.topic_id]
-
-    def finish(self) -> Image:
-        for topic_id, partitions in self.partitions.items():
-            self.topics[topic_id] = msgspec.structs.replace(
-                self.topics[topic_id], partitions=tuple(partitions)
-            )
-        return Image(
-            version=self.version,
-            cluster_id=self.cluster_id,
-            topics=self.topics,
-            topic_ids=self.topic_ids,
-            brokers=self.brokers,
-        )
 
 
 def apply_entries(image: Image, entries: Sequence[Sequence[MetadataRecord]]) -> Image:
     """The image after the entries; each counts as one version."""
-    draft = _Draft(image)
+    draft = Draft(image)
     for entry in entries:
         for record in entry:
-            _apply_record(draft, record)
-        draft.version += 1
-    assert draft.version == image.version + len(entries), "each entry is one version"
-    return draft.finish()
+            apply_record(draft, record)
+    return draft.finish(image.version + len(entries))
 
 
-def apply_entry(image: Image, records: Sequence[MetadataRecord]) -> Image:
-    """The image after one entry."""
-    return apply_entries(image, (records,))
+def apply_entry(
+    image: Image, records: Sequence[MetadataRecord], *, version: int | None = None
+) -> Image:
+    """The image after one entry, whose version is the next one unless it is given."""
+    draft = Draft(image)
+    for record in records:
+        apply_record(draft, record)
+    assert version is None or version >= image.version, "an image never goes back"
+    return draft.finish(image.version + 1 if version is None else version)
 
 
-def _apply_record(draft: _Draft, record: MetadataRecord) -> None:
+def apply_record(draft: Draft, record: MetadataRecord) -> None:
+    """One record; what many of come stands first."""
+    match record:
+        case PartitionChangeRecord():
+            apply_partition_change(draft, record)
+        case PartitionRecord():
+            apply_partition(draft, record)
+        case TopicRecord():
+            apply_topic(draft, record)
+        case TopicRemovedRecord():
+            apply_topic_removed(draft, record)
+        case BrokerRecord():
+            apply_broker(draft, record)
+        case FenceRecord():
+            apply_fence(draft, record)
+        case BrokerChangeRecord():
+            apply_broker_change(draft, record)
+        case BrokerRemovedRecord():
+            apply_broker_removed(draft, record)
+        case BeginRecord() | EndRecord() | AbortRecord():
+            pass
+        case _:
+            _apply_cluster_record(draft, record)
+
+
+def _apply_cluster_record(
+    draft: Draft,
+    record: FormatRecord
+    | ClusterRecord
+    | FeatureRecord
+    | TopicConfigurationRecord
+    | TopicConfigurationChangeRecord
+    | ClusterConfigurationRecord
+    | BrokerConfigurationRecord
+    | GroupConfigurationRecord
+    | QuotaRecord
+    | ProducerIdsRecord,
+) -> None:
     match record:
         case FormatRecord():
             assert draft.cluster_id in ("", record.cluster_id), "a log belongs to one cluster"
             draft.cluster_id = record.cluster_id
-        case BrokerRecord():
-            _apply_broker(draft, record)
-        case FenceRecord():
-            _apply_fence(draft, record)
-        case TopicRecord():
-            _apply_topic(draft, record)
-        case PartitionRecord():
-            _apply_partition(draft, record)
+        case ClusterRecord():
+            _apply_cluster(draft, record)
+        case FeatureRecord():
+            _apply_feature(draft, record)
         case TopicConfigurationRecord():
-            topic = draft.topics[record.topic_id]
-            changed = msgspec.structs.replace(topic, configuration=record.configuration)
-            draft.topics[record.topic_id] = changed
+            apply_topic_configuration(draft, record)
+        case TopicConfigurationChangeRecord():
+            apply_topic_configuration_change(draft, record)
+        case ClusterConfigurationRecord():
+            _apply_cluster_configuration(draft, record)
+        case BrokerConfigurationRecord():
+            _apply_broker_configuration(draft, record)
+        case GroupConfigurationRecord():
+            _apply_group_configuration(draft, record)
+        case QuotaRecord():
+            _apply_quota(draft, record)
+        case ProducerIdsRecord():
+            assert record.next_producer_id >= draft.next_producer_id, "producer ids never fall"
+            draft.next_producer_id = record.next_producer_id
         case _:
             assert_never(record)
 
 
-def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
-    known = draft.brokers.get(record.broker_id)
-    assert known is None or known.epoch < record.epoch, (
-        f"broker {record.broker_id} registers with epoch {record.epoch}, not above its last one"
+def _apply_cluster(draft: Draft, record: ClusterRecord) -> None:
+    decided = ClusterImage(
+        default_replication_factor=record.default_replication_factor,
+        internal_replication_factor=record.internal_replication_factor,
+        internal_partition_counts=record.internal_partition_counts,
     )
-    draft.brokers[record.broker_id] = BrokerImage(
-        broker_id=record.broker_id,
-        epoch=record.epoch,
-        incarnation=record.incarnation,
-        listeners=record.listeners,
-        host_name=record.host_name,
-        rack=record.rack,
-        is_fenced=record.is_fenced,
+    assert draft.cluster in (ClusterImage(), decided), "a cluster is formatted once"
+    draft.cluster = decided
+
+
+def _apply_feature(draft: Draft, record: FeatureRecord) -> None:
+    features.validate_level(record.name, record.level)
+    if record.level == 0:
+        draft.features.remove(record.name)
+    else:
+        draft.features.put(record.name, record.level)
+
+
+def _apply_cluster_configuration(draft: Draft, record: ClusterConfigurationRecord) -> None:
+    for name, value in record.changes.items():
+        if value is None:
+            draft.cluster_configuration.remove(name)
+        else:
+            draft.cluster_configuration.put(name, value)
+
+
+def _apply_broker_configuration(draft: Draft, record: BrokerConfigurationRecord) -> None:
+    known = draft.broker_configurations.get(record.broker_id)
+    after = changed_settings(known or {}, record.changes)
+    if after:
+        draft.broker_configurations.put(record.broker_id, after)
+    else:
+        draft.broker_configurations.remove(record.broker_id)
+
+
+def _apply_group_configuration(draft: Draft, record: GroupConfigurationRecord) -> None:
+    known = draft.group_configurations.get(record.group)
+    after = changed_settings(known or {}, record.changes)
+    if after:
+        draft.group_configurations.put(record.group, after)
+    else:
+        draft.group_configurations.remove(record.group)
+
+
+def _apply_quota(draft: Draft, record: QuotaRecord) -> None:
+    quota = QuotaImage(
+        produce_bytes_per_second=record.produce_bytes_per_second,
+        fetch_bytes_per_second=record.fetch_bytes_per_second,
+        requests_per_second=record.requests_per_second,
     )
-
-
-def _apply_fence(draft: _Draft, record: FenceRecord) -> None:
-    known = draft.brokers.get(record.broker_id)
-    assert known is not None, f"broker {record.broker_id} is fenced before it was registered"
-    if known.epoch == record.epoch:
-        changed = msgspec.structs.replace(known, is_fenced=record.is_fenced)
-        draft.brokers[record.broker_id] = changed
-
-
-def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
-    assert record.topic_id not in draft.topics, f"topic id {record.topic_id.hex()} is used twice"
-    assert record.name not in draft.topic_ids, f"topic name {record.name} is used twice"
-    draft.topics[record.topic_id] = TopicImage(
-        topic_id=record.topic_id,
-        name=record.name,
-        configuration=record.configuration,
-        is_internal=record.is_internal,
-    )
-    draft.topic_ids[record.name] = record.topic_id
-
-
-def _apply_partition(draft: _Draft, record: PartitionRecord) -> None:
-    topic = draft.topics.get(record.topic_id)
-    assert topic is not None, f"a partition of the unknown topic {record.topic_id.hex()}"
-    partitions = draft.partitions_of(topic)
-    assert record.partition <= len(partitions), f"{topic.name} lacks the partition before this one"
-    changed = PartitionImage(
-        partition=record.partition,
-        leader_id=record.leader_id,
-        leader_epoch=record.leader_epoch,
-        partition_epoch=record.partition_epoch,
-        replicas=record.replicas,
-        in_sync_replicas=record.in_sync_replicas,
-    )
-    partitions[record.partition : record.partition + 1] = [changed]
+    if quota.is_empty:
+        draft.quotas.remove(record.client_id)
+    else:
+        draft.quotas.put(record.client_id, quota)

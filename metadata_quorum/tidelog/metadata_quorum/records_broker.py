@@ -35,7 +35,7 @@ class BrokerRecord(Record, frozen=True, kw_only=True, tag="broker"):
     rack: str = ""
     is_fenced: bool = True
     directories: tuple[BrokerDirectory, ...] = ()
-    features: dict[str, FeatureRange] = {}
+    features: dict[str, FeatureRange] = msgspec.field(default_factory=dict)
     boot_id: str = ""
     """Tells one boot of its machine from the next."""
     release: str = ""
