@@ -1,56 +1,138 @@
-"""What holds of every image and of every step from one image to the next."""
+"""What holds of every image (`check`) and of every step from one image to the next (`check_step`).
 
-from tidelog.metadata_quorum.image import NO_LEADER, Image, TopicImage
+`check_step` looks only at what changed, so that it can run after every step.
+"""
+
+from tidelog.metadata_quorum import features
+from tidelog.metadata_quorum.image import NO_LEADER, ClusterImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image_index import IndexChanges, PartitionIndex
+from tidelog.wire.ids import BrokerId
 
 
 def check(image: Image) -> None:
-    """Names and ids agree; each partition's leader is in sync and each in-sync one a replica."""
+    """Names and ids agree, every topic is sound, the index says what the topics say."""
     assert len(image.topic_ids) == len(image.topics), "each topic has one name"
-    for name, topic_id in image.topic_ids.items():
-        topic = image.topics.get(topic_id)
-        assert topic is not None, f"the name {name} points at no topic"
-        assert topic.name == name, f"the topic {topic.name} is found under the name {name}"
+    changes = IndexChanges()
+    for topic_id, topic in image.topics.items():
+        assert topic.topic_id == topic_id, f"{topic.name} is found under another topic's id"
+        assert image.topic_ids.get(topic.name) == topic_id, f"{topic.name} is not found by name"
         check_topic(topic)
+        for partition in topic.partitions:
+            changes.add(topic_id, None, partition)
+    assert changes.apply_to(PartitionIndex()) == image.index, "the index differs from the topics"
+    for broker_id, broker in image.brokers.items():
+        assert broker.broker_id == broker_id, f"broker {broker_id} is found under another id"
+        assert broker.epoch <= image.last_broker_epoch, f"the epoch of broker {broker_id} is ahead"
+    _check_features(image)
 
 
 def check_topic(topic: TopicImage) -> None:
     """Partitions are numbered without gaps, and their replica sets are consistent."""
     for number, partition in enumerate(topic.partitions):
-        where = f"{topic.name}-{partition.partition}"
-        assert partition.partition == number, f"{where} stands at place {number}"
-        assert partition.replicas, f"{where} has no replica"
-        assert len(dict.fromkeys(partition.replicas)) == len(partition.replicas), (
-            f"{where} has a replica twice"
+        assert partition.partition == number, (
+            f"{topic.name}-{partition.partition} stands at place {number}"
         )
-        assert all(member in partition.replicas for member in partition.in_sync_replicas), (
-            f"{where} counts a broker in sync that is no replica"
-        )
-        assert partition.leader_id == NO_LEADER or (
-            partition.leader_id in partition.in_sync_replicas
-        ), f"{where} is led by a broker that is not in sync"
+        _check_partition(f"{topic.name}-{number}", partition)
+
+
+def _check_partition(where: str, partition: PartitionImage) -> None:
+    replicas = partition.replicas
+    assert replicas, f"{where} has no replica"
+    for brokers in (replicas, partition.in_sync_replicas, partition.eligible_replicas):
+        assert len(dict.fromkeys(brokers)) == len(brokers), f"{where} has a replica twice"
+    in_sync = partition.in_sync_replicas
+    assert _is_part(in_sync, replicas), f"{where} counts a broker in sync that is no replica"
+    assert partition.leader_id == NO_LEADER or partition.leader_id in in_sync, (
+        f"{where} is led by a broker that is not in sync"
+    )
+    assert _is_part(partition.eligible_replicas, replicas), f"{where}: who is eligible is a replica"
+    assert not any(member in in_sync for member in partition.eligible_replicas), (
+        f"{where} has a replica both in sync and eligible"
+    )
+    assert _is_part(partition.last_known_eligible, replicas), (
+        f"{where}: who was eligible last is a replica"
+    )
+    assert _is_part(partition.adding_replicas, replicas), f"{where} adds a broker outside its set"
+    assert _is_part(partition.removing_replicas, replicas), (
+        f"{where} removes a broker outside its set"
+    )
+    assert not any(member in partition.adding_replicas for member in partition.removing_replicas), (
+        f"{where} adds and removes the same replica"
+    )
+    assert len(partition.directories) in (0, len(replicas)), f"{where}: a directory a replica"
+
+
+def _is_part(part: tuple[BrokerId, ...], whole: tuple[BrokerId, ...]) -> bool:
+    return all(member in whole for member in part)
 
 
 def check_step(before: Image, after: Image) -> None:
-    """Versions grow, epochs never fall, untouched topics are shared; checks what changed."""
-    assert after.version > before.version, "an image never goes back"
+    """Versions, epochs and ids never fall; what changed is sound and in the index."""
+    assert after.version >= before.version, "an image never goes back"
     assert before.cluster_id in ("", after.cluster_id), "a cluster keeps its id"
+    assert before.cluster in (ClusterImage(), after.cluster), "a cluster is formatted once"
+    assert after.next_producer_id >= before.next_producer_id, "producer ids never fall"
+    assert after.last_broker_epoch >= before.last_broker_epoch, "broker epochs never fall"
     assert len(after.topic_ids) == len(after.topics), "each topic has one name"
-    for topic_id, topic in after.topics.items():
-        earlier = before.topics.get(topic_id)
-        if earlier is topic:
-            continue
-        check_topic(topic)
-        if earlier is not None:
-            _check_topic_step(earlier, topic)
-    for broker_id, broker in before.brokers.items():
-        later = after.brokers.get(broker_id)
-        assert later is None or later.epoch >= broker.epoch, f"broker {broker_id}'s epoch fell"
+    if after.features is not before.features:
+        _check_features(after)
+    _check_broker_steps(before, after)
+    for topic_id in after.topics.changed_keys(before.topics):
+        earlier, later = before.topics.get(topic_id), after.topics.get(topic_id)
+        if later is not None:
+            assert after.topic_ids.get(later.name) == topic_id, f"{later.name} is found by name"
+            check_topic(later)
+        if earlier is not None and later is not None:
+            _check_topic_step(earlier, later)
+        _check_index(after, earlier, later)
+
+
+def _check_features(image: Image) -> None:
+    for name, level in image.features.items():
+        features.validate_level(name, level)
+
+
+def _check_broker_steps(before: Image, after: Image) -> None:
+    for broker_id in after.brokers.changed_keys(before.brokers):
+        earlier, later = before.brokers.get(broker_id), after.brokers.get(broker_id)
+        if later is None:
+            assert not after.held_by(broker_id).count, f"broker {broker_id} went with replicas"
+        elif earlier is None or later.epoch != earlier.epoch:
+            assert later.epoch > before.last_broker_epoch, (
+                f"broker {broker_id} registers with the old epoch {later.epoch}"
+            )
 
 
 def _check_topic_step(before: TopicImage, after: TopicImage) -> None:
     assert after.name == before.name, f"the topic {before.name} was renamed"
     assert len(after.partitions) >= len(before.partitions), f"{after.name} lost partitions"
     for earlier, later in zip(before.partitions, after.partitions, strict=False):
+        if earlier is later:
+            continue
         where = f"{after.name}-{later.partition}"
         assert later.leader_epoch >= earlier.leader_epoch, f"the leader epoch of {where} fell"
-        assert later.partition_epoch >= earlier.partition_epoch, f"the epoch of {where} fell"
+        assert later.partition_epoch > earlier.partition_epoch, f"the epoch of {where} stood still"
+        if later.leader_id not in (NO_LEADER, earlier.leader_id):
+            assert later.leader_epoch > earlier.leader_epoch, f"{where}: a leader without an epoch"
+
+
+def _check_index(image: Image, before: TopicImage | None, after: TopicImage | None) -> None:
+    """The index says of this topic what the topic says."""
+    topic = after or before
+    assert topic is not None, "a topic that changed was there before or is there now"
+    held: dict[BrokerId, int] = {}
+    led: dict[BrokerId, int] = {}
+    for partition in () if before is None else before.partitions:
+        led[partition.leader_id] = 0
+        held.update(dict.fromkeys(partition.replicas, 0))
+    for partition in () if after is None else after.partitions:
+        bit = 1 << partition.partition
+        led[partition.leader_id] = led.get(partition.leader_id, 0) | bit
+        for broker_id in partition.replicas:
+            held[broker_id] = held.get(broker_id, 0) | bit
+    for broker_id, mask in held.items():
+        found = image.held_by(broker_id).masks.get(topic.topic_id, 0)
+        assert found == mask, f"the index is wrong about what broker {broker_id} holds"
+    for broker_id, mask in led.items():
+        found = image.led_by(broker_id).masks.get(topic.topic_id, 0)
+        assert found == mask, f"the index is wrong about what broker {broker_id} leads"
