@@ -21,6 +21,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
 from tidelog.wire.nearest import KNOWN_MAX, nearest_name
 
+REPLICATED = TopicDefaults(replication_factor_max=50)
+
 
 def cluster(brokers: int) -> Image:
     """An image with live brokers 1…n."""
@@ -63,7 +65,9 @@ def test_any_other_name_is_refused(name: str) -> None:
 
 def test_a_topic_that_asks_for_nothing_gets_the_defaults() -> None:
     found = plan(
-        cluster(3), NewTopic(name="t"), TopicDefaults(partition_count=4, replication_factor=2)
+        cluster(3),
+        NewTopic(name="t"),
+        TopicDefaults(partition_count=4, replication_factor=2, replication_factor_max=3),
     )
     assert (found.partition_count, found.replication_factor) == (4, 2)
 
@@ -151,7 +155,7 @@ def test_every_plan_places_distinct_live_brokers_and_spreads_leaders(
             name=f"t{number}", partition_count=partitions, replication_factor=min(factor, brokers)
         )
         before = image
-        image = apply_entry(image, plan(image, wanted).records)
+        image = apply_entry(image, plan(image, wanted, REPLICATED).records)
         invariants.check(image)
         invariants.check_step(before, image)
         topic = image.topic_named(f"t{number}")

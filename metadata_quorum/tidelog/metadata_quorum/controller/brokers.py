@@ -1,15 +1,44 @@
-"""Brokers come, stop and go: registration and what follows from it.
+"""Brokers come: registration, and which of their replicas still count.
 
-Pure. It must never give an epoch twice: an older process of the same id would not be fenced.
+Pure. It must never give an epoch twice: an older process of the same id would not be fenced. What
+follows while a broker is there and when it goes is `broker_changes`'.
+
+A replica keeps what it was (in sync, eligible) over a start of its process if nothing acknowledged
+can be missing: the process shut down in order, or the topic waits for flushes, or the machine did
+not boot in between. Otherwise it counts as one that may lack records.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import BrokerRecord
+from tidelog.metadata_quorum.apply import apply_entry
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.features import check_broker_speaks
+from tidelog.metadata_quorum.controller.partition_state import (
+    PartitionState,
+    ReplicaView,
+    in_sync_min,
+    is_flush_sync,
+)
+from tidelog.metadata_quorum.controller.refusals import invalid
+from tidelog.metadata_quorum.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.records import (
+    BrokerDirectory,
+    BrokerRecord,
+    FeatureRange,
+    MetadataRecord,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+NO_CLEAN_SHUTDOWN: Final = BrokerEpoch(-1)
+INCARNATION_BYTES: Final = 16
+DIRECTORY_UUID_BYTES: Final = 16
+DIRECTORIES_MAX: Final = 100
+TEXT_LENGTH_MAX: Final = 255
+"""Of a rack's, a host's and a release's name, and of a boot id."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,17 +49,153 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     listeners: Mapping[str, str]
     host_name: str = ""
     rack: str = ""
+    directories: tuple[BrokerDirectory, ...] = ()
+    features: Mapping[str, FeatureRange] = {}
+    clean_shutdown_epoch: BrokerEpoch = NO_CLEAN_SHUTDOWN
+    """The epoch that it had when it last shut down in order."""
+    boot_id: str = ""
+    release: str = ""
+
+
+def register(image: Image, registration: Registration, *, is_living: bool) -> Decision[BrokerEpoch]:
+    """The broker with a new epoch, fenced, and what becomes of the replicas that it holds.
+
+    `is_living`: whether the process registered so far must be taken to live (`Sessions.is_living`).
+    """
+    tried = f"register broker {registration.broker_id}"
+    _validate(registration, tried)
+    known = image.brokers.get(registration.broker_id)
+    if known is not None and known.incarnation == registration.incarnation:
+        return Decision(answer=known.epoch)
+    if known is not None and is_living and not _took_over(known, registration):
+        raise TidelogError(
+            ErrorCode.BROKER_ID_IN_USE,
+            tried=tried,
+            happened="another process, heard of a moment ago, is registered under this id "
+            f"at {_address(known)}",
+        )
+    _refuse_foreign_directories(image, registration, tried)
+    check_broker_speaks(image, registration.features, tried=tried)
+    record = plan_registration(image, registration)
+    after = apply_entry(image, (record,))
+    return Decision(
+        records=(record, *_settle_registered(after, known, registration)), answer=record.epoch
+    )
 
 
 def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
     """A registration gets an epoch above every earlier one, so that an older process is fenced."""
-    epoch = max((broker.epoch for broker in image.brokers.values()), default=0) + 1
     return BrokerRecord(
         broker_id=registration.broker_id,
-        epoch=BrokerEpoch(epoch),
+        epoch=BrokerEpoch(image.last_broker_epoch + 1),
         incarnation=registration.incarnation,
         listeners=dict(registration.listeners),
         host_name=registration.host_name,
         rack=registration.rack,
         is_fenced=True,
+        directories=registration.directories,
+        features=dict(registration.features),
+        boot_id=registration.boot_id,
+        release=registration.release,
     )
+
+
+def _settle_registered(
+    after: Image, known: BrokerImage | None, registration: Registration
+) -> tuple[MetadataRecord, ...]:
+    """It leads nothing until it is unfenced; what it may have lost does not count any more."""
+    if known is None:
+        return ()
+    records: list[MetadataRecord] = []
+    broker_id = registration.broker_id
+    for topic, partition in after.partitions_in(after.held_by(broker_id)):
+        state = PartitionState.of(topic.topic_id, partition)
+        if _may_lack_records(known, registration, topic):
+            state.lose((broker_id,))
+        _leave_lost_directory(state, partition, registration)
+        state.settle(ReplicaView(after, partition), in_sync_min(topic))
+        record = state.record()
+        if record is not None:
+            records.append(record)
+    return tuple(records)
+
+
+def _may_lack_records(known: BrokerImage, registration: Registration, topic: TopicImage) -> bool:
+    is_clean = registration.clean_shutdown_epoch == known.epoch
+    is_same_boot = bool(known.boot_id) and known.boot_id == registration.boot_id
+    return not (is_clean or is_same_boot or is_flush_sync(topic))
+
+
+def _leave_lost_directory(
+    state: PartitionState, partition: PartitionImage, registration: Registration
+) -> None:
+    """A directory that the broker does not name any more is gone, and the replica in it with it.
+
+    If it was the last replica with all records it stays there, unusable: the directory may come
+    back, and an operator decides otherwise (`leaders.elect_unclean`).
+    """
+    directory = partition.directory_of(registration.broker_id)
+    named = [each.uuid for each in registration.directories]
+    online = [each.uuid for each in registration.directories if each.is_online]
+    if not directory or directory in named or not online:
+        return
+    others = [each for each in (*state.in_sync, *state.eligible) if each != registration.broker_id]
+    holds_records = len(others) < len(state.in_sync) + len(state.eligible)
+    if holds_records and not others:
+        return
+    state.lose((registration.broker_id,))
+    state.move_directory(registration.broker_id, online[partition.partition % len(online)])
+
+
+def _took_over(known: BrokerImage, registration: Registration) -> bool:
+    """Whether the registered process must be dead: this one holds the lock of its directory.
+
+    A lock is told from a copied directory by the boot of the machine.
+    """
+    if not known.boot_id or known.boot_id != registration.boot_id:
+        return False
+    held = [each.uuid for each in known.directories]
+    return any(each.uuid in held for each in registration.directories)
+
+
+def _refuse_foreign_directories(image: Image, registration: Registration, tried: str) -> None:
+    for broker in image.brokers.values():
+        if broker.broker_id == registration.broker_id:
+            continue
+        theirs = [each.uuid for each in broker.directories]
+        for directory in registration.directories:
+            if directory.uuid in theirs:
+                raise invalid(
+                    tried,
+                    f"its data directory {directory.uuid.hex()} is broker {broker.broker_id}'s",
+                    "A copied directory cannot serve a second broker: format a new one.",
+                )
+
+
+def _validate(registration: Registration, tried: str) -> None:
+    if registration.broker_id < 0:
+        raise invalid(tried, "broker ids begin at 0")
+    if len(registration.incarnation) != INCARNATION_BYTES:
+        raise invalid(tried, f"an incarnation has {INCARNATION_BYTES} bytes")
+    if not registration.listeners:
+        raise invalid(tried, "it names no listener")
+    if len(registration.directories) > DIRECTORIES_MAX:
+        raise invalid(tried, f"it has more than {DIRECTORIES_MAX} data directories")
+    uuids = [each.uuid for each in registration.directories]
+    if any(len(uuid) != DIRECTORY_UUID_BYTES for uuid in uuids):
+        raise invalid(tried, f"the uuid of a directory has {DIRECTORY_UUID_BYTES} bytes")
+    if len(dict.fromkeys(uuids)) < len(uuids):
+        raise invalid(tried, "two of its data directories have one uuid")
+    texts = {
+        "rack": registration.rack,
+        "host": registration.host_name,
+        "boot id": registration.boot_id,
+        "release": registration.release,
+    }
+    for what, text in texts.items():
+        if len(text) > TEXT_LENGTH_MAX:
+            raise invalid(tried, f"its {what} has more than {TEXT_LENGTH_MAX} characters")
+
+
+def _address(broker: BrokerImage) -> str:
+    return broker.listeners.get("cluster") or next(iter(broker.listeners.values()), "?")

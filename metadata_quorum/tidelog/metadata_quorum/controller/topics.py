@@ -1,7 +1,9 @@
-"""What a controller decides: a request and the image → records to write, or a typed refusal.
+"""Topics come to be: names, counts, placement and settings of a creation.
 
-Pure. Owns the rules for topic names, partition counts and placement. It must never write or wait:
-whoever calls it puts the records into the log and decides again if the image moved meanwhile.
+Pure. Owns the limits of counts. It must never write or wait: whoever
+calls it proposes the records and decides again if the image moved meanwhile. A creation asked for
+again finds its topic there and is refused with TOPIC_ALREADY_EXISTS; nothing is done twice. Topics
+are never renamed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,32 +11,55 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum.controller.load import candidates_of
-from tidelog.metadata_quorum.controller.placement import place_partitions
-from tidelog.metadata_quorum.controller.topic_configuration import canonical_configuration
-from tidelog.metadata_quorum.image import BrokerImage, Image
-from tidelog.metadata_quorum.records import (
-    MetadataRecord,
-    PartitionRecord,
-    TopicRecord,
+from tidelog.metadata_quorum.apply import apply_entry
+from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
+from tidelog.metadata_quorum.controller.configuration import (
+    check_in_sync_min,
+    cluster_value,
+    default_in_sync_min,
 )
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.load import candidates_of
+from tidelog.metadata_quorum.controller.placement import (
+    Placement,
+    place_partitions,
+    validate_assignments,
+)
+from tidelog.metadata_quorum.controller.reassignment import choose_directory
+from tidelog.metadata_quorum.controller.refusals import (
+    invalid,
+    refuse_duplicates,
+    refuse_too_many,
+)
+from tidelog.metadata_quorum.controller.settings import is_true
+from tidelog.metadata_quorum.controller.topic_configuration import canonical_configuration
+from tidelog.metadata_quorum.controller.topic_names import collisions, validate_topic_name
+from tidelog.metadata_quorum.controller.unknown import unknown_topic
+from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.records import MetadataRecord, PartitionRecord, TopicRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     TOPIC_ID_BYTES,
+    BrokerId,
     LeaderEpoch,
     PartitionEpoch,
     PartitionId,
     TopicId,
 )
-from tidelog.wire.nearest import did_you_mean
 
-TOPIC_NAME_LENGTH_MAX: Final = 249
+__all__ = [
+    "NewTopic",
+    "TopicDefaults",
+    "TopicPlan",
+    "create_topics",
+    "plan_topic",
+    "unknown_topic",
+    "validate_topic_name",
+]
+
+TOPICS_PER_REQUEST_MAX: Final = 1_000
 PARTITIONS_PER_REQUEST_MAX: Final = 20_000
-"""Created by one request, which is one entry of the log: at 210 bytes each and 20 more a replica,
-50 replicas of each stay below the largest entry."""
-_NAME_CHARACTERS: Final = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-)
+"""Created by one request, topics and partitions together."""
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +69,13 @@ class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
     partition_count: int = 0
     replication_factor: int = 0
     configuration: Mapping[str, str] = {}
+    assignments: tuple[tuple[BrokerId, ...], ...] = ()
+    """Replicas of each partition, in order of preference; empty: the controller places them."""
+    is_internal: bool = False
 
 
 class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster fills in, and the limits that it holds topics to."""
+    """What the node fills in where the cluster says nothing, and the limits of topics."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -55,6 +83,8 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """Of one topic."""
     partitions_total_max: int = 100_000
     """Of all topics together."""
+    replication_factor_max: int = 1
+    """What this release's brokers can keep: they do not copy replicas yet."""
 
 
 class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,22 +95,35 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     partition_count: int
     replication_factor: int
     records: tuple[MetadataRecord, ...]
+    warnings: tuple[str, ...] = ()
 
 
-def validate_topic_name(name: str) -> None:
-    """Refuse what could not be a directory's or a metric's name everywhere."""
-    tried = f"use the topic name `{name[:TOPIC_NAME_LENGTH_MAX]}`"
-    if not name:
-        raise _invalid_name(tried, "it is empty")
-    if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise _invalid_name(
-            tried, f"it has {len(name)} characters, more than {TOPIC_NAME_LENGTH_MAX}"
-        )
-    if name in (".", ".."):
-        raise _invalid_name(tried, "it means a directory")
-    for character in name:
-        if character not in _NAME_CHARACTERS:
-            raise _invalid_name(tried, f"it contains {character!r}")
+def create_topics(
+    image: Image,
+    wanted: Sequence[NewTopic],
+    topic_ids: Sequence[TopicId],
+    defaults: TopicDefaults,
+) -> Decision[tuple[TopicPlan | TidelogError, ...]]:
+    """Each on its own; `topic_ids` are new random ids, one for each."""
+    assert len(topic_ids) == len(wanted), "each topic has an id of its own"
+    tried = "create topics"
+    refuse_too_many(len(wanted), TOPICS_PER_REQUEST_MAX, tried=tried, what="topics")
+    refuse_duplicates([each.name for each in wanted], tried=tried, what="topic")
+    results: list[TopicPlan | TidelogError] = []
+    records: list[MetadataRecord] = []
+    warnings: list[str] = []
+    for topic, topic_id in zip(wanted, topic_ids, strict=True):
+        try:
+            plan = plan_topic(image, topic, topic_id, defaults)
+            _refuse_too_large(plan, len(records))
+        except TidelogError as error:
+            results.append(error)
+            continue
+        image = apply_entry(image, plan.records)
+        records += plan.records
+        warnings += [f"Topic {plan.name}: {each}" for each in plan.warnings]
+        results.append(plan)
+    return Decision(records=tuple(records), answer=tuple(results), warnings=tuple(warnings))
 
 
 def plan_topic(
@@ -90,19 +133,36 @@ def plan_topic(
     assert len(topic_id) == TOPIC_ID_BYTES, "a topic id has 16 bytes"
     assert topic_id not in image.topics, "a topic id is drawn once"
     validate_topic_name(wanted.name)
-    _validate_is_new(image, wanted.name)
+    if wanted.name in image.topic_ids:
+        raise TidelogError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            tried=f"create topic {wanted.name}",
+            happened="a topic of this name exists",
+        )
     configuration = canonical_configuration(wanted.configuration, topic=wanted.name)
-    partition_count = _partition_count(image, wanted, defaults)
-    live = image.live_brokers()
-    replication_factor = _replication_factor(wanted, defaults, live)
-    topic = TopicRecord(topic_id=topic_id, name=wanted.name, configuration=configuration)
-    placed = place_partitions(
-        candidates_of(image),
-        partition_count=partition_count,
-        replication_factor=replication_factor,
-        tried=f"create topic {wanted.name}",
-    ).replicas
-    partitions = tuple(
+    placement = _place(image, wanted, defaults)
+    factor = len(placement.replicas[0])
+    topic = TopicRecord(
+        topic_id=topic_id,
+        name=wanted.name,
+        configuration=_resolve(configuration, factor, wanted.name),
+        is_internal=wanted.is_internal,
+    )
+    return TopicPlan(
+        topic_id=topic_id,
+        name=wanted.name,
+        partition_count=len(placement.replicas),
+        replication_factor=factor,
+        records=(topic, *partition_records(image, topic_id, 0, placement)),
+        warnings=(*placement.warnings, *collisions(image, wanted.name)),
+    )
+
+
+def partition_records(
+    image: Image, topic_id: TopicId, first: int, placement: Placement
+) -> tuple[PartitionRecord, ...]:
+    """New partitions from number `first` on: empty, so all of their replicas are in sync."""
+    return tuple(
         PartitionRecord(
             topic_id=topic_id,
             partition=PartitionId(number),
@@ -111,70 +171,130 @@ def plan_topic(
             partition_epoch=PartitionEpoch(0),
             replicas=replicas,
             in_sync_replicas=replicas,
+            directories=_directories(image, replicas, PartitionId(number)),
         )
-        for number, replicas in enumerate(placed)
-    )
-    return TopicPlan(
-        topic_id=topic_id,
-        name=wanted.name,
-        partition_count=partition_count,
-        replication_factor=replication_factor,
-        records=(topic, *partitions),
+        for number, replicas in enumerate(placement.replicas, first)
     )
 
 
-def unknown_topic(
-    name: str, image: Image, *, tried: str, hint: str = "", may_guess: bool = True
-) -> TidelogError:
-    """The error for a name that no topic has, with the nearest one if it may be looked for."""
-    near = did_you_mean(name, image.topic_ids) if may_guess else ""
-    return TidelogError(
-        ErrorCode.UNKNOWN_TOPIC,
-        tried=tried,
-        happened=f"there is no topic `{name}`",
-        hint=" ".join(part for part in (near, hint) if part),
-    )
-
-
-def _validate_is_new(image: Image, name: str) -> None:
-    if name in image.topic_ids:
-        raise TidelogError(
-            ErrorCode.TOPIC_ALREADY_EXISTS,
-            tried=f"create topic {name}",
-            happened="a topic of this name exists",
-        )
-
-
-def _partition_count(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> int:
-    count = wanted.partition_count or defaults.partition_count
+def check_partition_count(
+    image: Image, count: int, added: int, defaults: TopicDefaults, *, tried: str
+) -> None:
+    """INVALID_PARTITION_COUNT naming the limit that `count`, of which `added` are new, exceeds."""
     if not 1 <= count <= defaults.partition_count_max:
         raise TidelogError(
             ErrorCode.INVALID_PARTITION_COUNT,
-            tried=f"create topic {wanted.name} with {count} partitions",
+            tried=tried,
             happened=f"a topic has 1 to {defaults.partition_count_max} partitions",
         )
-    total = sum(len(topic.partitions) for topic in image.topics.values())
-    if total + count > defaults.partitions_total_max:
+    if image.partition_count + added > defaults.partitions_total_max:
         raise TidelogError(
             ErrorCode.INVALID_PARTITION_COUNT,
-            tried=f"create topic {wanted.name} with {count} partitions",
-            happened=f"the cluster has {total} and holds at most {defaults.partitions_total_max}",
+            tried=tried,
+            happened=f"the cluster has {image.partition_count} and holds at most "
+            f"{defaults.partitions_total_max}",
         )
-    return count
 
 
-def _replication_factor(
-    wanted: NewTopic, defaults: TopicDefaults, live: Sequence[BrokerImage]
-) -> int:
-    factor = wanted.replication_factor or defaults.replication_factor
-    if not 1 <= factor <= len(live):
+def check_replication_factor(
+    image: Image, factor: int, defaults: TopicDefaults, *, tried: str
+) -> None:
+    """INVALID_REPLICATION_FACTOR above the brokers that can take replicas, or what they can do."""
+    able = len(candidates_of(image))
+    if not 1 <= factor <= able:
         raise TidelogError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            tried=f"create topic {wanted.name} with replication factor {factor}",
-            happened=f"{len(live)} brokers are alive",
+            tried=tried,
+            happened=f"{able} brokers are alive and take replicas",
         )
-    return factor
+    if factor > defaults.replication_factor_max:
+        raise TidelogError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            tried=tried,
+            happened="the brokers of this release do not copy replicas yet; "
+            f"they keep {defaults.replication_factor_max} of each partition",
+            hint=f"Ask for {defaults.replication_factor_max}, or use a release with replication.",
+        )
 
 
-def _invalid_name(tried: str, happened: str) -> TidelogError:
-    return TidelogError(ErrorCode.INVALID_TOPIC_NAME, tried=tried, happened=happened)
+def is_placement_strict(image: Image) -> bool:
+    """Whether a placement that does not spread is refused."""
+    return is_true(cluster_value(image, catalogue.PLACEMENT_STRICT))
+
+
+def _place(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> Placement:
+    if wanted.assignments:
+        return _place_as_told(image, wanted, defaults)
+    count = wanted.partition_count or _default(
+        image, catalogue.DEFAULT_PARTITIONS, 0, defaults.partition_count
+    )
+    tried = f"create topic {wanted.name} with {count} partitions"
+    check_partition_count(image, count, count, defaults, tried=tried)
+    factor = wanted.replication_factor or _default(
+        image,
+        catalogue.DEFAULT_REPLICATION_FACTOR,
+        image.cluster.default_replication_factor,
+        defaults.replication_factor,
+    )
+    tried = f"create topic {wanted.name} with replication factor {factor}"
+    check_replication_factor(image, factor, defaults, tried=tried)
+    return place_partitions(
+        candidates_of(image),
+        partition_count=count,
+        replication_factor=factor,
+        tried=tried,
+        is_strict=is_placement_strict(image),
+    )
+
+
+def _place_as_told(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> Placement:
+    tried = f"create topic {wanted.name} with the replicas given"
+    count, factor = len(wanted.assignments), len(wanted.assignments[0])
+    if wanted.partition_count not in (0, count):
+        raise invalid(tried, f"they are for {count} partitions, not {wanted.partition_count}")
+    if wanted.replication_factor not in (0, factor):
+        raise invalid(tried, f"there are {factor} of each, not {wanted.replication_factor}")
+    check_partition_count(image, count, count, defaults, tried=tried)
+    placement = validate_assignments(
+        candidates_of(image),
+        wanted.assignments,
+        tried=tried,
+        is_strict=is_placement_strict(image),
+    )
+    check_replication_factor(image, factor, defaults, tried=tried)
+    return placement
+
+
+def _default(image: Image, name: str, formatted: int, of_node: int) -> int:
+    """Set for the cluster, else decided when it was formatted, else the node's."""
+    text = image.cluster_configuration.get(name)
+    return int(text) if text is not None else formatted or of_node
+
+
+def _resolve(configuration: dict[str, str], factor: int, topic: str) -> dict[str, str]:
+    """Settings whose default depends on the creation are written down by it."""
+    name = catalogue.MIN_IN_SYNC_REPLICAS
+    given = configuration.get(name)
+    if given is not None:
+        check_in_sync_min(int(given), factor, tried=f"set `{name}` of topic {topic}")
+    elif factor > 1:
+        return {**configuration, name: default_in_sync_min(factor)}
+    return configuration
+
+
+def _directories(
+    image: Image, replicas: Sequence[BrokerId], number: PartitionId
+) -> tuple[bytes, ...]:
+    found = tuple(choose_directory(image, replica, number) for replica in replicas)
+    return found if any(found) else ()
+
+
+def _refuse_too_large(plan: TopicPlan, records_before: int) -> None:
+    if records_before + len(plan.records) > PARTITIONS_PER_REQUEST_MAX:
+        raise TidelogError(
+            ErrorCode.INVALID_PARTITION_COUNT,
+            tried=f"create topic {plan.name} with {plan.partition_count} partitions",
+            happened=f"one request creates at most {PARTITIONS_PER_REQUEST_MAX} "
+            "topics and partitions",
+            hint="Create the topics in several requests.",
+        )

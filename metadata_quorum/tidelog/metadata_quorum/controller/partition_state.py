@@ -1,0 +1,235 @@
+"""One partition's replicas while a decision is made about it: who may lead, who stays in sync.
+
+Pure. Owns the rules that every change of a partition obeys, whatever caused it:
+
+ 1. The leader is in sync; its broker is registered and not fenced, and the directory that holds the
+    replica is online. A broker that is stopping leads only where nobody else can.
+ 2. The in-sync set loses members only while one stays. It is empty only when no replica is known to
+    hold every acknowledged record; `last_known_eligible` then names those that did last.
+ 3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
+    the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
+ 4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
+"""
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import msgspec
+
+from tidelog.metadata_quorum.controller.setting_catalogue import FLUSH, MIN_IN_SYNC_REPLICAS
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.records import PartitionChangeRecord
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+
+ValueT = TypeVar("ValueT")
+
+
+def in_sync_min(topic: TopicImage) -> int:
+    """With fewer in sync the watermark stands still; resolved when the topic was created."""
+    return int(topic.configuration.get(MIN_IN_SYNC_REPLICAS, "1"))
+
+
+def is_flush_sync(topic: TopicImage) -> bool:
+    """Whether an acknowledged record is on the disks of its in-sync replicas."""
+    return topic.configuration.get(FLUSH, "sync") == "sync"
+
+
+def is_able(broker: BrokerImage | None) -> bool:
+    """Whether the broker may be elected and come into sync."""
+    return broker is not None and not broker.is_fenced and not broker.is_shutting_down
+
+
+def has_directory(broker: BrokerImage | None, directory: bytes) -> bool:
+    """Whether the broker can reach what it keeps there; what is not known counts as reached."""
+    if broker is None or not directory:
+        return broker is not None
+    return any(each.uuid == directory and each.is_online for each in broker.directories)
+
+
+class ReplicaView:
+    """What the brokers of an image are good for, as replicas of one partition."""
+
+    def __init__(self, image: Image, partition: PartitionImage) -> None:
+        self._image = image
+        self._partition = partition
+
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        """It may go on leading if it leads: not fenced, and its directory is online."""
+        broker = self._image.brokers.get(broker_id)
+        is_unfenced = broker is not None and not broker.is_fenced
+        return is_unfenced and has_directory(broker, self._partition.directory_of(broker_id))
+
+    def is_usable(self, broker_id: BrokerId) -> bool:
+        """It may be elected and come into sync: alive and not stopping."""
+        return is_able(self._image.brokers.get(broker_id)) and self.is_alive(broker_id)
+
+
+class PartitionState(msgspec.Struct, kw_only=True):
+    """What a decision changes; `record` says what became different."""
+
+    topic_id: TopicId
+    before: PartitionImage
+    leader_id: BrokerId
+    replicas: tuple[BrokerId, ...]
+    in_sync: tuple[BrokerId, ...]
+    eligible: tuple[BrokerId, ...]
+    last_known: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+    directories: tuple[bytes, ...]
+    is_recovered_unclean: bool
+    is_led_anew: bool = False
+    """The same leader begins a new epoch: its process or its log is another one."""
+
+    @classmethod
+    def of(cls, topic_id: TopicId, partition: PartitionImage) -> "PartitionState":
+        """As the image has it."""
+        return cls(
+            topic_id=topic_id,
+            before=partition,
+            leader_id=partition.leader_id,
+            replicas=partition.replicas,
+            in_sync=partition.in_sync_replicas,
+            eligible=partition.eligible_replicas,
+            last_known=partition.last_known_eligible,
+            adding=partition.adding_replicas,
+            removing=partition.removing_replicas,
+            directories=partition.directories,
+            is_recovered_unclean=partition.is_recovered_unclean,
+        )
+
+    def preference(self) -> tuple[BrokerId, ...]:
+        """Replicas in order of preference, those that go at the end."""
+        staying = tuple(each for each in self.replicas if each not in self.removing)
+        return staying + self.removing
+
+    def set_in_sync(self, wanted: Collection[BrokerId], minimum: int) -> None:
+        """Rule 3: whoever leaves while too few stay is eligible still."""
+        left = [each for each in (*self.in_sync, *self.eligible) if each not in wanted]
+        self.in_sync = tuple(each for each in self.replicas if each in wanted)
+        self.last_known = ()
+        if len(self.in_sync) >= minimum:
+            self.eligible = ()
+        else:
+            self.eligible = tuple(each for each in self.replicas if each in left)
+
+    def lose(self, lost: Collection[BrokerId]) -> None:
+        """These replicas may lack acknowledged records now. A sole replica stays what it is."""
+        held = (*self.in_sync, *self.eligible)
+        gone = [each for each in held if each in lost]
+        if not gone:
+            return
+        if len(self.replicas) == 1:
+            self.is_recovered_unclean = True
+            return
+        self.in_sync = tuple(each for each in self.in_sync if each not in gone)
+        self.eligible = tuple(each for each in self.eligible if each not in gone)
+        if not self.in_sync:
+            # All of them hold every acknowledged record: as good as in sync, and rule 2 is kept.
+            self.in_sync, self.eligible = self.eligible, ()
+        if not self.in_sync:
+            self.last_known = tuple(each for each in self.replicas if each in gone)
+        if self.leader_id in gone:
+            self.leader_id = NO_LEADER
+
+    def settle(self, view: ReplicaView, minimum: int) -> None:
+        """Rules 1 to 3 for the brokers as they are now."""
+        staying = [each for each in self.in_sync if view.is_usable(each)]
+        if self.leader_id not in staying:
+            self.leader_id = self._choose(staying, view)
+        if self.leader_id == NO_LEADER:
+            return
+        if self.leader_id not in staying:
+            staying.append(self.leader_id)
+        if len(staying) != len(self.in_sync) or self.leader_id not in self.in_sync:
+            self.set_in_sync(staying, minimum)
+
+    def finish_reassignment(self, view: ReplicaView, minimum: int) -> bool:
+        """Let the replicas go that are to, if all that come are in sync and one can lead."""
+        if not self.adding and not self.removing:
+            return False
+        if any(each not in self.in_sync for each in self.adding):
+            return False
+        staying = [each for each in self.in_sync if each not in self.removing]
+        leaders = [each for each in self.preference() if each in staying and view.is_usable(each)]
+        if not leaders or len(staying) < min(minimum, len(self.replicas) - len(self.removing)):
+            return False
+        self.drop_replicas(self.removing, staying, minimum)
+        if self.leader_id not in leaders:
+            self.leader_id = leaders[0]
+        return True
+
+    def move_directory(self, broker_id: BrokerId, directory: bytes) -> None:
+        """The broker keeps its replica there from now on."""
+        place = self.replicas.index(broker_id)
+        known = list(self.directories) or [b""] * len(self.replicas)
+        known[place] = directory
+        self.directories = tuple(known)
+
+    def drop_replicas(
+        self, dropped: Collection[BrokerId], staying: Collection[BrokerId], minimum: int
+    ) -> None:
+        """The dropped ones are no replicas any more; no reassignment is under way after it."""
+        kept = [place for place, each in enumerate(self.replicas) if each not in dropped]
+        if self.directories:
+            self.directories = tuple(self.directories[place] for place in kept)
+        self.replicas = tuple(self.replicas[place] for place in kept)
+        self.adding = self.removing = ()
+        self.eligible = tuple(each for each in self.eligible if each not in dropped)
+        self.set_in_sync(staying, minimum)
+        self.eligible = tuple(each for each in self.eligible if each not in dropped)
+
+    def record(self) -> PartitionChangeRecord | None:
+        """What changed; None: nothing did."""
+        before = self.before
+        has_new_leader = self.leader_id != before.leader_id or self.is_led_anew
+        changed = PartitionChangeRecord(
+            topic_id=self.topic_id,
+            partition=before.partition,
+            partition_epoch=PartitionEpoch(before.partition_epoch + 1),
+            leader_id=self.leader_id if has_new_leader else None,
+            leader_epoch=LeaderEpoch(before.leader_epoch + 1) if has_new_leader else None,
+            replicas=_new(before.replicas, self.replicas),
+            in_sync_replicas=_new(before.in_sync_replicas, self.in_sync),
+            directories=_new(before.directories, self.directories),
+            eligible_replicas=_new(before.eligible_replicas, self.eligible),
+            last_known_eligible=_new(before.last_known_eligible, self.last_known),
+            adding_replicas=_new(before.adding_replicas, self.adding),
+            removing_replicas=_new(before.removing_replicas, self.removing),
+            is_recovered_unclean=_new(before.is_recovered_unclean, self.is_recovered_unclean),
+        )
+        unchanged = PartitionChangeRecord(
+            topic_id=self.topic_id,
+            partition=before.partition,
+            partition_epoch=PartitionEpoch(before.partition_epoch + 1),
+        )
+        if changed == unchanged:
+            return None
+        self._check()
+        return changed
+
+    def _choose(self, staying: Collection[BrokerId], view: ReplicaView) -> BrokerId:
+        for candidate in self.preference():
+            if candidate in staying:
+                return candidate
+        for candidate in self.preference():
+            if candidate in self.eligible and view.is_usable(candidate):
+                return candidate
+        # A broker that is stopping goes on where nobody can follow it, until it has stopped.
+        if self.leader_id in self.in_sync and view.is_alive(self.leader_id):
+            return self.leader_id
+        return NO_LEADER
+
+    def _check(self) -> None:
+        where = f"partition {self.topic_id.hex()}-{self.before.partition}"
+        assert self.leader_id == NO_LEADER or self.leader_id in self.in_sync, (
+            f"{where} is led by a broker that is not in sync"
+        )
+        assert self.in_sync or self.last_known, f"the in-sync set of {where} shrinks to nothing"
+        assert all(each in self.replicas for each in (*self.in_sync, *self.eligible)), (
+            f"{where} counts on a broker that is no replica"
+        )
+
+
+def _new(before: ValueT, after: ValueT) -> ValueT | None:
+    return None if before == after else after

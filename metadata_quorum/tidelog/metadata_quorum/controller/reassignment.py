@@ -1,0 +1,170 @@
+"""Moves of replicas to other brokers: begun, completed, called off.
+
+Pure. While a move is under way a partition's replicas are those that it is to have, then those that
+go. New replicas copy; when all of them are in sync (`in_sync.alter_partitions`) the others go. It
+must never drop the last replica in sync.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.load import candidate_of, may_take_replicas
+from tidelog.metadata_quorum.controller.partition_state import (
+    PartitionState,
+    ReplicaView,
+    in_sync_min,
+)
+from tidelog.metadata_quorum.controller.placement import validate_assignments
+from tidelog.metadata_quorum.controller.refusals import (
+    find_partition,
+    refuse_duplicates,
+    refuse_too_many,
+)
+from tidelog.metadata_quorum.controller.settings import canonical, is_true
+from tidelog.metadata_quorum.image import NO_DIRECTORY, NO_LEADER, Image, PartitionImage
+from tidelog.metadata_quorum.records import ClusterConfigurationRecord, MetadataRecord
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+
+REASSIGNMENTS_MAX: Final = 10_000
+
+
+class Reassignment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a partition's replicas are to stand; no replicas: call the move off."""
+
+    topic_id: TopicId
+    partition: PartitionId
+    replicas: tuple[BrokerId, ...] = ()
+
+
+def alter_reassignments(
+    image: Image, wanted: Sequence[Reassignment], *, throttle_bytes_per_second: int = 0
+) -> Decision[tuple[TidelogError | None, ...]]:
+    """Each on its own: None where the move has begun, is called off, or nothing was to be done."""
+    tried = "move replicas"
+    refuse_too_many(len(wanted), REASSIGNMENTS_MAX, tried=tried, what="partitions")
+    keys = [f"{each.topic_id.hex()}-{each.partition}" for each in wanted]
+    refuse_duplicates(keys, tried=tried, what="partition")
+    records: list[MetadataRecord] = list(_throttle(image, throttle_bytes_per_second))
+    errors: list[TidelogError | None] = []
+    warnings: dict[str, None] = {}
+    for each in wanted:
+        try:
+            record, found = _alter(image, each)
+        except TidelogError as error:
+            errors.append(error)
+            continue
+        errors.append(None)
+        warnings.update(dict.fromkeys(found))
+        if record is not None:
+            records.append(record)
+    return Decision(records=tuple(records), answer=tuple(errors), warnings=tuple(warnings))
+
+
+def list_reassignments(
+    image: Image, topic_ids: Sequence[TopicId] = ()
+) -> tuple[tuple[TopicId, PartitionImage], ...]:
+    """Moves under way, by topic id, then partition."""
+    return tuple(
+        (topic.topic_id, partition)
+        for topic, partition in image.partitions_in(image.index.reassigning)
+        if not topic_ids or topic.topic_id in topic_ids
+    )
+
+
+def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, tuple[str, ...]]:
+    what = "move" if wanted.replicas else "call off the move of"
+    tried = f"{what} {wanted.topic_id.hex()}-{wanted.partition}"
+    topic, partition = find_partition(image, wanted.topic_id, wanted.partition, tried=tried)
+    tried = f"{what} {topic.name}-{wanted.partition}"
+    present = [each for each in partition.replicas if each not in partition.adding_replicas]
+    warnings: tuple[str, ...] = ()
+    target = wanted.replicas
+    if not target:
+        if not partition.is_reassigning:
+            return None, ()
+        target = tuple(present)
+    else:
+        warnings = _validate_target(image, partition, target, tried)
+    state = PartitionState.of(topic.topic_id, partition)
+    _retarget(image, state, present, target)
+    in_sync = [each for each in state.in_sync if each in state.replicas]
+    if not in_sync and not state.last_known:
+        raise TidelogError(
+            ErrorCode.NO_ELIGIBLE_LEADER,
+            tried=tried,
+            happened="of the replicas that would stay none is in sync: "
+            f"{', '.join(map(str, partition.in_sync_replicas))} are",
+            hint="Wait until one of them has caught up, or let the move end.",
+        )
+    minimum = in_sync_min(topic)
+    state.eligible = tuple(each for each in state.eligible if each in state.replicas)
+    state.last_known = tuple(each for each in state.last_known if each in state.replicas)
+    if len(in_sync) < len(state.in_sync):
+        state.set_in_sync(in_sync, minimum)
+        state.eligible = tuple(each for each in state.eligible if each in state.replicas)
+    view = ReplicaView(
+        image,
+        msgspec.structs.replace(partition, replicas=state.replicas, directories=state.directories),
+    )
+    if state.leader_id not in state.in_sync and state.leader_id != NO_LEADER:
+        state.leader_id = NO_LEADER
+        state.settle(view, minimum)
+    state.finish_reassignment(view, minimum)
+    return state.record(), warnings
+
+
+def _retarget(
+    image: Image, state: PartitionState, present: Sequence[BrokerId], target: Sequence[BrokerId]
+) -> None:
+    """Replicas, those that come and those that go; replicas of an earlier move are dropped."""
+    known = dict(zip(state.replicas, state.directories, strict=False))
+    removing = tuple(each for each in present if each not in target)
+    state.adding = tuple(each for each in target if each not in present)
+    state.removing = removing
+    state.replicas = (*target, *removing)
+    if state.directories:
+        state.directories = tuple(
+            known.get(each) or choose_directory(image, each, state.before.partition)
+            for each in state.replicas
+        )
+
+
+def choose_directory(image: Image, broker_id: BrokerId, partition: PartitionId) -> bytes:
+    """Where the broker keeps a new replica: its directories take turns."""
+    broker = image.brokers.get(broker_id)
+    online = [] if broker is None else [each.uuid for each in broker.directories if each.is_online]
+    return online[partition % len(online)] if online else NO_DIRECTORY
+
+
+def _validate_target(
+    image: Image, partition: PartitionImage, target: Sequence[BrokerId], tried: str
+) -> tuple[str, ...]:
+    brokers = [
+        candidate_of(image, broker)
+        for broker in image.brokers.values()
+        if may_take_replicas(broker) or broker.broker_id in partition.replicas
+    ]
+    return validate_assignments(
+        brokers,
+        [target],
+        tried=tried,
+        is_strict=is_true(image.cluster_configuration.get(catalogue.PLACEMENT_STRICT, "false")),
+        kept=partition.replicas,
+    ).warnings
+
+
+def _throttle(image: Image, bytes_per_second: int) -> tuple[MetadataRecord, ...]:
+    """0: the setting stays as it is."""
+    if not bytes_per_second:
+        return ()
+    name = catalogue.REASSIGNMENT_THROTTLE
+    setting = catalogue.CATALOGUE[name]
+    value = canonical(setting, str(bytes_per_second), tried=f"set `{name}` of the cluster")
+    if image.cluster_configuration.get(name) == value:
+        return ()
+    return (ClusterConfigurationRecord(changes={name: value}),)
