@@ -6,7 +6,7 @@ its caller for the whole of a large image: each piece is encoded when it is aske
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, overload
+from typing import TYPE_CHECKING, Final, overload
 
 import msgspec
 
@@ -33,6 +33,9 @@ from tidelog.metadata_quorum.records import (
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+if TYPE_CHECKING:
+    _Slice = slice[int | None, int | None, int | None]
 
 SNAPSHOT_VERSION: Final = 1
 PIECE_BYTES: Final = 64 * 1024
@@ -78,8 +81,8 @@ class EncodedImage(Sequence[bytes]):
     @overload
     def __getitem__(self, place: int, /) -> bytes: ...
     @overload
-    def __getitem__(self, place: slice, /) -> Sequence[bytes]: ...
-    def __getitem__(self, place: int | slice, /) -> bytes | Sequence[bytes]:
+    def __getitem__(self, place: "_Slice", /) -> Sequence[bytes]: ...
+    def __getitem__(self, place: "int | _Slice", /) -> bytes | Sequence[bytes]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         number = range(len(self))[place]
