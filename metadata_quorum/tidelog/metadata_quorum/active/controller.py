@@ -21,7 +21,7 @@ from tidelog.metadata_quorum.active.writes import AnswerT, Decide, Write, Writte
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.effects import Role
-from tidelog.metadata_quorum.records import MetadataRecord, encode_entry
+from tidelog.metadata_quorum.records import AbortRecord, MetadataRecord, encode_entry
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Term
@@ -48,6 +48,7 @@ class ActiveController:
         self._bootstrap = tuple(bootstrap)
         self._limits = limits or ActiveLimits()
         self._inbox = Inbox()
+        self._is_stopped = False
         self._term: Term | None = None
         """Led by this node, active or being prepared."""
         self._active: ActiveTerm | None = None
@@ -65,7 +66,8 @@ class ActiveController:
 
     def image_ahead(self) -> Image:
         """What the next write is decided against; as applied where this node does not decide."""
-        return self._state.image() if self._active is None else self._active.image_ahead
+        active = self._active
+        return self._state.image() if active is None or active.is_broken else active.image_ahead
 
     def leader_id(self) -> int | None:
         """The quorum's leader as far as this node knows."""
@@ -88,7 +90,9 @@ class ActiveController:
         NOT_CONTROLLER and RESOURCE_EXHAUSTED changed nothing; INDETERMINATE and DEADLINE_EXCEEDED
         may still take effect.
         """
-        if self._term is None:
+        if self._is_stopped:
+            raise TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened="the node is stopping")
+        if self.quorum.describe().role is not Role.LEADER:
             raise self.not_controller(tried)
         if len(self._inbox.waiting) >= self._limits.queued_writes_max:
             raise TidelogError(
@@ -155,6 +159,8 @@ class ActiveController:
             if leads and leading is None:
                 self._term = description.term
                 leading = scope.start(self._lead(scope, description.term), name="lead the cluster")
+            elif not leads:
+                self._refuse_waiting()
             seen = await self.quorum.wait_change(seen)
 
     async def _lead(self, scope: TaskScope, term: Term) -> None:
@@ -185,6 +191,9 @@ class ActiveController:
     async def _prepare(self, term: Term) -> None:
         """Everything before this term is applied, and nothing stands half done."""
         await self.quorum.wait_applied(self.quorum.describe().last_index)
+        if self._state.has_open_group():
+            abort = AbortRecord(reason=f"the leader of an earlier term than {term} left it open")
+            await self.quorum.propose(encode_entry((abort,)), term=term)
         if self._bootstrap and not self._state.image().cluster_id:
             await self.quorum.propose(encode_entry(self._bootstrap), term=term)
 
@@ -204,6 +213,7 @@ class ActiveController:
             self._inbox.waiting.popleft().fail(error.code, error.happened, error.hint)
 
     def _stop(self) -> None:
+        self._is_stopped = True
         self._lose()
         for each in self._terms:
             each.abandon("the node stops")

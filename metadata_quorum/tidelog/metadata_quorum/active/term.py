@@ -23,10 +23,10 @@ from typing import Protocol
 import msgspec
 
 from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.active.entries import encode_entries
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.writes import Batch, Pending
 from tidelog.metadata_quorum.apply import apply_entry
+from tidelog.metadata_quorum.controller.groups import encode_group
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.effects import Role
@@ -108,12 +108,13 @@ class ActiveTerm:
         self._limits = limits
         self._in_flight: deque[Batch] = deque()
         self._in_flight_bytes = 0
-        self._is_broken = False
+        self.is_broken = False
+        """A proposal failed: `image_ahead` stands on what may not exist."""
         assert not state.has_open_group(), "an open group is aborted before a term begins"
 
     async def run(self) -> None:
         """The owning task of the image ahead; cancelled when the leadership is lost."""
-        while not self._is_broken:
+        while not self.is_broken:
             if self._inbox.is_ready and self._has_room():
                 await self._perform(self._take())
             else:
@@ -148,7 +149,10 @@ class ActiveTerm:
             records += self._decide(write)
             if len(records) >= limits.combined_records_max:
                 break
-        entries = encode_entries(records, bytes_max=limits.entry_bytes_max) if records else ()
+        entries: tuple[bytes, ...] = ()
+        if records:
+            name = writes[0].tried if len(writes) == 1 else f"{len(writes)} writes"
+            entries = encode_group(records, name=name, bytes_max=limits.entry_bytes_max)
         return Batch(tuple(writes), entries=entries)
 
     def _decide(self, write: Pending) -> tuple[MetadataRecord, ...]:
@@ -213,7 +217,7 @@ class ActiveTerm:
 
     def _break(self) -> None:
         """What was decided upon the failed entry must not be built upon any further."""
-        self._is_broken = True
+        self.is_broken = True
         self._inbox.wake()
 
     def _on_outcome(self, batch: Batch) -> None:
@@ -222,7 +226,7 @@ class ActiveTerm:
         self._in_flight.remove(batch)
         self._in_flight_bytes -= batch.size_bytes
         self._inbox.wake()
-        if not self._in_flight and not self._is_broken and self._leads():
+        if not self._in_flight and not self.is_broken and self._leads():
             self._adopt_applied()
 
     def _adopt_applied(self) -> None:

@@ -34,6 +34,11 @@ class Pending(Protocol):
     """A write as the queue sees it, whatever its answer is."""
 
     @property
+    def tried(self) -> str:
+        """What its caller wanted."""
+        ...
+
+    @property
     def has_records(self) -> bool:
         """Whether anything is to be committed for it."""
         ...
@@ -55,11 +60,16 @@ class Write(Generic[AnswerT]):
     """One call of `ActiveController.write`; `done` is what its caller waits for."""
 
     def __init__(self, decide: Decide[AnswerT], *, tried: str) -> None:
-        self.tried = tried
+        self._tried = tried
         self.done: asyncio.Future[Written[AnswerT]] = asyncio.get_running_loop().create_future()
         self._decide = decide
         self._decision: Decision[AnswerT] | None = None
         self._refusal: TidelogError | None = None
+
+    @property
+    def tried(self) -> str:
+        """See `Pending`."""
+        return self._tried
 
     @property
     def has_records(self) -> bool:
@@ -71,11 +81,12 @@ class Write(Generic[AnswerT]):
         assert self._decision is None, f"`{self.tried}` is decided once"
         assert self._refusal is None, f"`{self.tried}` is decided once"
         try:
-            self._decision = self._decide(image)
+            decision = self._decide(image)
         except TidelogError as error:
             self._refusal = error
             return ()
-        return self._decision.records
+        self._decision = decision
+        return decision.records
 
     def succeed(self, index: LogIndex) -> None:
         """Its records are committed and applied here, or it needed none and this node leads."""
