@@ -198,8 +198,8 @@ class _Search:
         """Those not placed yet that no other one, not placed and returned, has to precede."""
         found: list[int] = []
         first_return_ns: int | None = None
-        position = (~placed & (placed + 1)).bit_length() - 1
-        for position in range(position, len(self._operations)):
+        first_free = (~placed & (placed + 1)).bit_length() - 1
+        for position in range(first_free, len(self._operations)):
             operation = self._operations[position]
             if first_return_ns is not None and operation.began_ns > first_return_ns:
                 break
