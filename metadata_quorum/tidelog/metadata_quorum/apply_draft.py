@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
-from tidelog.metadata_quorum.image_index import IndexChanges
+from tidelog.metadata_quorum.image_index import IndexChanges, partitions_in
 from tidelog.metadata_quorum.image_map import REMOVED, ImageMap, K, Removed, V
 from tidelog.wire.ids import BrokerId, TopicId
 
@@ -63,7 +63,8 @@ class Draft:
         self.quotas = Layer(image.quotas)
         self._partitions: dict[TopicId, list[PartitionImage]] = {}
         """Of the topics of which partitions were touched: put into the topics at the end."""
-        self._touched: dict[TopicId, dict[int, None]] = {}
+        self._touched: dict[TopicId, int] = {}
+        """Their partitions that were touched, as bits."""
         self._removed: dict[TopicId, None] = {}
         self._shared: dict[object, object] = {}
 
@@ -77,13 +78,13 @@ class Draft:
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             partitions = self._partitions[topic_id] = list(topic.partitions)
-            self._touched[topic_id] = {}
+            self._touched[topic_id] = 0
         number = partition.partition
         if number == len(partitions):
             partitions.append(partition)
         else:
             partitions[number] = partition
-        self._touched[topic_id][number] = None
+        self._touched[topic_id] |= 1 << number
 
     def remove_topic(self, topic: TopicImage) -> None:
         """The topic with its partitions."""
@@ -111,7 +112,7 @@ class Draft:
         return not any(
             broker_id in partitions[number].replicas
             for topic_id, partitions in self._partitions.items()
-            for number in self._touched[topic_id]
+            for number in partitions_in(self._touched[topic_id])
         )
 
     def finish(self, version: int) -> Image:
@@ -153,11 +154,11 @@ class Draft:
             known = self.before.topics.get(topic_id)
             for partition in () if known is None else known.partitions:
                 changes.add(topic_id, partition, None)
-        for topic_id, numbers in self._touched.items():
+        for topic_id, touched in self._touched.items():
             known = self.before.topics.get(topic_id)
             earlier = () if known is None else known.partitions
             later = self._partitions[topic_id]
-            for number in numbers:
+            for number in partitions_in(touched):
                 before = earlier[number] if number < len(earlier) else None
                 changes.add(topic_id, before, later[number])
         return changes

@@ -69,10 +69,10 @@ def apply_partition(draft: Draft, record: PartitionRecord) -> None:
         replicas=draft.shared(record.replicas),
         in_sync_replicas=draft.shared(record.in_sync_replicas),
         directories=_shared_directories(draft, record.directories),
-        eligible_replicas=draft.shared(record.eligible_replicas),
-        last_known_eligible=draft.shared(record.last_known_eligible),
-        adding_replicas=draft.shared(record.adding_replicas),
-        removing_replicas=draft.shared(record.removing_replicas),
+        eligible_replicas=record.eligible_replicas,
+        last_known_eligible=record.last_known_eligible,
+        adding_replicas=record.adding_replicas,
+        removing_replicas=record.removing_replicas,
         is_recovered_unclean=record.is_recovered_unclean,
     )
     draft.put_partition(topic, changed)
@@ -94,7 +94,7 @@ def apply_partition_change(draft: Draft, record: PartitionChangeRecord) -> None:
         leader_id=_or(record.leader_id, known.leader_id),
         leader_epoch=_or(record.leader_epoch, known.leader_epoch),
         partition_epoch=record.partition_epoch,
-        replicas=draft.shared(_or(record.replicas, known.replicas)),
+        replicas=_or(record.replicas, known.replicas),
         in_sync_replicas=draft.shared(_or(record.in_sync_replicas, known.in_sync_replicas)),
         directories=(
             known.directories

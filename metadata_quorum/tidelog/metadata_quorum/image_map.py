@@ -60,6 +60,7 @@ class ImageMap(Mapping[K, V]):
         if not changes:
             return self
         leaves = list(self._leaves)
+        firsts = list(self._firsts)
         length = self._length
         for place, part in reversed(self._by_leaf(changes)):
             before = leaves[place] if leaves else None
@@ -67,9 +68,10 @@ class ImageMap(Mapping[K, V]):
             length += sum(len(leaf.keys) for leaf in after)
             length -= len(before.keys) if before is not None else 0
             leaves[place : place + 1] = after
+            firsts[place : place + 1] = [leaf.keys[0] for leaf in after]
         made: ImageMap[K, V] = ImageMap()
         made._leaves = tuple(leaves)
-        made._firsts = tuple([leaf.keys[0] for leaf in leaves])
+        made._firsts = tuple(firsts)
         made._length = length
         return made
 
@@ -160,7 +162,8 @@ class ImageMap(Mapping[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def _shared(self, other: "ImageMap[K, V]") -> set[int]:
-        return {id(leaf) for leaf in other._leaves} & {id(leaf) for leaf in self._leaves}
+        """The ids of the leaves that both have."""
+        return set(map(id, self._leaves)).intersection(map(id, other._leaves))
 
     def _own_entries(self, shared: set[int]) -> dict[K, V]:
         own: dict[K, V] = {}

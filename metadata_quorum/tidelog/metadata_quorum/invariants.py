@@ -6,7 +6,7 @@
 from tidelog.metadata_quorum import features
 from tidelog.metadata_quorum.image import NO_LEADER, ClusterImage, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.image_index import IndexChanges, PartitionIndex
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, TopicId
 
 
 def check(image: Image) -> None:
@@ -81,10 +81,9 @@ def check_step(before: Image, after: Image) -> None:
         earlier, later = before.topics.get(topic_id), after.topics.get(topic_id)
         if later is not None:
             assert after.topic_ids.get(later.name) == topic_id, f"{later.name} is found by name"
-            check_topic(later)
-        if earlier is not None and later is not None:
-            _check_topic_step(earlier, later)
-        _check_index(after, earlier, later)
+            _check_topic_step(after, earlier, later)
+        elif earlier is not None:
+            _check_gone(after, earlier)
 
 
 def _check_features(image: Image) -> None:
@@ -103,36 +102,47 @@ def _check_broker_steps(before: Image, after: Image) -> None:
             )
 
 
-def _check_topic_step(before: TopicImage, after: TopicImage) -> None:
-    assert after.name == before.name, f"the topic {before.name} was renamed"
-    assert len(after.partitions) >= len(before.partitions), f"{after.name} lost partitions"
-    for earlier, later in zip(before.partitions, after.partitions, strict=False):
+def _check_topic_step(image: Image, before: TopicImage | None, after: TopicImage) -> None:
+    known = () if before is None else before.partitions
+    assert before is None or after.name == before.name, f"the topic {before.name} was renamed"
+    assert len(after.partitions) >= len(known), f"{after.name} lost partitions"
+    for number, later in enumerate(after.partitions):
+        earlier = known[number] if number < len(known) else None
         if earlier is later:
             continue
-        where = f"{after.name}-{later.partition}"
-        assert later.leader_epoch >= earlier.leader_epoch, f"the leader epoch of {where} fell"
-        assert later.partition_epoch > earlier.partition_epoch, f"the epoch of {where} stood still"
-        if later.leader_id not in (NO_LEADER, earlier.leader_id):
-            assert later.leader_epoch > earlier.leader_epoch, f"{where}: a leader without an epoch"
+        where = f"{after.name}-{number}"
+        assert later.partition == number, f"{where} is numbered {later.partition}"
+        _check_partition(where, later)
+        _check_index_step(image, after.topic_id, earlier, later)
+        if earlier is not None:
+            _check_partition_step(where, earlier, later)
 
 
-def _check_index(image: Image, before: TopicImage | None, after: TopicImage | None) -> None:
-    """The index says of this topic what the topic says."""
-    topic = after or before
-    assert topic is not None, "a topic that changed was there before or is there now"
-    held: dict[BrokerId, int] = {}
-    led: dict[BrokerId, int] = {}
-    for partition in () if before is None else before.partitions:
-        led[partition.leader_id] = 0
-        held.update(dict.fromkeys(partition.replicas, 0))
-    for partition in () if after is None else after.partitions:
-        bit = 1 << partition.partition
-        led[partition.leader_id] = led.get(partition.leader_id, 0) | bit
-        for broker_id in partition.replicas:
-            held[broker_id] = held.get(broker_id, 0) | bit
-    for broker_id, mask in held.items():
-        found = image.held_by(broker_id).masks.get(topic.topic_id, 0)
-        assert found == mask, f"the index is wrong about what broker {broker_id} holds"
-    for broker_id, mask in led.items():
-        found = image.led_by(broker_id).masks.get(topic.topic_id, 0)
-        assert found == mask, f"the index is wrong about what broker {broker_id} leads"
+def _check_partition_step(where: str, earlier: PartitionImage, later: PartitionImage) -> None:
+    assert later.leader_epoch >= earlier.leader_epoch, f"the leader epoch of {where} fell"
+    assert later.partition_epoch > earlier.partition_epoch, f"the epoch of {where} stood still"
+    if later.leader_id not in (NO_LEADER, earlier.leader_id):
+        assert later.leader_epoch > earlier.leader_epoch, f"{where}: a leader without an epoch"
+
+
+def _check_index_step(
+    image: Image, topic_id: TopicId, before: PartitionImage | None, after: PartitionImage | None
+) -> None:
+    """The index says of this partition what the partition says."""
+    known = after or before
+    assert known is not None, "a partition that changed was there before or is there now"
+    replicas = () if after is None else after.replicas
+    leader_id = None if after is None else after.leader_id
+    for each in (before, after):
+        if each is None:
+            continue
+        for broker_id in each.replicas:
+            is_held = image.held_by(broker_id).has(topic_id, known.partition)
+            assert is_held == (broker_id in replicas), f"the index is wrong: held by {broker_id}"
+        is_led = image.led_by(each.leader_id).has(topic_id, known.partition)
+        assert is_led == (each.leader_id == leader_id), f"the index is wrong: led by {leader_id}"
+
+
+def _check_gone(image: Image, before: TopicImage) -> None:
+    for partition in before.partitions:
+        _check_index_step(image, before.topic_id, partition, None)
