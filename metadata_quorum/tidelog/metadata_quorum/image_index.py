@@ -73,6 +73,10 @@ class _Changes:
     def apply_to(self, before: PartitionSet) -> PartitionSet:
         if not self.added and not self.removed:
             return before
+        if not before.count and not self.removed:
+            return PartitionSet(
+                ImageMap.of(self.added), sum(map(int.bit_count, self.added.values()))
+            )
         masks: dict[TopicId, int | Removed] = {}
         count = before.count
         for topic_id in dict.fromkeys((*self.removed, *self.added)):
@@ -102,7 +106,7 @@ class IndexChanges:
         bit = 1 << known.partition
         replicas_before = () if before is None else before.replicas
         replicas_after = () if after is None else after.replicas
-        if replicas_before != replicas_after:
+        if replicas_before is not replicas_after and replicas_before != replicas_after:
             _note(self._held, topic_id, bit, replicas_before, replicas_after)
         leader_before = () if before is None else (before.leader_id,)
         leader_after = () if after is None else (after.leader_id,)

@@ -80,11 +80,15 @@ class ImageMap(Mapping[K, V]):
     ) -> list[tuple[int, list[tuple[K, V | Removed]]]]:
         """The changes in ascending order, by the place of the leaf that they belong to."""
         parts: list[tuple[int, list[tuple[K, V | Removed]]]] = []
-        for key in sorted(changes):
-            place = self._place(key)
-            if not parts or parts[-1][0] != place:
-                parts.append((place, []))
-            parts[-1][1].append((key, changes[key]))
+        keys = sorted(changes)
+        start = 0
+        while start < len(keys):
+            place = self._place(keys[start])
+            end = len(keys)
+            if place + 1 < len(self._firsts):
+                end = bisect_left(keys, self._firsts[place + 1], start)
+            parts.append((place, [(key, changes[key]) for key in keys[start:end]]))
+            start = end
         return parts
 
     def _place(self, key: K) -> int:
@@ -203,8 +207,10 @@ class _Items(ItemsView[K, V]):
 
 def _changed(leaf: _Leaf[K, V] | None, changes: list[tuple[K, V | Removed]]) -> list[_Leaf[K, V]]:
     """What the leaf becomes: no leaf, one, or several."""
-    keys = list(leaf.keys) if leaf is not None else []
-    values = list(leaf.values) if leaf is not None else []
+    if leaf is None:
+        new = [(key, value) for key, value in changes if not isinstance(value, Removed)]
+        return _split([key for key, _ in new], [value for _, value in new])
+    keys, values = list(leaf.keys), list(leaf.values)
     if len(changes) > len(keys) // 8:
         return _merged(keys, values, changes)
     for key, value in changes:
