@@ -175,7 +175,7 @@ def show_shape(topic_count: int, partitions_each: int) -> None:
     took = seconds(lambda: apply_entry(image, found))
     print(f"  fencing   {len(found):,} partitions: collect {collect:.2f} s, apply {took:.2f} s")
     print(f"  check     {seconds(lambda: invariants.check(image)):.2f} s (full)", flush=True)
-    load = multiprocessing.get_context("fork").Process(target=show_load, args=(state,))
+    load = multiprocessing.get_context("spawn").Process(target=show_load, args=(state,))
     load.start()
     load.join(120)
 
