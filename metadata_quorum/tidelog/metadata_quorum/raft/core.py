@@ -79,6 +79,7 @@ class RaftCore:
         if not node.is_started:
             node.is_started = True
             node.start_election_timer()
+            snapshots.on_start(node)
             repair.on_persisted(node)
         if isinstance(node.role, LeaderState):
             leader.on_tick(node, node.role)

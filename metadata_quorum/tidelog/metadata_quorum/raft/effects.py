@@ -32,7 +32,8 @@ class Role(enum.Enum):
 
 class Persist(msgspec.Struct, frozen=True, kw_only=True, tag="persist"):
     """In this order: cut the log from `truncate_from` on, append `entries`, store the hard state;
-    flush; then `Persisted(sequence)`. Several may be done with one flush, in order.
+    flush; then `Persisted(sequence)`. Several may be done with one flush, in order. A crash may
+    leave any part of it. Entries begin where the log ends, or at `truncate_from` if it is given.
     """
 
     sequence: int
@@ -43,7 +44,8 @@ class Persist(msgspec.Struct, frozen=True, kw_only=True, tag="persist"):
 
 class ResetLog(msgspec.Struct, frozen=True, kw_only=True, tag="reset_log"):
     """Put a fetched snapshot in use: the whole log gives way to it, the state machine loads it.
-    Then `Persisted(sequence)`. What follows is appended from the snapshot's end on.
+    Then `Persisted(sequence)`. What follows is appended from the snapshot's end on. At start also
+    with the snapshot that was recovered, if the log in storage does not lead up to its end.
     """
 
     sequence: int

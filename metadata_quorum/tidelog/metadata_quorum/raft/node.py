@@ -120,6 +120,7 @@ class Node:
         self.refetch: Refetch | None = None
         if self.hard_state.repair is not None:
             self.refetch = Refetch(next_index=LogIndex(self.log.last_index + 1))
+        self.must_reset = _must_reset(recovered)
         self.leader: MemberId | None = None
         self.lease_until_ms = 0
         self.election_due_ms = 0
@@ -290,6 +291,22 @@ class Node:
                 snapshot_position=snapshot_position,
             ),
         )
+
+
+def _must_reset(recovered: Recovered) -> bool:
+    """Whether the log in storage does not lead up to the snapshot: entries appended at its end
+    would leave a gap there.
+    """
+    if recovered.snapshot is None:
+        return False
+    last_index, repair = recovered.snapshot.last_index, recovered.hard_state.repair
+    if repair is not None and repair.from_index <= last_index:
+        return True
+    entries = recovered.entries
+    if not entries or entries[0].index > last_index:
+        return False
+    place = last_index - entries[0].index
+    return place >= len(entries) or entries[place].term != recovered.snapshot.id.term
 
 
 def _recovered_state(hard_state: HardState, last_term: Term) -> HardState:

@@ -120,7 +120,8 @@ def on_persisted(node: Node) -> None:
         return
     last = LogIndex(refetch.next_index - 1)
     term = node.log.term_at(last)
-    if last > node.persistence.persisted_index or term is None:
+    is_flushed = node.persistence.persisted_state.repair is not None
+    if last > node.persistence.persisted_index or term is None or not is_flushed:
         return
     if (term, last) >= (repair.last_term, repair.last_index):
         if not refetch.is_cut:

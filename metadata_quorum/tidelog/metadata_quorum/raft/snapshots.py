@@ -12,6 +12,16 @@ from tidelog.metadata_quorum.raft.types import Snapshot, SnapshotId
 from tidelog.wire.ids import LogIndex
 
 
+def on_start(node: Node) -> None:
+    """A log in storage that does not lead up to the snapshot gives way to it."""
+    if not node.must_reset:
+        return
+    assert node.snapshot is not None, "a log gives way to a snapshot"
+    node.emit(node.persistence.reset(node.snapshot, node.hard_state))
+    if node.refetch is not None:
+        node.refetch.is_cut = True
+
+
 def on_offer(node: Node, request: AppendRequest) -> None:
     """Fetch it, unless a fetch from this leader is under way: one that is replaced by each newer
     offer would never end.

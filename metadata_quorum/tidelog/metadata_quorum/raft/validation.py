@@ -24,7 +24,7 @@ def is_acceptable(message: Message, receiver: MemberId) -> bool:
         numbers = (message.match_index, message.hint_index, message.hint_term, message.round)
         return min(numbers) >= 0 and message.repair_from_index >= 0
     if isinstance(message, VoteRequest):
-        return 0 <= message.last_term < message.term and message.last_index >= 0
+        return 0 <= message.last_term <= message.term and message.last_index >= 0
     return True
 
 
