@@ -113,6 +113,10 @@ class Applying:
         self.entries_since_snapshot = 0
         self.bytes_since_snapshot = 0
 
+    def owe_snapshot(self) -> None:
+        """The one that was begun has failed: the next is due at once."""
+        self.entries_since_snapshot = self._limits.snapshot_after_entries
+
     def trim(self, first_index: LogIndex) -> None:
         """The log does not hold what is before any more."""
         if self._entries and self._entries[0].index < first_index:

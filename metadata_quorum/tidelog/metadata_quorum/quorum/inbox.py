@@ -75,6 +75,11 @@ class Inbox:
         self._items.append(item)
         self._news.set()
 
+    def put_first(self, item: Input) -> None:
+        """A request that comes before those of callers who are not awake yet."""
+        self._items.insert(0, item)
+        self._news.set()
+
     def wake(self) -> None:
         """Let the task look again although nothing came: time has passed."""
         self._news.set()

@@ -34,6 +34,8 @@ class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
     answers_waiting_max: int = 256
     """Calls of one kind from members that wait for the core; further ones are refused."""
     call_timeout_ms: int = 1_000
+    learned_addresses_max: int = 64
+    """Of nodes that are not known as members yet."""
     reconnect_first_ms: int = 50
     reconnect_max_ms: int = 500
     stream_idle_ms: int = 5_000
@@ -53,6 +55,8 @@ class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_piece_attempts_max: int = 5
     """In a row, for one piece; then the fetch is given up until the leader's next offer."""
 
+    settle_after_ms: int = 50
+    """Without anything to persist, before storage is told so."""
     full_disk_retry_ms: int = 500
     """Between attempts to store what a full disk refused."""
     join_timeout_ms: int = 3_000

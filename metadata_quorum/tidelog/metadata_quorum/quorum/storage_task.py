@@ -38,7 +38,7 @@ class StorageTask:
         limits: QuorumLimits,
         *,
         on_done: Callable[[Persisted | Restored], None],
-        on_full: Callable[[TidelogError], None],
+        on_full: Callable[[TidelogError, int], None],
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -51,6 +51,9 @@ class StorageTask:
         self._is_ending = False
         self.full_error: TidelogError | None = None
         """Set while the disk refuses for want of space."""
+        self._is_settled = True
+        self.resets = 0
+        """Snapshots of leaders that took the log's place."""
         self.flushes = 0
         self.effects_done = 0
 
@@ -99,14 +102,39 @@ class StorageTask:
                 failure = await self._jobs.popleft()(None)
                 if failure is not None and not is_final(failure):
                     failure = None
-            elif self._is_ending:
+            elif not self._is_settled and (self._is_ending or await self._is_quiet()):
+                failure = await self._settle()
+            elif self._is_settled and self._is_ending:
                 return None
             else:
-                self._news.clear()
-                await self._news.wait()
+                await self._wait_news()
                 continue
             if failure is not None:
                 return failure
+
+    async def _wait_news(self) -> None:
+        if self._is_settled and not self._effects and not self._jobs and not self._is_ending:
+            self._news.clear()
+            await self._news.wait()
+
+    async def _is_quiet(self) -> bool:
+        """Whether nothing comes for a while."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(self._limits.settle_after_ms / 1_000):
+                await self._news.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _settle(self) -> TidelogError | None:
+        """Tell what was performed last from a torn tail; a full disk lets that wait."""
+        self._is_settled = True
+        try:
+            await self._storage.settle()
+        except TidelogError as error:
+            return error if is_final(error) else None
+        return None
 
     async def fail_jobs(self, error: TidelogError) -> None:
         """Nothing will be written any more: tell who waits."""
@@ -124,6 +152,7 @@ class StorageTask:
 
     async def _perform(self, batch: list[Persist | ResetLog]) -> TidelogError | None:
         """Flush the batch and say so; a full disk is waited for, however long it takes."""
+        attempts = 0
         while True:
             try:
                 await self._storage.perform(batch)
@@ -132,10 +161,12 @@ class StorageTask:
                 if error.code is not ErrorCode.STORAGE_FULL or self._is_ending:
                     return error
                 self.full_error = error
-                self._on_full(error)
+                attempts += 1
+                self._on_full(error, attempts)
                 await self._clock.sleep(self._limits.full_disk_retry_ms)
                 continue
             self.full_error = None
+            self._is_settled = False
             self.flushes += 1
             self.effects_done += len(batch)
             self._on_done(done)
@@ -144,6 +175,7 @@ class StorageTask:
     async def _report(self, last: Persist | ResetLog) -> Persisted | Restored:
         if isinstance(last, Persist):
             return Persisted(sequence=last.sequence)
+        self.resets += 1
         state = await self._storage.load_state(last.snapshot)
         return Restored(sequence=last.sequence, snapshot=last.snapshot, state=tuple(state))
 
