@@ -50,7 +50,17 @@ from tidelog.wire.ids import (
 )
 
 Choice = tuple[int, int, int]
-CHOICES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 7), st.integers(0, 7)), max_size=40)
+CHOICES = st.lists(
+    st.tuples(
+        st.sampled_from((0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
+        st.integers(0, 7),
+        st.integers(0, 7),
+    ),
+    max_size=40,
+)
+
+POPULATED: list[Choice] = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 2, 3), (1, 5, 1)]
+"""Three brokers and two topics, so that what is drawn finds something to change."""
 
 
 def entry(index: int, *records: MetadataRecord) -> Entry:
@@ -224,7 +234,7 @@ def snapshot_at(machine: MetadataStateMachine) -> tuple[Snapshot, list[bytes]]:
 def test_one_by_one_and_in_batches_and_from_a_snapshot_the_image_is_the_same(
     choices: list[Choice], cut: int, batch: int
 ) -> None:
-    entries = history(choices)
+    entries = history([*POPULATED, *choices])
     cut %= len(entries) + 1
     shown: list[Image] = [Image()]
 
