@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
 from tidelog.metadata_quorum.raft.types import (
-    HardState,
     MemberId,
     Members,
     Recovered,
@@ -12,18 +11,25 @@ from tidelog.metadata_quorum.raft.types import (
     SnapshotId,
 )
 from tidelog.metadata_quorum.storage.identity import QuorumIdentity, read_identity
+from tidelog.metadata_quorum.storage.journal import SEGMENT_BYTES_MAX
+from tidelog.metadata_quorum.storage.plan import plan
+from tidelog.metadata_quorum.storage.recovery import Opened, recover
+from tidelog.metadata_quorum.storage.snapshot_format import SnapshotContent
 from tidelog.ports import Disk
-from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex
 
 
 class QuorumStorageFiles:
     """Made by `open_storage`."""
 
-    def __init__(self, disk: Disk, identity: QuorumIdentity, recovered: Recovered) -> None:
-        self._disk = disk
+    def __init__(self, identity: QuorumIdentity, opened: Opened) -> None:
         self._identity = identity
-        self._recovered = recovered
+        self._recovered = opened.recovered
+        self._journal = opened.journal
+        self._marks_file = opened.marks_file
+        self._snapshots = opened.snapshots
+        snapshot = opened.recovered.snapshot
+        self._in_use = snapshot.id if snapshot else None
 
     @property
     def identity(self) -> QuorumIdentity:
@@ -52,58 +58,74 @@ class QuorumStorageFiles:
 
     async def perform(self, effects: Sequence[Persist | ResetLog]) -> None:
         """All of them, in order, with one flush; durable at return."""
-        raise self._missing(f"persist {len(effects)} effects")
+        if not effects:
+            return
+        self._journal.check_usable()
+        await self._journal.write(plan(effects, self._journal.terms, self._journal.hard_state))
+        resets = [effect for effect in effects if isinstance(effect, ResetLog)]
+        if resets:
+            self._in_use = resets[-1].snapshot.id
 
     async def settle(self) -> None:
-        """Make it certain that what was performed is told from a torn tail after a crash of the
-        machine. Called when nothing has been persisted for a while; costs one flush, or nothing.
-        """
+        """Mark what was performed as durable; one flush, or nothing to do."""
+        self._journal.check_usable()
+        mark = self._journal.mark()
+        if mark is not None:
+            await self._marks_file.write(mark)
+            self._journal.marked(mark)
 
     async def trim(self, first_index: LogIndex) -> None:
         """Remove whole segments before this index."""
-        raise self._missing(f"trim to {first_index}")
+        await self.settle()
+        await self._journal.trim(first_index)
 
     async def save_snapshot(
         self, snapshot_id: SnapshotId, members: Members, state: Sequence[bytes]
     ) -> Snapshot:
-        """Write what the state machine gave; durable at return."""
-        raise self._missing("save a snapshot")
+        """Write what the state machine gave; durable at return. The one before is kept as well."""
+        self._journal.check_usable()
+        content = SnapshotContent(id=snapshot_id, members=members, state=tuple(state))
+        snapshot = await self._snapshots.save(content)
+        before, self._in_use = self._in_use, snapshot_id
+        await self._snapshots.keep_only([snapshot_id, before or snapshot_id])
+        return snapshot
 
     async def begin_fetched(self, snapshot_id: SnapshotId, size_bytes: int) -> int:
         """Where to go on with a snapshot fetched from a leader."""
-        raise self._missing("fetch a snapshot")
+        return await self._snapshots.begin_fetched(snapshot_id, size_bytes)
 
     async def write_fetched(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
         """The next piece."""
-        raise self._missing("fetch a snapshot")
+        await self._snapshots.write_fetched(snapshot_id, position, data)
 
     async def finish_fetched(self, snapshot_id: SnapshotId) -> Snapshot:
-        """Check all checksums and flush."""
-        raise self._missing("fetch a snapshot")
+        """Check all checksums and flush; STORAGE_CORRUPT (and begun anew) if one is wrong."""
+        return await self._snapshots.finish_fetched(snapshot_id)
 
     async def read_snapshot(
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
         """A piece of the file, and the whole file's size; None: it is gone."""
-        raise self._missing("read a snapshot")
+        return await self._snapshots.read(snapshot_id, position, length_bytes)
 
     async def load_state(self, snapshot: Snapshot) -> Sequence[bytes]:
         """What the state machine gave to `save_snapshot`; STORAGE_CORRUPT if damaged."""
-        raise self._missing("load a snapshot")
+        _, content = await self._snapshots.load(snapshot.id)
+        return content.state
 
     async def close(self) -> None:
-        """Settle; the disk is shut down by its owner."""
-
-    def _missing(self, tried: str) -> TidelogError:
-        return TidelogError(ErrorCode.NOT_IMPLEMENTED, tried=tried, happened="not in this release")
+        """Settle, if that is still possible; the disk is shut down by its owner."""
+        if not self._journal.failure:
+            await self.settle()
 
 
 async def open_storage(
-    disk: Disk, *, node_id: int | None = None, cluster_id: str | None = None
+    disk: Disk,
+    *,
+    node_id: int | None = None,
+    cluster_id: str | None = None,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
 ) -> QuorumStorageFiles:
     """Open a formatted directory and recover what it holds."""
     identity = await read_identity(disk, node_id=node_id, cluster_id=cluster_id)
-    recovered = Recovered(
-        hard_state=HardState(), snapshot=None, bootstrap=identity.bootstrap, entries=()
-    )
-    return QuorumStorageFiles(disk, identity, recovered)
+    return QuorumStorageFiles(identity, await recover(disk, identity, segment_bytes_max))

@@ -1,0 +1,186 @@
+"""What the journal's blocks say after a start, and what damage in them means. Pure.
+
+Theory of operation. Blocks are written one at a time, and each is flushed before the next one is
+begun. So every block but the newest is known to have been durable: a later block, the name of a
+later segment (it holds the sequence of the block before it) and the mark each prove it. Damage in
+such a block is corruption. The newest block, unless the mark covers it, may be torn:
+
+    | proven by what lies behind, or by the mark | newest: whole, or torn, never acknowledged |
+
+Blocks are followed backwards by `previous_sequence`; one that no later block follows is what a
+start has judged torn, and does not count however it looks. Forwards they give the log as cells:
+an entry, or None where one was acknowledged and is damaged. A later block that cuts the log below
+such a cell removes it, which is how a repair ends the damage without touching a byte of it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.metadata_quorum.raft.types import NO_INDEX, NO_TERM, Entry, HardState
+from tidelog.metadata_quorum.storage.blocks import Block, Head
+from tidelog.metadata_quorum.storage.errors import corrupt
+from tidelog.metadata_quorum.storage.marks import Mark
+from tidelog.metadata_quorum.storage.scan import SegmentScan
+from tidelog.metadata_quorum.storage.state_layout import with_vote_of
+from tidelog.wire.ids import LogIndex, Term
+
+
+class FoundSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment as it was found."""
+
+    sequence: int
+    """Of its first block, by its name."""
+    previous_sequence: int
+    """Of the block before that, by its name."""
+    scan: SegmentScan
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    """The log and the state that the journal and the mark tell."""
+
+    base_index: LogIndex = NO_INDEX
+    base_term: Term = NO_TERM
+    cells: list[Entry | None] = msgspec.field(default_factory=list)
+    """From the entry behind `base_index` on; None: acknowledged once, and damaged."""
+    end_index: LogIndex = NO_INDEX
+    end_term: Term = NO_TERM
+    """Of the last entry, damaged or not."""
+    hard_state: HardState = msgspec.field(default_factory=HardState)
+    sequence: int = 0
+    """Of the newest block that counts."""
+    sequence_max: int = 0
+    """No block and no name has a higher one."""
+    from_index: LogIndex = NO_INDEX
+    """Of the newest block that counts."""
+    is_reset: bool = False
+    """So is this."""
+    is_clean: bool = True
+    """The newest segment can be appended to, and its newest block says all there is to know."""
+
+    def cut(self, from_index: LogIndex) -> None:
+        """Entries from here on are gone; below the log's start: the log starts here now."""
+        if from_index <= self.base_index:
+            self.restart(LogIndex(from_index - 1), NO_TERM)
+        del self.cells[from_index - 1 - self.base_index :]
+
+    def restart(self, base_index: LogIndex, base_term: Term) -> None:
+        """An empty log behind an entry."""
+        self.base_index, self.base_term, self.cells = base_index, base_term, []
+
+    def lose(self, from_index: LogIndex, end_index: LogIndex) -> None:
+        """These entries were acknowledged and nothing tells what they were."""
+        self.cut(max(from_index, LogIndex(self.base_index + 1)))
+        missing = end_index - self.base_index - len(self.cells)
+        self.cells += [None] * max(0, missing)
+
+
+def replay(segments: Sequence[FoundSegment], mark: Mark, *, where: str) -> Replayed:
+    """What counts; STORAGE_CORRUPT if not even the end of what is lost is known."""
+    replayed = Replayed(hard_state=mark.hard_state)
+    blocks = _ascending(segments)
+    names = [segment.sequence for segment in segments]
+    replayed.sequence_max = max([mark.sequence, *names, *(each.head.sequence for each in blocks)])
+    torn = _torn(segments, blocks, mark)
+    proven = None
+    if torn is not None:
+        blocks.pop()
+        proven = torn.head.previous_sequence
+    elif segments and not segments[-1].scan.blocks:
+        proven = segments[-1].previous_sequence
+    chain = _followed_back(blocks, proven)
+    for block in chain:
+        _take(replayed, block, replayed.sequence)
+    replayed.is_clean = torn is None and all(each.scan.is_clean for each in segments[-1:])
+    if mark.sequence > replayed.sequence:
+        _take_mark(replayed, mark)
+    elif proven is not None and proven > replayed.sequence:
+        if torn is None:
+            raise corrupt(
+                where,
+                f"the blocks behind {replayed.sequence} are lost, up to {proven} at least, and "
+                "nothing tells where the log ended",
+            )
+        only_one = proven == replayed.sequence + 1
+        _take_loss_before(replayed, torn.head, only_one=only_one)
+    for other in (mark.hard_state, *([torn.head.hard_state] if torn is not None else [])):
+        merged = with_vote_of(replayed.hard_state, other)
+        if merged != replayed.hard_state:
+            replayed.hard_state, replayed.is_clean = merged, False
+    return replayed
+
+
+def _ascending(segments: Sequence[FoundSegment]) -> list[Block]:
+    blocks: list[Block] = []
+    for segment in segments:
+        for block in segment.scan.blocks:
+            if not blocks or block.head.sequence > blocks[-1].head.sequence:
+                blocks.append(block)
+    return blocks
+
+
+def _torn(segments: Sequence[FoundSegment], blocks: Sequence[Block], mark: Mark) -> Block | None:
+    """The newest block, if it is damaged and nothing proves that it was durable."""
+    if not segments or not segments[-1].scan.blocks:
+        return None
+    newest = blocks[-1]
+    is_proven = newest.head.sequence <= mark.sequence
+    return None if newest.is_whole or is_proven else newest
+
+
+def _followed_back(blocks: Sequence[Block], newest: int | None) -> list[Block]:
+    """The blocks that count, oldest first; `newest`: where to begin, if that is known."""
+    chain: list[Block] = []
+    wanted = newest
+    for block in reversed(blocks):
+        if wanted is None or block.head.sequence <= wanted:
+            chain.append(block)
+            wanted = block.head.previous_sequence
+    chain.reverse()
+    return chain
+
+
+def _take(replayed: Replayed, block: Block, previous_sequence: int) -> None:
+    head = block.head
+    if previous_sequence == 0:
+        replayed.restart(LogIndex(head.from_index - 1), head.previous_term)
+    elif head.previous_sequence != previous_sequence:
+        _take_loss_before(replayed, head, only_one=head.previous_sequence == previous_sequence + 1)
+    if head.is_reset:
+        replayed.restart(LogIndex(head.from_index - 1), head.previous_term)
+    elif head.from_index - 1 > replayed.base_index + len(replayed.cells):
+        replayed.lose(LogIndex(replayed.base_index + 1), LogIndex(head.from_index - 1))
+    replayed.cut(head.from_index)
+    if head.from_index == replayed.base_index + 1:
+        replayed.base_term = head.previous_term
+    replayed.cells += block.entries
+    replayed.end_index, replayed.end_term = head.end_index, head.end_term
+    replayed.hard_state = head.hard_state
+    replayed.sequence = head.sequence
+    replayed.from_index, replayed.is_reset = head.from_index, head.is_reset
+
+
+def _take_loss_before(replayed: Replayed, head: Head, *, only_one: bool = False) -> None:
+    """Blocks before this one are lost. It tells what the last of them had cut; if there were more,
+    every entry is in doubt.
+    """
+    lost_from = head.previous_from_index if only_one else LogIndex(replayed.base_index + 1)
+    if head.is_after_reset:
+        replayed.restart(LogIndex(head.previous_from_index - 1), NO_TERM)
+        lost_from = head.previous_from_index
+    replayed.lose(lost_from, LogIndex(head.from_index - 1))
+    replayed.end_index, replayed.end_term = LogIndex(head.from_index - 1), head.previous_term
+    replayed.is_clean = False
+
+
+def _take_mark(replayed: Replayed, mark: Mark) -> None:
+    """The blocks that it proves are lost; it tells where the log ended."""
+    lost_from = LogIndex(replayed.base_index + 1)
+    if mark.since_sequence <= replayed.sequence and replayed.sequence:
+        lost_from = mark.lowest_from
+    if mark.base_index > replayed.base_index or not replayed.sequence:
+        replayed.restart(mark.base_index, mark.base_term)
+    replayed.lose(lost_from, mark.end_index)
+    replayed.end_index, replayed.end_term = mark.end_index, mark.end_term
+    replayed.hard_state = mark.hard_state
+    replayed.is_clean = False
