@@ -185,7 +185,8 @@ def pointers_in_order(
         return (
             f"applied {after.applied_index}, commit {after.commit_index}, last {after.last_index}"
         )
-    if not after.is_repairing and after.last_index != member.asked.last_index:
+    is_installing = member.asked.first_index > after.commit_index + 1
+    if not after.is_repairing and not is_installing and after.last_index != member.asked.last_index:
         return f"has its last entry at {after.last_index}, asked for {member.asked.last_index}"
     return None
 
@@ -198,7 +199,7 @@ def one_change_of_members(
     """
     if after.role is not Role.LEADER or not member.member_indexes:
         return None
-    pending = [index for index in member.member_indexes if index > after.commit_index]
+    pending = [index for index in member.member_indexes if index > board.commit_index]
     if len(pending) > 1:
         return f"has uncommitted members at {pending}"
     if pending and before is not None and before.members_index != after.members_index:

@@ -16,6 +16,9 @@ class WallClock(Protocol):
     """Where the wall clock of a machine stands apart from virtual time."""
 
     wall_offset_ms: int
+    clock_rate: float
+    clock_base_ns: int
+    clock_set_ns: int
 
 
 class SimulatedClock:
@@ -26,8 +29,10 @@ class SimulatedClock:
         self._machine = machine
 
     def monotonic_ns(self) -> int:
-        """Virtual nanoseconds."""
-        return self._loop.now_ns
+        """Virtual nanoseconds, as the machine's quartz counts them."""
+        machine = self._machine
+        passed_ns = self._loop.now_ns - machine.clock_set_ns
+        return machine.clock_base_ns + int(passed_ns * machine.clock_rate)
 
     def wall_ms(self) -> int:
         """Virtual time as the machine's wall clock shows it."""
@@ -35,7 +40,7 @@ class SimulatedClock:
 
     async def sleep(self, duration_ms: int) -> None:
         """At least this long, to the nanosecond when nothing else is due."""
-        await sleep_ns(self._loop, duration_ms * _NS_PER_MS)
+        await sleep_ns(self._loop, int(duration_ms * _NS_PER_MS / self._machine.clock_rate))
 
 
 async def sleep_ns(loop: SimulatedLoop, duration_ns: int) -> None:

@@ -49,6 +49,9 @@ class FaultKind(enum.Enum):
     READ_ONLY = "read_only"
     SLOW_DISK = "slow_disk"
 
+    CLOCK_RATE = "clock_rate"
+    WIPE = "wipe"
+
 
 PROBABILITIES: Final[dict[FaultKind, float]] = {
     FaultKind.NETWORK_DELAY: 0.03,

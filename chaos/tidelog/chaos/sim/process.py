@@ -150,6 +150,8 @@ class Machine:
         self.name = name
         self.is_down = False
         self.wall_offset_ms = 0
+        self.clock_rate = 1.0
+        self.clock_base_ns = self.clock_set_ns = world.loop.now_ns
         self.processes: dict[str, Process] = {}
         self.media: dict[str, Medium] = {}
         self._world = world
@@ -189,6 +191,21 @@ class Machine:
             medium.crash(random, self._world.faults)
         self.crashes += 1
         self._world.trace.note(self.name, "machine:crash")
+
+    def wipe(self, name: str) -> None:
+        """A data directory is empty, as after its disk was replaced; nothing may run on it."""
+        assert all(process.is_dead for process in self.processes.values()), "nothing runs"
+        self.media.pop(name, None)
+        self._world.faults.took_effect(FaultKind.WIPE, self.name, name)
+
+    def set_clock_rate(self, rate: float) -> None:
+        """Let ticks pass faster or slower from now on; they never go back."""
+        now_ns = self._world.loop.now_ns
+        self.clock_base_ns += int((now_ns - self.clock_set_ns) * self.clock_rate)
+        self.clock_set_ns = now_ns
+        self.clock_rate = rate
+        if rate != 1.0:
+            self._world.faults.took_effect(FaultKind.CLOCK_RATE, self.name, f"{rate:.2f}")
 
     def jump_wall(self, offset_ms: int) -> None:
         """Move the wall clock; ticks go on as they were."""

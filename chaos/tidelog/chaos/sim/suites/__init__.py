@@ -1,8 +1,9 @@
 """What is simulated: each suite puts nodes, clients, faults and checks together for one seed."""
 
+from tidelog.chaos.sim.suites.quorum import QUORUM
 from tidelog.chaos.sim.suites.result import RunResult, Suite
 from tidelog.chaos.sim.suites.skeleton import SKELETON
 
-SUITES: dict[str, Suite] = {SKELETON.name: SKELETON}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (SKELETON, QUORUM)}
 
-__all__ = ["SKELETON", "SUITES", "RunResult", "Suite"]
+__all__ = ["QUORUM", "SKELETON", "SUITES", "RunResult", "Suite"]

@@ -32,7 +32,10 @@ EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
 
-KINDS: Final = tuple(kind for kind in FaultKind if not kind.value.startswith("datagram"))
+_OF_A_QUORUM: Final = (FaultKind.CLOCK_RATE, FaultKind.WIPE)
+KINDS: Final = tuple(
+    kind for kind in FaultKind if not kind.value.startswith("datagram") and kind not in _OF_A_QUORUM
+)
 _MS: Final = 1_000_000
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 10
