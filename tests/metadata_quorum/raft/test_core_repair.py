@@ -1,0 +1,212 @@
+"""Snapshots for those who are far behind, and repair of those whose disk lost something."""
+
+from tests.metadata_quorum.raft.harness import Quorum, member_id
+from tests.metadata_quorum.raft.storms import SMALL
+from tidelog.metadata_quorum.raft.effects import FetchSnapshot, ResetLog, Role
+from tidelog.metadata_quorum.raft.inputs import CorruptEntry
+from tidelog.metadata_quorum.raft.messages import VoteRequest, VoteResponse
+from tidelog.metadata_quorum.raft.types import MemberId
+from tidelog.wire.ids import LogIndex, Term
+
+
+def _written(quorum: Quorum, count: int) -> MemberId:
+    leader = quorum.elect()
+    for number in range(count):
+        quorum.propose(leader, b"%d" % number)
+        quorum.settle()
+    quorum.run(500)
+    return leader
+
+
+def _follower(quorum: Quorum, leader: MemberId) -> MemberId:
+    return next(each for each in quorum.machines if each != leader)
+
+
+def _behind_a_snapshot() -> tuple[Quorum, MemberId, MemberId]:
+    quorum = Quorum(1, 2, 3, options=SMALL)
+    leader = quorum.elect()
+    behind = _follower(quorum, leader)
+    quorum.crash(behind)
+    _written(quorum, 20)
+    quorum.take_snapshot(leader)
+    assert quorum.state(leader).log_start_index > 10
+    return quorum, leader, behind
+
+
+def test_a_member_behind_the_log_gets_a_snapshot_and_then_entries() -> None:
+    quorum, leader, behind = _behind_a_snapshot()
+    quorum.start(behind)
+    quorum.propose(leader, b"after")
+    quorum.run(1_000)
+    assert quorum.state(behind).snapshot == quorum.state(leader).snapshot
+    assert quorum.at(behind).applied == quorum.at(leader).applied
+
+
+def test_a_snapshot_is_in_use_only_after_its_reset_is_flushed() -> None:
+    quorum, leader, behind = _behind_a_snapshot()
+    quorum.start(behind)
+    for _ in range(1_000):
+        quorum.deliver()
+        quorum.flush(leader)
+        quorum.tick(leader)
+        machine = quorum.at(behind)
+        if machine.fetch is not None:
+            break
+        quorum.flush(behind)
+    assert isinstance(quorum.at(behind).fetch, FetchSnapshot)
+    quorum.finish_fetch(behind)
+    assert isinstance(quorum.at(behind).writes[-1], ResetLog)
+    assert quorum.state(behind).snapshot is None
+    quorum.restart(behind)
+    assert quorum.state(behind).snapshot is None
+    quorum.run(1_000)
+    assert quorum.state(behind).snapshot == quorum.state(leader).snapshot
+
+
+def test_a_leader_never_loads_a_snapshot() -> None:
+    quorum, leader, behind = _behind_a_snapshot()
+    quorum.start(behind)
+    quorum.run(1_000)
+    assert not any(isinstance(write, ResetLog) for write in quorum.at(leader).writes)
+    assert quorum.at(leader).fetch is None
+
+
+def test_entries_are_kept_for_those_who_are_a_little_behind() -> None:
+    quorum = Quorum(1, options=SMALL)
+    leader = _written(quorum, 10)
+    quorum.take_snapshot(leader)
+    state = quorum.state(leader)
+    assert state.snapshot is not None
+    assert state.log_start_index == state.snapshot.end_index - SMALL.entries_kept
+
+
+def test_a_member_with_a_corrupt_entry_is_repaired_by_its_leader_at_start() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 10)
+    damaged = _follower(quorum, leader)
+    quorum.crash(damaged)
+    quorum.at(damaged).disk.corrupt_from = 5
+    quorum.start(damaged)
+    assert quorum.state(damaged).is_repairing
+    quorum.run(1_000)
+    assert not quorum.state(damaged).is_repairing
+    assert quorum.at(damaged).disk.hard_state.repair is None
+    assert quorum.at(damaged).disk.entries == quorum.at(leader).disk.entries
+
+
+def test_a_member_with_a_corrupt_entry_is_repaired_while_it_runs() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 10)
+    damaged = _follower(quorum, leader)
+    quorum.at(damaged).disk.corrupt_from = 5
+    quorum.give(damaged, CorruptEntry(index=LogIndex(5)))
+    assert quorum.state(damaged).is_repairing
+    assert quorum.state(damaged).persisted_index == 4
+    quorum.propose(leader, b"meanwhile")
+    quorum.run(1_000)
+    assert not quorum.state(damaged).is_repairing
+    assert quorum.at(damaged).disk.entries == quorum.at(leader).disk.entries
+    assert len(quorum.at(damaged).applied) == 12
+
+
+def test_the_damaged_part_is_cut_only_after_the_repair_is_flushed() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 10)
+    damaged = _follower(quorum, leader)
+    quorum.at(damaged).disk.corrupt_from = 5
+    quorum.give(damaged, CorruptEntry(index=LogIndex(5)))
+    quorum.is_flushing = False
+    quorum.run(300)
+    writes = quorum.at(damaged).writes
+    assert [getattr(write, "truncate_from", None) for write in writes] == [None]
+    quorum.is_flushing = True
+    quorum.run(1_000)
+    assert not quorum.state(damaged).is_repairing
+
+
+def test_a_repair_survives_a_crash_in_its_middle() -> None:
+    quorum = Quorum(1, 2, 3, options=SMALL)
+    leader = _written(quorum, 20)
+    damaged = _follower(quorum, leader)
+    quorum.crash(damaged)
+    quorum.at(damaged).disk.corrupt_from = 5
+    quorum.start(damaged)
+    for _ in range(6):
+        quorum.deliver()
+        quorum.flush(damaged)
+        quorum.tick(leader)
+    assert quorum.state(damaged).is_repairing
+    quorum.restart(damaged)
+    assert quorum.state(damaged).is_repairing
+    quorum.run(2_000)
+    assert quorum.at(damaged).disk.entries == quorum.at(leader).disk.entries
+
+
+def test_a_repairing_member_votes_by_the_last_entry_that_it_ever_had_and_never_campaigns() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 10)
+    damaged = _follower(quorum, leader)
+    quorum.crash(damaged)
+    quorum.at(damaged).disk.corrupt_from = 5
+    quorum.network.clear()
+    quorum.isolate(damaged)
+    quorum.start(damaged)
+    quorum.flush(damaged)
+    asker = member_id(next(n for n in (1, 2, 3) if n not in (leader.node_id, damaged.node_id)))
+    for last_index, is_granted in ((10, False), (11, True)):
+        quorum.step(
+            VoteRequest(
+                sender=asker,
+                receiver=damaged,
+                term=Term(2),
+                last_index=LogIndex(last_index),
+                last_term=Term(1),
+                is_pre_vote=True,
+            )
+        )
+        answer = quorum.sent[-1]
+        assert isinstance(answer, VoteResponse)
+        assert answer.is_granted is is_granted
+    quorum.run(10_000)
+    assert quorum.state(damaged).role is Role.FOLLOWER
+    assert quorum.state(damaged).term == 1
+
+
+def test_a_leader_that_finds_damage_steps_down_and_is_repaired() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 10)
+    quorum.at(leader).disk.corrupt_from = 5
+    quorum.give(leader, CorruptEntry(index=LogIndex(5)))
+    assert quorum.state(leader).role is Role.FOLLOWER
+    quorum.run(5_000)
+    assert quorum.leader() not in (None, leader)
+    assert not quorum.state(leader).is_repairing
+
+
+def test_a_repair_beyond_the_leaders_log_ends_with_a_snapshot() -> None:
+    quorum = Quorum(1, 2, 3, options=SMALL)
+    leader = _written(quorum, 20)
+    for is_running in (True, False):
+        damaged = _follower(quorum, leader)
+        quorum.take_snapshot(leader) if is_running else None
+        if not is_running:
+            quorum.crash(damaged)
+        quorum.at(damaged).disk.corrupt_from = 5
+        if is_running:
+            quorum.give(damaged, CorruptEntry(index=LogIndex(5)))
+        else:
+            quorum.start(damaged)
+        quorum.run(2_000)
+        assert not quorum.state(damaged).is_repairing
+        assert quorum.at(damaged).applied == quorum.at(leader).applied
+
+
+def test_a_single_voter_that_repairs_stays_down_and_says_so() -> None:
+    quorum = Quorum(1)
+    _written(quorum, 5)
+    quorum.crash(1)
+    quorum.at(1).disk.corrupt_from = 3
+    quorum.start(1)
+    quorum.run(10_000)
+    state = quorum.state(1)
+    assert (state.role, state.is_repairing) == (Role.FOLLOWER, True)
