@@ -126,6 +126,7 @@ class QuorumRunner(RequestDesk):
         self._stop_asked = asyncio.Event()
         self._ended = asyncio.Event()
         self._role = Role.FOLLOWER
+        self._join: Joining | None = None
         self._transport = QuorumTransport(
             network=network,
             clock=clock,
@@ -181,6 +182,11 @@ class QuorumRunner(RequestDesk):
             await self._writer.fail_jobs(self.failure or ending)
             self._ended.set()
 
+    @property
+    def join_error(self) -> TidelogError | None:
+        """Why this node was not let in when it asked last, if so."""
+        return None if self._join is None else self._join.last_error
+
     async def stop(self) -> None:
         """Hand over if this node leads, write what is queued, answer everybody."""
         self._stop_asked.set()
@@ -196,7 +202,8 @@ class QuorumRunner(RequestDesk):
             scope.start(self._work(), name="quorum core")
             scope.start(self._tick(), name="quorum clock")
             if not was_member(self.member_id, self._storage.recovered):
-                scope.start(self._joining(address).run(), name="quorum joining")
+                self._join = self._joining(address)
+                scope.start(self._join.run(), name="quorum joining")
             await self._stop_asked.wait()
             await self._hand_over()
             self._is_running = False
