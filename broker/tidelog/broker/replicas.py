@@ -19,7 +19,7 @@ from tidelog.broker.partition.marks_file import make_marks_file, read_marks
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -37,6 +37,8 @@ class Replica(msgspec.Struct, frozen=True):
     log: PartitionLog
     settings: TopicSettings
     topic_name: str
+    is_led: bool = True
+    """Whether this broker leads it: only then it is written and read here."""
 
 
 class RecoverySummary(msgspec.Struct, kw_only=True):
@@ -138,6 +140,8 @@ class Replicas:
         log = replica.log
         if log.failure is not None:
             raise fresh(log.failure)
+        if not replica.is_led:
+            raise self._missing(topic_id, partition, tried)
         if leader_epoch not in (-1, log.leader_epoch):
             is_old = leader_epoch < log.leader_epoch
             raise TidelogError(
@@ -199,11 +203,13 @@ class Replicas:
         opened: Mapping[PartitionKey, OpenedLog],
     ) -> None:
         """Hand the partitions to the owner; a new one has no file until its first batch."""
+        self._follow_known(image)
         for key, (topic, partition, settings) in placed.items():
             each = opened.get(key)
             if each is None:
                 each = OpenedLog(log=PartitionLog(key, partition.leader_epoch), files={})
-            self._replicas[key] = Replica(each.log, settings, topic.name)
+            is_led = partition.leader_id == self._broker_id
+            self._replicas[key] = Replica(each.log, settings, topic.name, is_led)
             self.owner.add(each, settings)
         self._applied = image
         waiting, self._waiters = self._waiters, []
@@ -212,6 +218,28 @@ class Replicas:
                 self._waiters.append((version, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
+
+    def _follow_known(self, image: Image) -> None:
+        """Take over who leads what is served here already; a deleted topic is served no more."""
+        for topic_id, known in self._applied.topics.items():
+            topic = image.topics.get(topic_id)
+            if topic is known:
+                continue
+            for number in range(len(known.partitions)):
+                key = PartitionKey(topic_id, PartitionId(number))
+                replica = self._replicas.get(key)
+                if replica is None:
+                    continue
+                if topic is None:
+                    del self._replicas[key]
+                else:
+                    self._replicas[key] = self._led(replica, topic.partitions[number])
+                self._on_advanced(key)
+
+    def _led(self, replica: Replica, partition: PartitionImage) -> Replica:
+        replica.log.lead(partition.leader_epoch)
+        is_led = partition.leader_id == self._broker_id
+        return Replica(replica.log, replica.settings, replica.topic_name, is_led)
 
     def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
         topic = self._metadata.image().topics.get(TopicId(topic_id))
@@ -227,8 +255,11 @@ class Replicas:
                 tried=tried,
                 happened=f"topic {topic.name} has {len(topic.partitions)} partitions",
             )
+        leader_id = topic.partitions[partition].leader_id
         return TidelogError(
             ErrorCode.NOT_LEADER,
             tried=tried,
-            happened=f"broker {topic.partitions[partition].leader_id} leads it",
+            happened="no broker leads it at the moment"
+            if leader_id == NO_LEADER
+            else f"broker {leader_id} leads it",
         )

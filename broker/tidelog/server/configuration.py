@@ -5,13 +5,15 @@ Owns names, defaults, bounds and precedence: flag, then `TIDELOG_*`, then file, 
 the caller hands their content in, so that tests and the simulator need neither.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from tidelog.broker.limits import BrokerLimits
 from tidelog.metadata_quorum.controller.topics import TopicDefaults
+from tidelog.metadata_quorum.quorum.limits import QuorumLimits
+from tidelog.metadata_quorum.raft.types import Options
 
 MIB: Final = 1024 * 1024
 
@@ -36,7 +38,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = ListenerSettings(bind="127.0.0.1:9192")
     cluster: Annotated[
         ListenerSettings,
-        Meta(description="For the nodes of the cluster; a single node does not bind it."),
+        Meta(description="For the nodes of the cluster, this one included."),
     ] = ListenerSettings(bind="127.0.0.1:9193")
 
 
@@ -107,6 +109,48 @@ class RecordsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = MIB
 
 
+class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The metadata quorum, and the ties of brokers to it."""
+
+    bootstrap_servers: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="`host:port` of cluster listeners where the quorum can be found; for a "
+            "broker that is no controller, and for a controller that joins. In a variable "
+            "separated by commas."
+        ),
+    ] = ()
+    election_timeout_ms: Annotated[
+        int,
+        Meta(
+            description="Silence of the leader before an election; each wait is drawn from once "
+            "to twice this.",
+            ge=100,
+            le=60_000,
+        ),
+    ] = 1_000
+    heartbeat_ms: Annotated[
+        int,
+        Meta(description="Between heartbeats of the leader to the members.", ge=10, le=10_000),
+    ] = 150
+    snapshot_entries: Annotated[
+        int,
+        Meta(description="Entries after which the metadata are written as a snapshot.", ge=100),
+    ] = 20_000
+    snapshot_bytes: Annotated[
+        int,
+        Meta(description="Bytes of entries after which they are, if that is sooner.", ge=65_536),
+    ] = 16 * MIB
+    session_timeout_ms: Annotated[
+        int,
+        Meta(
+            description="Silence of a broker after which the controller fences it.",
+            ge=1_000,
+            le=600_000,
+        ),
+    ] = 9_000
+
+
 class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What topics may ask for."""
 
@@ -119,6 +163,14 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of a node."""
 
+    roles: Annotated[
+        tuple[Literal["broker", "controller"], ...],
+        Meta(
+            description="What the node does: `broker` holds partitions, `controller` is a member "
+            "of the metadata quorum. In a variable separated by commas.",
+            min_length=1,
+        ),
+    ] = ("broker", "controller")
     node_id: Annotated[
         int, Meta(description="The node's number in its cluster.", ge=1, le=2_147_483_647)
     ] = 1
@@ -134,6 +186,14 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     shutdown_grace_ms: Annotated[
         int, Meta(description="How long calls in progress may take at a stop.", ge=0, le=600_000)
     ] = 300
+    handover_ms: Annotated[
+        int,
+        Meta(
+            description="How long a stopping broker waits for others to take over what it leads.",
+            ge=0,
+            le=600_000,
+        ),
+    ] = 1_000
     admin_timeout_ms: Annotated[
         int,
         Meta(
@@ -160,10 +220,35 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Meta(description="Node number → `host:port` to reach it at instead of its advertised one."),
     ] = {}
     listeners: Listeners = Listeners()
+    quorum: QuorumSettings = QuorumSettings()
     topics: TopicLimits = TopicLimits()
     produce: ProduceSettings = ProduceSettings()
     fetch: FetchSettings = FetchSettings()
     records: RecordsSettings = RecordsSettings()
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it holds partitions."""
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it is a member of the quorum, or wants to become one."""
+        return "controller" in self.roles
+
+    def quorum_limits(self) -> QuorumLimits:
+        """The limits of the quorum's glue."""
+        return QuorumLimits(
+            snapshot_after_entries=self.quorum.snapshot_entries,
+            snapshot_after_bytes=self.quorum.snapshot_bytes,
+        )
+
+    def raft_options(self) -> Options:
+        """The times of the quorum's core."""
+        return Options(
+            election_timeout_ms=self.quorum.election_timeout_ms,
+            heartbeat_ms=self.quorum.heartbeat_ms,
+        )
 
     def broker_limits(self) -> BrokerLimits:
         """The limits in the broker's words."""

@@ -5,7 +5,7 @@ Every refusal names the setting, where its value came from, and the nearest name
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import msgspec
 
@@ -136,8 +136,11 @@ def _refuse_unknown(
 
 
 def _put(tree: dict[str, Any], setting: Setting, text: str, source: str) -> None:
+    given: object = text
+    if get_origin(_strip(setting.type)[0]) is tuple:
+        given = [each.strip() for each in text.split(",") if each.strip()]
     try:
-        value = msgspec.convert(text, setting.type, strict=False)
+        value = msgspec.convert(given, setting.type, strict=False)
     except msgspec.ValidationError as error:
         raise _invalid(source, f"`{text}`: {_lower(error)}", setting.description) from None
     *branches, leaf = setting.path.split(".")
@@ -161,9 +164,32 @@ def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
                 f"`{bind}` can be reached from outside this machine, and nothing encrypts it",
                 "Bind 127.0.0.1, or set allow_plaintext = true if the network is trusted.",
             )
+    _validate_quorum(configuration)
     if configuration.default_partitions > configuration.topics.partitions_max:
         raise _invalid("default_partitions", "it is above topics.partitions_max")
     return configuration
+
+
+def _validate_quorum(configuration: NodeConfiguration) -> None:
+    quorum = configuration.quorum
+    for address in quorum.bootstrap_servers:
+        _validate_address("quorum.bootstrap_servers", address)
+    for number, address in configuration.peer_addresses.items():
+        _validate_address(f"peer_addresses of node {number}", address)
+        if not number.isdigit():
+            raise _invalid("peer_addresses", f"`{number}` is no node number")
+    if not configuration.is_controller and not quorum.bootstrap_servers:
+        raise _invalid(
+            "quorum.bootstrap_servers",
+            "it is empty, and a broker that is no controller finds the quorum only there",
+            "Name the cluster listeners of some controllers.",
+        )
+    if 2 * quorum.heartbeat_ms > quorum.election_timeout_ms:
+        raise _invalid(
+            "quorum.heartbeat_ms",
+            f"{quorum.heartbeat_ms} ms is more than half of the election timeout, "
+            f"{quorum.election_timeout_ms} ms: one late heartbeat would be an election",
+        )
 
 
 def _fill_listeners(tree: dict[str, Any]) -> None:

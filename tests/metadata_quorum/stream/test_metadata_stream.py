@@ -1,4 +1,4 @@
-"""The metadata stream between voters and an observer: ordered, unique, resumable, from any voter."""
+"""The metadata stream between voters and an observer: ordered, unique, resumable anywhere."""
 
 import asyncio
 

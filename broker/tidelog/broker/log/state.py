@@ -77,6 +77,13 @@ class PartitionLog:
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
+    def lead(self, leader_epoch: LeaderEpoch) -> None:
+        """What is appended from now on carries this epoch."""
+        assert leader_epoch >= self.leader_epoch, (
+            f"{self.key}: leader epoch {leader_epoch} comes after {self.leader_epoch}"
+        )
+        self.leader_epoch = leader_epoch
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
