@@ -1,0 +1,331 @@
+"""Brokers' ties to the active controller: registrations, heartbeats, silence, death hints.
+
+Owns the table of sessions of the term in which this node decides; another term begins with a table
+of its own. It must never fence by itself: it writes what `rounds` decides, as every other writer.
+A stop of the walk "a broker dies": a stream that ended is followed by a probe of the broker's
+address, and a refused one by a hint.
+
+    stream ended, or silent after an election ─→ probe ─ refused ─→ hint ─┐
+    no heartbeat ─────────────────────────────────────────────────────────┴─→ expired ─→ fence
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.metadata_quorum.active import rounds
+from tidelog.metadata_quorum.active.controller import ActiveController
+from tidelog.metadata_quorum.controller import broker_changes, brokers
+from tidelog.metadata_quorum.controller.broker_changes import BrokerState, Heartbeat
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.in_sync import check_broker_epoch
+from tidelog.metadata_quorum.controller.sessions import (
+    HINT_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    Sessions,
+)
+from tidelog.metadata_quorum.image import Image
+from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, TaskScope
+from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex, Term
+
+PROBE_METHOD: Final = "/grpc.health.v1.Health/Check"
+"""Any answer will do, also that there is no such method: somebody listens."""
+_ENDS_SESSION: Final = (
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.INVALID_ARGUMENT,
+)
+_NS_PER_MS: Final = 1_000_000
+
+
+class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the controller notices what brokers do not say."""
+
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    hint_timeout_ms: int = HINT_TIMEOUT_MS
+    tick_ms: int = 500
+    """Between looks at the table, unless a session ends sooner."""
+    unheard_probe_ms: int = 1_000
+    """After an election: brokers that have not come by then are probed."""
+    probe_timeout_ms: int = 500
+    probes_max: int = 3
+    probe_wait_ms: int = 50
+    """Between probes of one broker, while its address answers."""
+    write_timeout_ms: int = 1_000
+    """Of a heartbeat's write: the broker waits for the answer."""
+    register_timeout_ms: int = 5_000
+    round_timeout_ms: int = 5_000
+    drain_ms: int = 5_000
+    balance_ms: int = 60_000
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """To a heartbeat."""
+
+    state: BrokerState
+    heartbeat_interval_ms: int
+    error: TidelogError | None = None
+    """The session ends with it."""
+
+
+class BrokerSessions:
+    """`run()` is its task; the session service calls the rest."""
+
+    def __init__(
+        self,
+        *,
+        controller: ActiveController,
+        network: Network,
+        clock: Clock,
+        times: SessionTimes | None = None,
+    ) -> None:
+        self.times = times or SessionTimes()
+        self._controller = controller
+        self._network = network
+        self._clock = clock
+        self._term: Term | None = None
+        self._table = self._new_table()
+        self._begun_ms = 0
+        self._has_probed_unheard = False
+        self._required: dict[BrokerId, tuple[BrokerEpoch, LogIndex]] = {}
+        """What a broker must have applied before it may lead: its own registration."""
+        self._required_of_all = LogIndex(0)
+        self._probing: dict[BrokerId, None] = {}
+        self._to_probe: dict[BrokerId, BrokerEpoch] = {}
+        self._next_drain_ms = 0
+        self._next_balance_ms = 0
+
+    async def register(self, registration: Registration) -> BrokerEpoch:
+        """Make the broker known, fenced; its epoch."""
+        broker_id = registration.broker_id
+        tried = f"register broker {broker_id}"
+
+        def decide(image: Image) -> Decision[BrokerEpoch]:
+            table = self._current_table()
+            is_living = table is None or table.is_living(broker_id, self._now_ms())
+            return brokers.register(image, registration, is_living=is_living)
+
+        written = await self._controller.write(
+            decide, tried=tried, timeout_ms=self.times.register_timeout_ms
+        )
+        epoch = written.answer
+        table = self._current_table()
+        if table is not None:
+            known = table.session(broker_id)
+            if known is None or known.epoch <= epoch:
+                table.open(broker_id, epoch, self._now_ms())
+            required = self._required.get(broker_id)
+            if required is None or required[0] < epoch:
+                self._required[broker_id] = (epoch, written.index)
+        return epoch
+
+    async def beat(self, heartbeat: Heartbeat) -> Answer:
+        """A heartbeat; what the broker wants is written before it is answered."""
+        table = self._current_table()
+        tried = f"hear of broker {heartbeat.broker_id}"
+        if table is None:
+            return self._ended(self._controller.not_controller(tried))
+        try:
+            check_broker_epoch(
+                self._controller.image_ahead(),
+                heartbeat.broker_id,
+                heartbeat.broker_epoch,
+                tried=tried,
+            )
+            table.heard(heartbeat.broker_id, heartbeat.broker_epoch, self._now_ms())
+            if not self._wants_something(heartbeat):
+                return self._answer(self._state(heartbeat.broker_id))
+            written = await self._controller.write(
+                lambda image: broker_changes.beat(
+                    image, heartbeat, required_index=self._required_index(heartbeat)
+                ),
+                tried=tried,
+                timeout_ms=self.times.write_timeout_ms,
+            )
+        except TidelogError as error:
+            if error.code in _ENDS_SESSION:
+                return self._ended(error)
+            # The broker asks again with its next heartbeat.
+            return self._answer(self._state(heartbeat.broker_id))
+        return self._answer(written.answer)
+
+    def on_stream_end(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        """However it ended: is the process gone, or only the connection?"""
+        self._to_probe[broker_id] = epoch
+
+    def last_contact_ms(self, broker_id: BrokerId) -> int:
+        """How long ago the broker was heard of; -1: not by this controller."""
+        table = self._current_table()
+        return -1 if table is None else table.last_contact_ms(broker_id, self._now_ms())
+
+    async def run(self) -> None:
+        """Rounds until cancelled; nothing while another node decides."""
+        async with TaskScope() as scope:
+            while True:
+                table = self._current_table()
+                if table is None:
+                    self._to_probe.clear()
+                else:
+                    await self._round(scope, table)
+                await self._clock.sleep(self._pause_ms(table))
+
+    async def _round(self, scope: TaskScope, table: Sessions) -> None:
+        now_ms = self._now_ms()
+        self._probe_unheard(table, now_ms)
+        self._start_probes(scope)
+        table.tick(now_ms)
+        silent = rounds.silent_brokers(
+            self._controller.image_ahead(), lambda each: table.session(each) is not None
+        )
+        try:
+            if silent:
+                await self._controller.write(
+                    lambda image: rounds.fence_all(image, silent),
+                    tried="fence brokers that are silent",
+                    timeout_ms=self.times.round_timeout_ms,
+                )
+            await self._tidy(now_ms)
+        except TidelogError:
+            # Not the controller any more, or a quorum that is slow: the next round tries again.
+            return
+
+    async def _tidy(self, now_ms: int) -> None:
+        if now_ms >= self._next_drain_ms:
+            self._next_drain_ms = now_ms + self.times.drain_ms
+            if rounds.drain(self._controller.image_ahead()).records:
+                await self._controller.write(
+                    rounds.drain, tried="empty brokers", timeout_ms=self.times.round_timeout_ms
+                )
+        if now_ms >= self._next_balance_ms:
+            self._next_balance_ms = now_ms + self.times.balance_ms
+            if rounds.balance(self._controller.image_ahead()).records:
+                await self._controller.write(
+                    rounds.balance, tried="balance leaders", timeout_ms=self.times.round_timeout_ms
+                )
+
+    def _current_table(self) -> Sessions | None:
+        """The table of the term in which this node decides; a new one where that is a new term."""
+        term = self._controller.active_term
+        if term is None:
+            return None
+        if term != self._term:
+            self._begin(term)
+        return self._table
+
+    def _begin(self, term: Term) -> None:
+        image = self._controller.image()
+        now_ms = self._now_ms()
+        self._term = term
+        self._table = self._new_table()
+        self._table.begin(
+            [(broker.broker_id, broker.epoch) for broker in image.brokers.values()], now_ms
+        )
+        self._begun_ms = now_ms
+        self._has_probed_unheard = False
+        self._required = {}
+        self._required_of_all = LogIndex(image.version)
+        self._to_probe = {}
+        self._next_drain_ms = now_ms + self.times.drain_ms
+        self._next_balance_ms = now_ms + self.times.balance_ms
+
+    def _new_table(self) -> Sessions:
+        return Sessions(
+            session_timeout_ms=self.times.session_timeout_ms,
+            hint_timeout_ms=self.times.hint_timeout_ms,
+        )
+
+    def _wants_something(self, heartbeat: Heartbeat) -> bool:
+        known = self._controller.image().brokers.get(heartbeat.broker_id)
+        if known is None:
+            return False
+        has_news = bool(heartbeat.directories) and heartbeat.directories != known.directories
+        return (
+            has_news or heartbeat.wants_shut_down or (heartbeat.wants_unfence and known.is_fenced)
+        )
+
+    def _required_index(self, heartbeat: Heartbeat) -> int:
+        epoch, index = self._required.get(
+            heartbeat.broker_id, (BrokerEpoch(-1), self._required_of_all)
+        )
+        return index if epoch == heartbeat.broker_epoch else self._required_of_all
+
+    def _state(self, broker_id: BrokerId) -> BrokerState:
+        """As committed: what a broker is told it may act upon."""
+        known = self._controller.image().brokers.get(broker_id)
+        return BrokerState(is_fenced=known is None or known.is_fenced)
+
+    def _answer(self, state: BrokerState) -> Answer:
+        return Answer(state=state, heartbeat_interval_ms=self._table.heartbeat_interval_ms)
+
+    def _ended(self, error: TidelogError) -> Answer:
+        return Answer(
+            state=BrokerState(is_fenced=True),
+            heartbeat_interval_ms=self._table.heartbeat_interval_ms,
+            error=error,
+        )
+
+    def _probe_unheard(self, table: Sessions, now_ms: int) -> None:
+        """After an election a broker that died with the last controller has no stream to end."""
+        if self._has_probed_unheard or now_ms < self._begun_ms + self.times.unheard_probe_ms:
+            return
+        self._has_probed_unheard = True
+        for broker in self._controller.image_ahead().brokers.values():
+            session = table.session(broker.broker_id)
+            if not broker.is_fenced and session is not None and not session.is_heard:
+                self._to_probe[broker.broker_id] = broker.epoch
+
+    def _start_probes(self, scope: TaskScope) -> None:
+        waiting, self._to_probe = self._to_probe, {}
+        listeners = self._controller.image_ahead().brokers
+        for broker_id, epoch in waiting.items():
+            broker = listeners.get(broker_id)
+            if broker is None or broker.epoch != epoch or broker_id in self._probing:
+                continue
+            address = _address(broker.listeners)
+            if address:
+                self._probing[broker_id] = None
+                work = self._probe(broker_id, epoch, address)
+                scope.start(work, name=f"probe broker {broker_id}")
+
+    async def _probe(self, broker_id: BrokerId, epoch: BrokerEpoch, address: str) -> None:
+        try:
+            for _ in range(self.times.probes_max):
+                if await self._is_refused(address):
+                    table = self._current_table()
+                    if table is not None:
+                        table.hint(broker_id, epoch, self._now_ms())
+                    return
+                await self._clock.sleep(self.times.probe_wait_ms)
+        finally:
+            del self._probing[broker_id]
+
+    async def _is_refused(self, address: str) -> bool:
+        try:
+            await self._network.call(
+                address, PROBE_METHOD, b"", timeout_ms=self.times.probe_timeout_ms
+            )
+        except PeerUnreachable as error:
+            return error.death_hint is not DeathHint.NONE
+        except TidelogError:
+            return False
+        return False
+
+    def _pause_ms(self, table: Sessions | None) -> int:
+        """Short while probes wait, exact when a session ends before the next look."""
+        if table is None or self._to_probe:
+            return min(self.times.tick_ms, self.times.probe_wait_ms)
+        deadline_ms = table.next_deadline_ms()
+        if deadline_ms is None:
+            return self.times.tick_ms
+        return max(1, min(self.times.tick_ms, deadline_ms - self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // _NS_PER_MS
+
+
+def _address(listeners: Mapping[str, str]) -> str:
+    return listeners.get(CLUSTER_LISTENER) or listeners.get(CLIENT_LISTENER, "")

@@ -1,0 +1,68 @@
+"""What the active controller does by itself, round after round: pure decisions over its image.
+
+A stop of the walk "a broker dies": brokers without a session are fenced here, and their partitions
+get other leaders.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.metadata_quorum.apply import apply_entry
+from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
+from tidelog.metadata_quorum.controller.broker_changes import fence
+from tidelog.metadata_quorum.controller.configuration import cluster_value
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.leaders import plan_balance
+from tidelog.metadata_quorum.controller.reassignment import alter_reassignments
+from tidelog.metadata_quorum.controller.reassignment_plan import drain_round
+from tidelog.metadata_quorum.controller.settings import is_true
+from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.metadata_quorum.records import MetadataRecord
+from tidelog.wire.ids import BrokerId
+
+DRAIN_MOVES_MAX: Final = 100
+"""Begun in one round, so that a drain can be called off without leaving thousands of moves."""
+
+
+def silent_brokers(
+    image: Image, has_session: Callable[[BrokerId], bool]
+) -> tuple[BrokerImage, ...]:
+    """Brokers that may lead although nothing is heard of them."""
+    return tuple(
+        broker
+        for broker in image.brokers.values()
+        if not broker.is_fenced and not has_session(broker.broker_id)
+    )
+
+
+def fence_all(image: Image, silent: tuple[BrokerImage, ...]) -> Decision[tuple[BrokerId, ...]]:
+    """Fence them in one write; those that registered anew meanwhile are left alone."""
+    records: list[MetadataRecord] = []
+    fenced: list[BrokerId] = []
+    for broker in silent:
+        decision = fence(image, broker.broker_id, broker.epoch)
+        if decision.answer:
+            image = apply_entry(image, decision.records)
+            records += decision.records
+            fenced.append(broker.broker_id)
+    return Decision(records=tuple(records), answer=tuple(fenced))
+
+
+def balance(image: Image) -> Decision[int]:
+    """Leaders back to their preferred replicas, if the cluster wants that; how many."""
+    if not is_true(cluster_value(image, catalogue.LEADER_REBALANCE)):
+        return Decision(answer=0)
+    limit = int(cluster_value(image, catalogue.LEADER_REBALANCE_PARTITIONS))
+    records = plan_balance(image, limit=max(1, limit))
+    return Decision(records=records, answer=len(records))
+
+
+def drain(image: Image) -> Decision[int]:
+    """The next moves off brokers that are being emptied; how many."""
+    if not any(broker.is_draining for broker in image.brokers.values()):
+        return Decision(answer=0)
+    plan = drain_round(image, limit=DRAIN_MOVES_MAX)
+    if not plan.reassignments:
+        return Decision(answer=0)
+    decision = alter_reassignments(image, plan.reassignments)
+    return Decision(records=decision.records, answer=len(decision.records))
