@@ -15,6 +15,7 @@ from tidelog.metadata_quorum.controller.partition_state import (
     PartitionState,
     ReplicaView,
     has_directory,
+    has_room,
     in_sync_min,
     is_able,
 )
@@ -154,7 +155,7 @@ def elect_unclean(
         if broker_id not in (NO_LEADER, *partition.replicas):
             raise invalid(tried, f"broker {broker_id} holds no replica of it")
         wanted = partition.replicas if broker_id == NO_LEADER else (broker_id,)
-        alive = [each for each in wanted if _has_room(image, each)]
+        alive = [each for each in wanted if _may_begin(image, each)]
         if not alive:
             raise TidelogError(
                 ErrorCode.NO_ELIGIBLE_LEADER,
@@ -194,12 +195,10 @@ def _elect_lossy(
     return _elected(state)
 
 
-def _has_room(image: Image, broker_id: BrokerId) -> bool:
-    """Whether it can hold a log at all, be it an empty one."""
+def _may_begin(image: Image, broker_id: BrokerId) -> bool:
+    """Whether it can lead, be it with an empty log."""
     broker = image.brokers.get(broker_id)
-    if broker is None or not is_able(broker):
-        return False
-    return not broker.directories or any(each.is_online for each in broker.directories)
+    return broker is not None and is_able(broker) and has_room(broker)
 
 
 def _elected(state: PartitionState) -> Election:

@@ -1,12 +1,14 @@
-"""What each broker bears, and which brokers may be given more. Pure."""
+"""What each broker bears, which brokers may be given more, and where they keep it. Pure."""
 
+from tidelog.metadata_quorum.controller.partition_state import has_room, is_able
 from tidelog.metadata_quorum.controller.placement import Candidate
-from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.metadata_quorum.image import NO_DIRECTORY, BrokerImage, Image
+from tidelog.wire.ids import BrokerId, PartitionId
 
 
 def may_take_replicas(broker: BrokerImage) -> bool:
-    """Alive, and to stay: neither stopping nor being emptied."""
-    return not (broker.is_fenced or broker.is_shutting_down or broker.is_draining)
+    """Alive, with a directory, and to stay: neither stopping nor being emptied."""
+    return is_able(broker) and not broker.is_draining and has_room(broker)
 
 
 def candidates_of(image: Image) -> list[Candidate]:
@@ -24,3 +26,10 @@ def candidate_of(image: Image, broker: BrokerImage) -> Candidate:
         replica_count=image.held_by(broker.broker_id).count,
         leader_count=image.led_by(broker.broker_id).count,
     )
+
+
+def choose_directory(image: Image, broker_id: BrokerId, partition: PartitionId) -> bytes:
+    """Where the broker keeps a new replica: its directories take turns."""
+    broker = image.brokers.get(broker_id)
+    online = [] if broker is None else [each.uuid for each in broker.directories if each.is_online]
+    return online[partition % len(online)] if online else NO_DIRECTORY

@@ -40,10 +40,20 @@ def is_able(broker: BrokerImage | None) -> bool:
 
 
 def has_directory(broker: BrokerImage | None, directory: bytes) -> bool:
-    """Whether the broker can reach what it keeps there; what is not known counts as reached."""
-    if broker is None or not directory:
-        return broker is not None
+    """Whether the broker can reach what it keeps there.
+
+    Where that is not known one directory that is online will do; so will a broker that names none.
+    """
+    if broker is None:
+        return False
+    if not directory:
+        return has_room(broker)
     return any(each.uuid == directory and each.is_online for each in broker.directories)
+
+
+def has_room(broker: BrokerImage) -> bool:
+    """Whether it can hold a log at all, be it an empty one."""
+    return not broker.directories or any(each.is_online for each in broker.directories)
 
 
 class ReplicaView:

@@ -12,7 +12,11 @@ import msgspec
 
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.load import candidate_of, may_take_replicas
+from tidelog.metadata_quorum.controller.load import (
+    candidate_of,
+    choose_directory,
+    may_take_replicas,
+)
 from tidelog.metadata_quorum.controller.partition_state import (
     PartitionState,
     ReplicaView,
@@ -25,7 +29,7 @@ from tidelog.metadata_quorum.controller.refusals import (
     refuse_too_many,
 )
 from tidelog.metadata_quorum.controller.settings import canonical, is_true
-from tidelog.metadata_quorum.image import NO_DIRECTORY, NO_LEADER, Image, PartitionImage
+from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage
 from tidelog.metadata_quorum.records import ClusterConfigurationRecord, MetadataRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
@@ -42,9 +46,16 @@ class Reassignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alter_reassignments(
-    image: Image, wanted: Sequence[Reassignment], *, throttle_bytes_per_second: int = 0
+    image: Image,
+    wanted: Sequence[Reassignment],
+    *,
+    throttle_bytes_per_second: int = 0,
+    may_copy: bool = False,
 ) -> Decision[tuple[TidelogError | None, ...]]:
-    """Each on its own: None where the move has begun, is called off, or nothing was to be done."""
+    """Each on its own: None where the move has begun, is called off, or nothing was to be done.
+
+    `may_copy`: whether the brokers of this release copy replicas; without it none can be added.
+    """
     tried = "move replicas"
     refuse_too_many(len(wanted), REASSIGNMENTS_MAX, tried=tried, what="partitions")
     keys = [f"{each.topic_id.hex()}-{each.partition}" for each in wanted]
@@ -54,7 +65,7 @@ def alter_reassignments(
     warnings: dict[str, None] = {}
     for each in wanted:
         try:
-            record, found = _alter(image, each)
+            record, found = _alter(image, each, may_copy=may_copy)
         except TidelogError as error:
             errors.append(error)
             continue
@@ -76,7 +87,9 @@ def list_reassignments(
     )
 
 
-def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, tuple[str, ...]]:
+def _alter(
+    image: Image, wanted: Reassignment, *, may_copy: bool
+) -> tuple[MetadataRecord | None, tuple[str, ...]]:
     what = "move" if wanted.replicas else "call off the move of"
     tried = f"{what} {wanted.topic_id.hex()}-{wanted.partition}"
     topic, partition = find_partition(image, wanted.topic_id, wanted.partition, tried=tried)
@@ -92,6 +105,8 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
         warnings = _validate_target(image, partition, target, tried)
     state = PartitionState.of(topic.topic_id, partition)
     _retarget(image, state, present, target)
+    if state.adding and not may_copy:
+        raise cannot_copy(tried)
     in_sync = [each for each in state.in_sync if each in state.replicas]
     if not in_sync and not state.last_known:
         raise TidelogError(
@@ -118,6 +133,16 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
     return state.record(), warnings
 
 
+def cannot_copy(tried: str) -> TidelogError:
+    """NOT_IMPLEMENTED: a replica on another broker would never come into sync."""
+    return TidelogError(
+        ErrorCode.NOT_IMPLEMENTED,
+        tried=tried,
+        happened="the brokers of this release do not copy replicas yet",
+        hint="Use a release with replication; this one can change the order of the replicas.",
+    )
+
+
 def _retarget(
     image: Image, state: PartitionState, present: Sequence[BrokerId], target: Sequence[BrokerId]
 ) -> None:
@@ -132,13 +157,6 @@ def _retarget(
             known.get(each) or choose_directory(image, each, state.before.partition)
             for each in state.replicas
         )
-
-
-def choose_directory(image: Image, broker_id: BrokerId, partition: PartitionId) -> bytes:
-    """Where the broker keeps a new replica: its directories take turns."""
-    broker = image.brokers.get(broker_id)
-    online = [] if broker is None else [each.uuid for each in broker.directories if each.is_online]
-    return online[partition % len(online)] if online else NO_DIRECTORY
 
 
 def _validate_target(

@@ -19,13 +19,12 @@ from tidelog.metadata_quorum.controller.configuration import (
     default_in_sync_min,
 )
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.load import candidates_of
+from tidelog.metadata_quorum.controller.load import candidates_of, choose_directory
 from tidelog.metadata_quorum.controller.placement import (
     Placement,
     place_partitions,
     validate_assignments,
 )
-from tidelog.metadata_quorum.controller.reassignment import choose_directory
 from tidelog.metadata_quorum.controller.refusals import (
     invalid,
     refuse_duplicates,

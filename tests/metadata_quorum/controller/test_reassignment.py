@@ -1,0 +1,189 @@
+"""Moves: begun, completed, called off, planned."""
+
+import pytest
+
+from tests.metadata_quorum.controller import clusters
+from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
+from tests.metadata_quorum.controller.test_in_sync import asked, change
+from tidelog.metadata_quorum.controller.broker_changes import drain, fence
+from tidelog.metadata_quorum.controller.reassignment import (
+    Reassignment,
+    alter_reassignments,
+    list_reassignments,
+)
+from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
+from tidelog.metadata_quorum.image import Image
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, PartitionId
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+
+
+def move(*replicas: int, number: int = 0) -> Reassignment:
+    """A move of a partition; no replicas: called off."""
+    return Reassignment(
+        topic_id=topic_id(1),
+        partition=PartitionId(number),
+        replicas=tuple(BrokerId(each) for each in replicas),
+    )
+
+
+def moved(image: Image, *replicas: int) -> Image:
+    """The move has begun."""
+    decided = alter_reassignments(image, (move(*replicas),), may_copy=True)
+    assert decided.answer == (None,)
+    return clusters.after(image, decided)
+
+
+def test_a_move_ends_when_all_that_come_are_in_sync() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(4), (1, 2), in_sync_min=1), 3, 4)
+    found = partition(image)
+    assert found.replicas == (3, 4, 1, 2)
+    assert (found.adding_replicas, found.removing_replicas) == ((3, 4), (1, 2))
+    assert len(found.directories) == 4
+    assert [each.partition for _, each in list_reassignments(image)] == [0]
+    assert list_reassignments(image, [topic_id(9)]) == ()
+    image, _ = asked(image, change(image, 1, 2, 3))
+    assert partition(image).is_reassigning, "4 has not come yet"
+    image, result = asked(image, change(image, 1, 2, 3, 4))
+    found = partition(image)
+    assert (found.replicas, found.in_sync_replicas, found.leader_id) == ((3, 4), (3, 4), 3)
+    assert (found.leader_epoch, found.is_reassigning) == (1, False)
+    assert (result.partition_epoch, result.in_sync_replicas) == (found.partition_epoch, (3, 4))
+    assert found.directories == (clusters.directory(3), clusters.directory(4))
+
+
+def test_the_order_of_the_replicas_changes_at_once_and_without_copying() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2))
+    decided = alter_reassignments(image, (move(2, 1),))
+    found = partition(clusters.after(image, decided))
+    assert (found.replicas, found.is_reassigning, found.leader_id) == ((2, 1), False, 1)
+
+
+def test_a_move_is_called_off_and_what_came_is_dropped() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(3), (1, 2), in_sync_min=1), 2, 3)
+    image, _ = asked(image, change(image, 1, 2))
+    image = moved(image)
+    found = partition(image)
+    assert (sorted(found.replicas), found.is_reassigning) == ([1, 2], False)
+    assert sorted(found.in_sync_replicas) == [1, 2]
+    assert alter_reassignments(image, (move(),)).records == (), "nothing is under way"
+
+
+def test_a_move_that_is_asked_for_again_changes_nothing() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(3), (1,)), 2)
+    assert alter_reassignments(image, (move(2),), may_copy=True).records == ()
+
+
+def test_a_move_is_replaced_by_another_one() -> None:
+    image = moved(moved(clusters.with_topic(clusters.cluster(3), (1,)), 2), 3)
+    found = partition(image)
+    assert (found.replicas, found.adding_replicas, found.removing_replicas) == ((3, 1), (3,), (1,))
+
+
+def test_calling_off_is_refused_if_only_replicas_that_came_are_in_sync() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(4), (1, 4), in_sync_min=1), 2, 3)
+    image, _ = asked(image, change(image, 1, 2))
+    image = clusters.after(image, fence(image, ONE, image.brokers[ONE].epoch))
+    assert partition(image).in_sync_replicas == (TWO,)
+    (error,) = alter_reassignments(image, (move(),)).answer
+    refusal(ErrorCode.NO_ELIGIBLE_LEADER, error)
+
+
+def test_refusals_of_single_moves_leave_the_others_alone() -> None:
+    image = clusters.with_topic(clusters.cluster(3), (1,), (2,))
+    image = clusters.after(image, fence(image, THREE, image.brokers[THREE].epoch))
+    wanted = (move(9), move(1, 1, number=1), move(2, number=7))
+    decided = alter_reassignments(image, wanted, may_copy=True)
+    codes = [None if each is None else each.code for each in decided.answer]
+    assert codes == [
+        ErrorCode.INVALID_ARGUMENT,
+        ErrorCode.INVALID_ARGUMENT,
+        ErrorCode.UNKNOWN_PARTITION,
+    ]
+    fenced = alter_reassignments(image, (move(3),), may_copy=True)
+    refusal(ErrorCode.INVALID_ARGUMENT, fenced.answer[0])
+
+
+def test_no_replica_is_added_while_brokers_do_not_copy() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1,))
+    decided = alter_reassignments(image, (move(2),))
+    refusal(ErrorCode.NOT_IMPLEMENTED, decided.answer[0])
+    with pytest.raises(TidelogError) as caught:
+        drain(image, ONE, is_cancelled=False)
+    clusters.raised(ErrorCode.NOT_IMPLEMENTED, caught)
+
+
+def test_doubled_moves_too_many_and_a_throttle_that_nobody_minds_are_refused() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1,))
+    for wanted in ((move(2), move(2)), (move(2),) * 10_001):
+        with pytest.raises(TidelogError) as caught:
+            alter_reassignments(image, wanted)
+        clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+    with pytest.raises(TidelogError) as caught:
+        alter_reassignments(image, (), throttle_bytes_per_second=5)
+    clusters.raised(ErrorCode.INVALID_CONFIGURATION, caught)
+
+
+def test_a_plan_evens_out_replicas_and_leaders_with_few_moves() -> None:
+    image = clusters.with_topic(clusters.cluster(4), *[(1, 2)] * 8, in_sync_min=1)
+    plan = plan_reassignments(image)
+    held = [0, 0, 0, 0]
+    leaders = [0, 0, 0, 0]
+    after = {each.partition: each.replicas for each in plan.reassignments}
+    for number in range(8):
+        replicas = after.get(PartitionId(number), (ONE, TWO))
+        for replica in replicas:
+            held[replica - 1] += 1
+        leaders[replicas[0] - 1] += 1
+    assert held == [4, 4, 4, 4]
+    assert max(leaders) - min(leaders) <= 1
+    assert plan_reassignments(image) == plan, "the same again"
+
+
+def test_an_even_cluster_needs_no_moves() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1,), (2,))
+    assert plan_reassignments(image).reassignments == ()
+
+
+def test_a_plan_never_puts_replicas_into_fewer_racks() -> None:
+    image = clusters.cluster(3, racks=("a", "b", "b"))
+    image = clusters.with_topic(image, *[(1, 2)] * 6, in_sync_min=1)
+    for each in plan_reassignments(image).reassignments:
+        assert ONE in each.replicas, "1 is the only broker of its rack"
+
+
+def test_a_plan_ends_at_its_limit_and_says_so() -> None:
+    image = clusters.with_topic(clusters.cluster(3), *[(1,)] * 9)
+    plan = plan_reassignments(image, moves_max=2)
+    assert len(plan.reassignments) == 2
+    assert "2 partitions" in plan.warnings[0]
+    assert plan_reassignments(image, topic_ids=[topic_id(7)]).reassignments == ()
+
+
+def test_a_drain_empties_its_broker_round_by_round() -> None:
+    image = clusters.with_topic(clusters.cluster(3), (1,), (1,), (2,))
+    decided = drain(image, ONE, is_cancelled=False, may_copy=True)
+    assert decided.answer.remaining_replicas == 2
+    image = clusters.after(image, decided)
+    again = drain(image, ONE, is_cancelled=False, may_copy=True)
+    assert again.records == ()
+    plan = drain_round(image, limit=1)
+    assert len(plan.reassignments) == 1
+    plan = drain_round(image, limit=10)
+    assert all(ONE not in each.replicas for each in plan.reassignments)
+    image = clusters.after(image, drain(image, ONE, is_cancelled=True))
+    assert drain_round(image, limit=10).reassignments == ()
+
+
+def test_a_drain_that_has_nowhere_to_go_warns() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2))
+    decided = drain(image, ONE, is_cancelled=False, may_copy=True)
+    assert "nowhere to go" in decided.warnings[0]
+    image = clusters.after(image, decided)
+    assert "stay where they are" in plan_reassignments(image).warnings[0]
+    everybody = plan_reassignments(image, drained=[TWO])
+    assert everybody.warnings == ("No broker can take replicas.",)
+    with pytest.raises(TidelogError) as caught:
+        drain(image, BrokerId(9), is_cancelled=False)
+    clusters.raised(ErrorCode.UNKNOWN_BROKER, caught)
