@@ -13,7 +13,6 @@ from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.membership import decode_members
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, MemberId, Members
-from tidelog.wire.ids import Term
 
 VIOLATIONS_MAX: Final = 20
 
@@ -82,16 +81,16 @@ class Board:
         """Granted for good, by voter and term."""
         self.votes_for: dict[tuple[MemberId, int], dict[MemberId, None]] = {}
         """Who has granted, by candidate and term."""
-        self.requests: dict[tuple[MemberId, int, bool], tuple[Term, int, bool]] = {}
-        """What candidates said of their logs, by candidate, term and PreVote: the last entry's
-        term and index, and whether a leader had handed over."""
+        self.requests: dict[tuple[MemberId, MemberId, int, bool], tuple[str, bool]] = {}
+        """What voters heard, by voter, candidate, term and PreVote: why the candidate's log is not
+        good enough, empty if it is, and whether a leader had handed over."""
         self.entries: dict[tuple[int, int], tuple[int, Entry]] = {}
         """By index and term: the term before it, and the entry."""
         self.term_ends: dict[int, int] = {}
         """By term, the highest index that anybody has stored an entry of it at."""
         self.reads: dict[tuple[MemberId, int], int] = {}
         """By member and request: what was committed when the read began."""
-        self.states: dict[int, bytes] = {}
+        self.states: dict[int, int] = {}
         """By index: a digest of the state machine after it."""
         self.violations: list[str] = []
 

@@ -121,6 +121,18 @@ class RaftWatch:
         if isinstance(message, AppendRequest) and message.term >= _term_of(member):
             member.contact_ms = member.now_ms
             member.contact_term = message.term
+        elif isinstance(message, VoteRequest):
+            self._remember_request(member, message)
+
+    def _remember_request(self, member: Seen, message: VoteRequest) -> None:
+        """A vote may leave long after it was given; it is judged by what was known then."""
+        theirs, own = (message.last_term, message.last_index), member.asked.promised_last()
+        flaw = "" if theirs >= own else f"to a log that ends with {theirs}, its own with {own}"
+        key = (member.id, message.sender, message.term, message.is_pre_vote)
+        before = self.board.requests.get(key)
+        if before is not None and not message.is_pre_vote:
+            flaw = "" if not before[0] else flaw
+        self.board.requests[key] = (flaw, message.is_leadership_transfer)
 
     def on_death_hint(self, member: Seen) -> None:
         """Its leader is said to be gone: the lease ends."""
@@ -165,7 +177,7 @@ class RaftWatch:
         member.asked.trim(first_index)
         member.flushed.trim(first_index)
 
-    def on_state(self, member: Seen, index: int, digest: bytes) -> None:
+    def on_state(self, member: Seen, index: int, digest: int) -> None:
         """The state machine after `index`: the same for everybody."""
         known = self.board.states.setdefault(index, digest)
         if known != digest:

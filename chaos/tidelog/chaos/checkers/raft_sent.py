@@ -38,24 +38,25 @@ def vote_for_good_log(board: Board, member: Seen, message: VoteResponse) -> str 
     """A vote or PreVote goes only to a log that is not behind the voter's own (§5.4.1)."""
     if not message.is_granted:
         return None
-    key = (message.receiver, message.term, message.is_pre_vote)
+    key = (member.id, message.receiver, message.term, message.is_pre_vote)
     asked = board.requests.get(key)
     if asked is None:
         return f"granted term {message.term} to n{message.receiver.node_id}, which never asked"
-    if message.is_pre_vote or member.flushed.hard_state.term == message.term:
-        promised = member.flushed.promised_last()
-        if (asked[0], asked[1]) < promised:
-            kind = "a PreVote" if message.is_pre_vote else "a vote"
-            return f"gave {kind} to a log that ends with {asked[:2]}, its own with {promised}"
-    return None
+    return (
+        f"gave {'a PreVote' if message.is_pre_vote else 'a vote'} {asked[0]}" if asked[0] else None
+    )
 
 
 def stable_leader_stays(board: Board, member: Seen, message: VoteResponse) -> str | None:
     """Who hears a leader grants nothing to others, unless that leader hands over."""
-    if not message.is_granted or member.contact_ms is None:
+    description = member.description
+    if not message.is_granted or member.contact_ms is None or description is None:
         return None
-    asked = board.requests.get((message.receiver, message.term, message.is_pre_vote))
-    if asked is not None and asked[2]:
+    if description.leader is None:
+        return None  # Somebody with a later term told it that its leader leads no more.
+    key = (member.id, message.receiver, message.term, message.is_pre_vote)
+    asked = board.requests.get(key)
+    if asked is not None and asked[1]:
         return None
     if not message.is_pre_vote and message.term == member.contact_term:
         return None
@@ -67,12 +68,9 @@ def stable_leader_stays(board: Board, member: Seen, message: VoteResponse) -> st
 
 def candidate_tells_its_log(board: Board, member: Seen, message: VoteRequest) -> str | None:
     """What a candidate says of its log is true, and its own vote is flushed before it asks."""
-    key = (member.id, message.term, message.is_pre_vote)
-    previous = board.requests.get(key)
-    mine = (message.last_term, message.last_index, message.is_leadership_transfer)
-    board.requests[key] = mine if previous is None else min(previous, mine)
-    if (message.last_term, message.last_index) > member.asked.promised_last():
-        return f"says that its log ends with {mine[:2]}, not {member.asked.promised_last()}"
+    mine = (message.last_term, message.last_index)
+    if mine > member.asked.promised_last():
+        return f"says that its log ends with {mine}, not {member.asked.promised_last()}"
     if message.is_pre_vote:
         return None
     state = member.flushed.hard_state

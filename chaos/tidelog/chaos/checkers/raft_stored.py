@@ -100,12 +100,9 @@ def applied_is_committed(board: Board, member: Seen, apply: Apply) -> str | None
 def restart_forgets_nothing(board: Board, member: Seen, recovered: Recovered) -> str | None:
     """A start finds every flushed term, vote, entry and snapshot, or says what it repairs."""
     flushed, found = member.flushed, recovered.hard_state
-    if (found.term, found.voted_for is None) < (
-        flushed.hard_state.term,
-        flushed.hard_state.voted_for is None,
-    ) or (
-        found.term == flushed.hard_state.term
-        and flushed.hard_state.voted_for not in (None, found.voted_for)
+    vote = flushed.hard_state.voted_for
+    if found.term < flushed.hard_state.term or (
+        found.term == flushed.hard_state.term and vote is not None and found.voted_for != vote
     ):
         return f"forgot term {flushed.hard_state.term} and its vote, found {found.term}"
     end = 1 if recovered.snapshot is None else recovered.snapshot.id.end_index

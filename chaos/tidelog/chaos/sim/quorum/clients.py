@@ -16,7 +16,7 @@ from tidelog.chaos.sim.quorum.key_value import Command, encode_command
 from tidelog.chaos.sim.seeds import SeededRandom
 
 _TIMEOUT_NS: Final = (300 * MS, 3_000 * MS)
-_THINK_NS: Final = 60 * MS
+_THINK_NS: Final = 70 * MS
 _OUTCOMES: Final = {
     "ok": Outcome.ACKNOWLEDGED,
     "failed": Outcome.FAILED,
@@ -124,7 +124,9 @@ class Client:
         self._think()
 
     def _think(self) -> None:
-        self._agenda.after(int(MS + self._random.unit() * _THINK_NS), self._next)
+        """The longer the run is already, the more slowly: what is rare costs no traffic."""
+        patience = 1 + len(self.operations) // 20
+        self._agenda.after(int(MS + self._random.unit() * _THINK_NS * patience), self._next)
 
     def settle(self) -> None:
         """The run is over: what never ended is indeterminate."""

@@ -213,20 +213,18 @@ class QuorumNode:
         assert isinstance(cause, str), "messages have a tag"
         self.cluster.trace.note(self.name, "net:datagram", cause)
         self.pass_time("tick")
-        if self.core is None:
-            return
+        core = self.core
         self.cluster.watch.on_heard(self.seen, message)
-        self._perform(self.core.step(message), cause)
+        self._perform(core.step(message), cause)
 
     def give(self, given: Input) -> None:
         """A request or a completion of this node."""
-        if self.core is None:
-            return
-        self.pass_time("tick")
-        if self.core is not None:
+        core = self.core
+        if core is not None:
+            self.pass_time("tick")
             cause = given.__struct_config__.tag
             assert isinstance(cause, str), "inputs have a tag"
-            self._perform(self.core.give(given), cause)
+            self._perform(core.give(given), cause)
 
     def propose(self, data: bytes, done: Done) -> None:
         """A command of a client."""

@@ -42,11 +42,11 @@ class Operator:
         if self._repair(leader) or self.is_repairing_only:
             return
         roll = self._random.unit()
-        if roll < 0.12:
+        if roll < 0.25:
             self._transfer(leader)
-        elif roll < 0.20:
+        elif roll < 0.35:
             self._remove_some(leader)
-        elif roll < 0.23:
+        elif roll < 0.38:
             self._change_twice(leader)
 
     def _repair(self, leader: "QuorumNode") -> bool:

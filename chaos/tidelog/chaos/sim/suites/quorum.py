@@ -5,7 +5,7 @@ docs/simulation.md tells what it plays, checks and counts.
 
 from typing import Final
 
-from tidelog.chaos.sim.quorum.datagram_run import run_datagrams
+from tidelog.chaos.sim.suites.quorum_datagrams import run_datagrams
 from tidelog.chaos.sim.suites.result import RunResult, Suite, Watch
 
 

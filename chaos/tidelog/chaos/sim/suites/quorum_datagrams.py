@@ -21,12 +21,12 @@ ELECTIONS_MIN: Final = 3
 """The first leader and two changes."""
 COMMITS_MIN: Final = 50
 _PERIODS_MIN: Final = 2
-_PERIODS_MAX: Final = 12
-_PERIOD_NS: Final = (3_000 * MS, 7_000 * MS)
+_PERIODS_MAX: Final = 24
+_PERIOD_NS: Final = (1_200 * MS, 3_000 * MS)
 _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 60_000 * MS
 _LOOK_NS: Final = 50 * MS
-_STABLE_NS: Final = 4_000 * MS
+_STABLE_NS: Final = 2_500 * MS
 _CONFIGURATIONS_MAX: Final = 60_000
 _STEPS_MAX: Final = 400_000
 
