@@ -466,6 +466,7 @@ class Quorum:
     def _apply(self, machine: Machine, entries: tuple[Entry, ...]) -> None:
         for entry in entries:
             assert entry.index == len(machine.applied) + 1, "entries are applied in order, once"
+            assert entry.index <= machine.disk.last_index, "what is applied is flushed"
             machine.applied.append(entry)
             self.safety.applied(entry)
 

@@ -1,11 +1,11 @@
 """Snapshots for those who are far behind, and repair of those whose disk lost something."""
 
-from tests.metadata_quorum.raft.harness import Quorum, member_id
+from tests.metadata_quorum.raft.harness import Quorum, member_id, members_of
 from tests.metadata_quorum.raft.storms import SMALL
-from tidelog.metadata_quorum.raft.effects import FetchSnapshot, ResetLog, Role
-from tidelog.metadata_quorum.raft.inputs import CorruptEntry
-from tidelog.metadata_quorum.raft.messages import VoteRequest, VoteResponse
-from tidelog.metadata_quorum.raft.types import MemberId
+from tidelog.metadata_quorum.raft.effects import FetchSnapshot, Persist, ResetLog, Role
+from tidelog.metadata_quorum.raft.inputs import CorruptEntry, SnapshotFetched
+from tidelog.metadata_quorum.raft.messages import AppendRequest, VoteRequest, VoteResponse
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind, MemberId, Snapshot, SnapshotId
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -61,6 +61,86 @@ def test_a_snapshot_is_in_use_only_after_its_reset_is_flushed() -> None:
     assert quorum.state(behind).snapshot is None
     quorum.run(1_000)
     assert quorum.state(behind).snapshot == quorum.state(leader).snapshot
+
+
+def _offer(end_index: int) -> AppendRequest:
+    return AppendRequest(
+        sender=member_id(2),
+        receiver=member_id(1),
+        term=Term(1),
+        previous_index=LogIndex(end_index - 1),
+        previous_term=Term(1),
+        entries=(),
+        commit_index=LogIndex(end_index - 1),
+        round=1,
+        snapshot=SnapshotId(end_index=LogIndex(end_index), term=Term(1)),
+        snapshot_bytes=100,
+    )
+
+
+def _entries(previous_index: int, count: int, *, term: int, commit: int) -> AppendRequest:
+    return AppendRequest(
+        sender=member_id(2),
+        receiver=member_id(1),
+        term=Term(term),
+        previous_index=LogIndex(previous_index),
+        previous_term=Term(1 if previous_index else 0),
+        entries=tuple(
+            Entry(index=LogIndex(previous_index + place), term=Term(1), kind=EntryKind.COMMAND)
+            for place in range(1, count + 1)
+        ),
+        commit_index=LogIndex(commit),
+        round=1,
+    )
+
+
+def _fetched(end_index: int) -> SnapshotFetched:
+    return SnapshotFetched(
+        snapshot=Snapshot(
+            id=SnapshotId(end_index=LogIndex(end_index), term=Term(1)),
+            members=members_of(1, 2, 3),
+            size_bytes=100,
+        )
+    )
+
+
+def test_an_earlier_flush_does_not_put_a_snapshot_in_use() -> None:
+    quorum = Quorum(1, 2, 3)
+    quorum.step(_offer(6))
+    fetched = _fetched(6)
+    quorum.snapshots[fetched.snapshot.id] = (fetched.snapshot, [])
+    effects = quorum.give(1, fetched)
+    assert [type(effect) for effect in effects] == [ResetLog]
+    quorum.flush(1, 1)
+    assert quorum.state(1).snapshot is None
+    quorum.flush(1)
+    assert quorum.state(1).commit_index == 5
+
+
+def test_a_snapshot_that_is_overtaken_while_it_is_fetched_is_not_put_in_use() -> None:
+    quorum = Quorum(1, 2, 3, options=SMALL)
+    quorum.step(_offer(3))
+    quorum.step(_entries(0, 12, term=1, commit=12))
+    quorum.flush(1)
+    quorum.take_snapshot(1)
+    assert quorum.state(1).log_start_index > 3
+    assert quorum.give(1, _fetched(3)) == []
+
+
+def test_nothing_is_written_again_before_the_repair_is_flushed() -> None:
+    quorum = Quorum(1, 2, 3)
+    quorum.step(_entries(0, 10, term=1, commit=10))
+    quorum.flush(1)
+    quorum.give(1, CorruptEntry(index=LogIndex(5)))
+    assert quorum.step(_entries(4, 6, term=1, commit=10)) == []
+    quorum.flush(1)
+    (write,) = [e for e in quorum.step(_entries(4, 6, term=1, commit=10)) if isinstance(e, Persist)]
+    assert (write.truncate_from, len(write.entries), write.hard_state) == (5, 6, None)
+    quorum.flush(1)
+    assert quorum.at(1).disk.hard_state.repair is not None
+    quorum.flush(1)
+    assert quorum.at(1).disk.hard_state.repair is None
+    assert quorum.state(1).persisted_index == 10
 
 
 def test_a_leader_never_loads_a_snapshot() -> None:
