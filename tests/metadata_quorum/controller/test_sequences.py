@@ -9,6 +9,7 @@ recovered unclean holds all that was acknowledged.
 import os
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,6 +289,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     factor=st.integers(1, BROKERS),

@@ -1,16 +1,27 @@
 """What a controller allows, refuses, and fills in."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.metadata_quorum.controller import clusters
 from tidelog.metadata_quorum import invariants
 from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller.brokers import Registration, plan_registration
+from tidelog.metadata_quorum.controller.topic_changes import (
+    PartitionCountChange,
+    TopicSelector,
+    create_partitions,
+    delete_topics,
+)
 from tidelog.metadata_quorum.controller.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TOPICS_PER_REQUEST_MAX,
     NewTopic,
     TopicDefaults,
     TopicPlan,
+    create_topics,
     plan_topic,
     unknown_topic,
     validate_topic_name,
@@ -40,7 +51,7 @@ def cluster(brokers: int) -> Image:
 
 def plan(image: Image, wanted: NewTopic, defaults: TopicDefaults | None = None) -> TopicPlan:
     """A plan with a topic id of its own."""
-    topic_id = TopicId(len(image.topics).to_bytes(16, "big"))
+    topic_id = clusters.topic_id(500 + len(image.topics))
     return plan_topic(image, wanted, topic_id, defaults or TopicDefaults())
 
 
@@ -172,3 +183,206 @@ def test_an_apply_shares_every_topic_that_it_does_not_touch() -> None:
     (topic_id,) = image.topics
     assert later.topics[topic_id] is image.topics[topic_id]
     assert "b" not in image.topic_ids, "the older image stays as it was"
+
+
+def test_more_than_one_replica_is_refused_until_brokers_copy() -> None:
+    error = refusal(cluster(3), NewTopic(name="t", replication_factor=2))
+    assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "do not copy" in error.happened
+    told = NewTopic(name="t", assignments=((BrokerId(1), BrokerId(2)),))
+    assert refusal(cluster(3), told).code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_explicit_replicas_are_taken_in_their_order() -> None:
+    wanted = NewTopic(name="t", assignments=((BrokerId(2),), (BrokerId(1),)))
+    found = plan(cluster(2), wanted)
+    assert found.partition_count == 2
+    image = apply_entry(cluster(2), found.records)
+    topic = image.topic_named("t")
+    assert topic is not None
+    assert [partition.leader_id for partition in topic.partitions] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        NewTopic(name="t", partition_count=2, assignments=((BrokerId(1),),)),
+        NewTopic(name="t", replication_factor=2, assignments=((BrokerId(1),),)),
+        NewTopic(name="t", assignments=((BrokerId(9),),)),
+    ],
+)
+def test_explicit_replicas_that_contradict_the_request_are_refused(wanted: NewTopic) -> None:
+    error = refusal(cluster(2), wanted, REPLICATED)
+    assert error.code is ErrorCode.INVALID_ARGUMENT
+
+
+def test_the_cluster_s_defaults_count_above_the_node_s() -> None:
+    image = clusters.cluster(2)
+    settings = image.cluster_configuration.updated({"num.partitions": "3"})
+    image = msgspec.structs.replace(image, cluster_configuration=settings)
+    found = plan(image, NewTopic(name="t"), TopicDefaults(partition_count=7, replication_factor=2))
+    assert (found.partition_count, found.replication_factor) == (3, 1), "1 since it was formatted"
+
+
+def test_the_minimum_in_sync_is_written_down_at_creation() -> None:
+    image = clusters.with_topic(clusters.cluster(3), (1, 2, 3))
+    assert image.topics[clusters.topic_id(1)].configuration == {"min.insync.replicas": "2"}
+    wanted = NewTopic(name="u", configuration={"min.insync.replicas": "2"})
+    assert refusal(image, wanted).code is ErrorCode.INVALID_CONFIGURATION
+
+
+def test_names_that_metrics_show_as_one_warn() -> None:
+    image = apply_entry(cluster(1), plan(cluster(1), NewTopic(name="a.b")).records)
+    (warning,) = plan(image, NewTopic(name="a_b")).warnings
+    assert "a.b" in warning
+    assert plan(image, NewTopic(name="ab")).warnings == ()
+
+
+def test_strict_placement_is_the_cluster_s_setting() -> None:
+    image = clusters.cluster(2, racks=("a", "a"))
+    wanted = NewTopic(name="t", replication_factor=2)
+    assert plan(image, wanted, REPLICATED).warnings
+    settings = image.cluster_configuration.updated({"placement.strict": "true"})
+    image = msgspec.structs.replace(image, cluster_configuration=settings)
+    error = refusal(image, wanted, REPLICATED)
+    assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def ids(count: int) -> list[TopicId]:
+    """New topic ids."""
+    return [clusters.topic_id(1_000 + number) for number in range(count)]
+
+
+def test_topics_of_one_request_succeed_and_fail_on_their_own() -> None:
+    image = cluster(2)
+    wanted = [NewTopic(name="a"), NewTopic(name="b b"), NewTopic(name="c", partition_count=2)]
+    decided = create_topics(image, wanted, ids(3), TopicDefaults())
+    first, second, third = decided.answer
+    assert isinstance(first, TopicPlan)
+    assert isinstance(second, TidelogError)
+    assert isinstance(third, TopicPlan)
+    after = clusters.after(image, decided)
+    assert list(after.topic_ids) == ["a", "c"]
+    assert after.index.partition_count == 3
+    assert decided.dry().records == ()
+    assert decided.dry().answer == decided.answer
+    again = create_topics(after, wanted[:1], ids(4)[3:], TopicDefaults())
+    (error,) = again.answer
+    assert isinstance(error, TidelogError)
+    assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_request_with_a_name_twice_or_too_many_topics_is_refused() -> None:
+    for wanted in (
+        [NewTopic(name="a"), NewTopic(name="a")],
+        [NewTopic(name=f"t{number}") for number in range(TOPICS_PER_REQUEST_MAX + 1)],
+    ):
+        with pytest.raises(TidelogError) as caught:
+            create_topics(cluster(1), wanted, ids(len(wanted)), TopicDefaults())
+        clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+
+
+def test_a_request_has_a_limit_on_its_partitions() -> None:
+    defaults = TopicDefaults(partition_count_max=PARTITIONS_PER_REQUEST_MAX * 2)
+    wanted = NewTopic(name="t", partition_count=PARTITIONS_PER_REQUEST_MAX)
+    (error,) = create_topics(cluster(1), [wanted], ids(1), defaults).answer
+    assert isinstance(error, TidelogError)
+    clusters.refusal(ErrorCode.INVALID_PARTITION_COUNT, error)
+
+
+def test_a_deleted_topic_s_name_is_free_at_once() -> None:
+    image = clusters.with_topic(clusters.cluster(1), (1,))
+    by_id = TopicSelector(topic_id=clusters.topic_id(1))
+    for selector in (TopicSelector(name="t"), by_id):
+        decided = delete_topics(image, (selector,))
+        after = clusters.after(image, decided)
+        assert "t" not in after.topic_ids
+        clusters.with_topic(after, (1,), number=2)
+        (again,) = delete_topics(after, (selector,)).answer
+        code = ErrorCode.UNKNOWN_TOPIC if selector.name else ErrorCode.UNKNOWN_TOPIC_ID
+        clusters.refusal(code, again.error)
+
+
+def test_deletions_that_cannot_be_are_refused() -> None:
+    image = clusters.with_topic(clusters.cluster(1), (1,))
+    name, by_id = TopicSelector(name="t"), TopicSelector(topic_id=clusters.topic_id(1))
+    both = TopicSelector(name="t", topic_id=clusters.topic_id(1))
+    for selectors in ((name, by_id), (both,), (TopicSelector(),), (name,) * 1_001):
+        with pytest.raises(TidelogError) as caught:
+            delete_topics(image, selectors)
+        clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+
+
+def test_the_cluster_s_own_topics_are_neither_deleted_nor_enlarged() -> None:
+    image = clusters.cluster(1)
+    wanted = NewTopic(name="__own", is_internal=True)
+    image = apply_entry(image, plan(image, wanted).records)
+    (deleted,) = delete_topics(image, (TopicSelector(name="__own"),)).answer
+    clusters.refusal(ErrorCode.INVALID_ARGUMENT, deleted.error)
+    change = PartitionCountChange(topic="__own", partition_count=2)
+    (grown,) = create_partitions(image, (change,), TopicDefaults()).answer
+    clusters.refusal(ErrorCode.INVALID_ARGUMENT, grown.error)
+
+
+def grown(image: Image, change: PartitionCountChange) -> TidelogError | None:
+    """What became of it."""
+    (result,) = create_partitions(image, (change,), REPLICATED).answer
+    return result.error
+
+
+def test_a_topic_gets_more_partitions_where_they_are_fewest() -> None:
+    image = clusters.with_topic(clusters.cluster(3), (1,), (2,))
+    change = PartitionCountChange(topic="t", partition_count=3)
+    decided = create_partitions(image, (change,), TopicDefaults())
+    image = clusters.after(image, decided)
+    assert clusters.partition(image, 2).leader_id == 3
+    again = create_partitions(image, (change,), TopicDefaults())
+    assert (again.records, again.answer[0].partition_count) == ((), 3), "nothing is done twice"
+    told = PartitionCountChange(topic="t", partition_count=4, assignments=((BrokerId(2),),))
+    image = clusters.after(image, create_partitions(image, (told,), TopicDefaults()))
+    assert clusters.partition(image, 3).replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (PartitionCountChange(topic="u", partition_count=3), ErrorCode.UNKNOWN_TOPIC),
+        (PartitionCountChange(topic="t", partition_count=1), ErrorCode.INVALID_PARTITION_COUNT),
+        (
+            PartitionCountChange(topic="t", partition_count=10_001),
+            ErrorCode.INVALID_PARTITION_COUNT,
+        ),
+        (
+            PartitionCountChange(
+                topic="t", partition_count=4, assignments=((BrokerId(1), BrokerId(2)),)
+            ),
+            ErrorCode.INVALID_ARGUMENT,
+        ),
+        (
+            PartitionCountChange(topic="t", partition_count=3, assignments=((BrokerId(1),),)),
+            ErrorCode.INVALID_ARGUMENT,
+        ),
+    ],
+)
+def test_partitions_that_cannot_be_added_are_refused(
+    change: PartitionCountChange, code: ErrorCode
+) -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2), (2, 1))
+    clusters.refusal(code, grown(image, change))
+
+
+def test_partitions_of_several_topics_count_together_against_the_limits() -> None:
+    image = clusters.with_topic(clusters.cluster(1), (1,))
+    image = clusters.with_topic(image, (1,), name="u", number=2)
+    changes = [PartitionCountChange(topic=name, partition_count=3) for name in "tu"]
+    defaults = TopicDefaults(partitions_total_max=5)
+    first, second = create_partitions(image, changes, defaults).answer
+    assert first.error is None
+    clusters.refusal(ErrorCode.INVALID_PARTITION_COUNT, second.error)
+    with pytest.raises(TidelogError) as caught:
+        create_partitions(image, [changes[0], changes[0]], defaults)
+    clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+    large = TopicDefaults(partition_count_max=100_000)
+    change = PartitionCountChange(topic="t", partition_count=PARTITIONS_PER_REQUEST_MAX + 2)
+    (result,) = create_partitions(image, [change], large).answer
+    clusters.refusal(ErrorCode.INVALID_PARTITION_COUNT, result.error)

@@ -152,8 +152,6 @@ def _alter(image: Image, alteration: Alteration) -> MetadataRecord | None:
     for change in sorted(alteration.changes, key=lambda each: each.name):
         what = f"set `{change.name[: catalogue.NAME_LENGTH_MAX]}` of {_text(target)}"
         setting = catalogue.find_setting(change.name, target.scope, tried=what)
-        if setting.is_read_only:
-            raise _invalid(what, "it was decided when the cluster was formatted")
         value = _changed(setting, present.get(change.name), change, what)
         if value is None and target.scope is Scope.TOPIC:
             value = _resolved_default(setting, _topic(image, target, tried))

@@ -67,8 +67,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Of a choice, and of each member of a list."""
     served: tuple[str, ...] | None = None
     """The only values that this release acts upon; None: all."""
-    is_read_only: bool = False
-    """Fixed when the cluster was formatted; shown, never changed."""
     is_dynamic: bool = True
     """False: partitions that a broker serves take a change up when the broker starts again."""
 
