@@ -110,7 +110,7 @@ class RealQuorum:
     """Members by node id."""
 
     def __init__(self, directory: Path, nodes: int) -> None:
-        self.addresses = {node: address for node, address in enumerate(_free(nodes), start=1)}
+        self.addresses = dict(enumerate(_free(nodes), start=1))
         self.members = {
             node: RealMember(node, directory, self.addresses) for node in self.addresses
         }
@@ -178,6 +178,14 @@ async def quorum_of(directory: Path, nodes: int) -> AsyncIterator[RealQuorum]:
         await quorum.end()
 
 
+async def _join_error(member: RealMember) -> TidelogError:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if member.up.join_error is not None:
+                return member.up.join_error
+            await asyncio.sleep(POLL_S)
+
+
 def _run(story: Coroutine[object, object, None]) -> None:
     asyncio.run(story)
 
@@ -236,10 +244,8 @@ def test_a_real_node_of_another_cluster_is_not_let_in(tmp_path: Path) -> None:
             stranger = quorum.members[2]
             await stranger.format(Members(), cluster_id="another")
             await stranger.begin()
-            async with asyncio.timeout(WAIT_S):
-                while stranger.up.join_error is None:
-                    await asyncio.sleep(POLL_S)
-            assert stranger.up.join_error.code is ErrorCode.WRONG_CLUSTER
+            error = await _join_error(stranger)
+            assert error.code is ErrorCode.WRONG_CLUSTER
             assert len(quorum.members[1].up.describe().members.members) == 1
 
     _run(story())

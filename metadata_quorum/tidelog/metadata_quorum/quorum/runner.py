@@ -271,7 +271,18 @@ class QuorumRunner(RequestDesk):
             self._applied_waiters.on_applied(self._applying.applied_index)
             self._changes.bump()
             return self._core.give(Persisted(sequence=item.sequence))
+        if isinstance(item, Propose) and self._is_too_early(item):
+            return []
         return self._core.give(item)
+
+    def _is_too_early(self, proposal: Propose) -> bool:
+        """Nothing comes before the bootstrap command, or it would never be proposed."""
+        if not self._bootstrap_command or self._applying.has_state:
+            return False
+        if self._role is not Role.LEADER or proposal.data is self._bootstrap_command:
+            return False
+        error = self._unavailable("the first command of the cluster is not committed yet")
+        return self._proposals.refuse(proposal.request_id, error)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
