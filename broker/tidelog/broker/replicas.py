@@ -18,6 +18,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.marks_file import make_marks_file, read_marks
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.metadata_quorum.controller import topic_configuration
+from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
@@ -186,10 +187,13 @@ class Replicas:
     def _placed(self, image: Image) -> dict[PartitionKey, _Placed]:
         """The partitions that the image places here and that are not served yet."""
         placed: dict[PartitionKey, _Placed] = {}
+        inherited = inherited_by_topics(image, self._broker_id)
         for topic_id, topic in image.topics.items():
             if self._applied.topics.get(topic_id) is topic:
                 continue
-            settings = topic_configuration.parse(topic.configuration, topic=topic.name)
+            settings = topic_configuration.parse(
+                topic.configuration, topic=topic.name, inherited=inherited
+            )
             for partition in topic.partitions:
                 key = PartitionKey(topic_id, partition.partition)
                 if self._broker_id in partition.replicas and key not in self._replicas:
