@@ -36,9 +36,11 @@ async def format_(disk: Disk) -> QuorumIdentity:
     )
 
 
-async def open_(disk: Disk) -> QuorumStorageFiles:
+async def open_(disk: Disk, boot_id: str = "") -> QuorumStorageFiles:
     """With small segments."""
-    return await open_storage(disk, node_id=1, cluster_id="c", segment_bytes_max=SEGMENT_BYTES)
+    return await open_storage(
+        disk, node_id=1, cluster_id="c", segment_bytes_max=SEGMENT_BYTES, boot_id=boot_id
+    )
 
 
 def entry(index: int, term: int = 1, data: bytes = b"") -> Entry:

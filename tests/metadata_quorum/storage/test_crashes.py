@@ -185,7 +185,7 @@ def run_seed(seed: int) -> int:
         disk = process.ports.open_disk("quorum")
         if life == 0:
             await format_(disk)
-        storage = await open_(disk)
+        storage = await open_(disk, process.ports.host.boot_id())
         model.check(storage.recovered)
         is_machine = model.random.random() < 0.7
 

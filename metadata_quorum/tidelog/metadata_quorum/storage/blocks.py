@@ -76,6 +76,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """None: damaged, or not there."""
     is_sealed: bool
     """Head and foot are both as written."""
+    is_cut_off: bool = False
+    """The file ends before the block does."""
 
     @property
     def is_whole(self) -> bool:

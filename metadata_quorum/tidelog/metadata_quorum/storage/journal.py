@@ -72,6 +72,7 @@ class Journal:
         segments: list[Segment],
         active: File | None,
         segment_bytes_max: int,
+        boot: bytes,
     ) -> None:
         self._disk = disk
         self._salt = salt
@@ -88,6 +89,7 @@ class Journal:
         self._active = active
         self._is_name_flushed = True
         self._segment_bytes_max = segment_bytes_max
+        self._boot = boot
         self.failure = ""
         """Why nothing can be written any more."""
 
@@ -107,7 +109,9 @@ class Journal:
 
     def mark(self) -> Mark | None:
         """What is durable now, if the last mark does not say so."""
-        if self._marked.sequence == self.sequence and self._marked.hard_state == self.hard_state:
+        marked = self._marked
+        is_marked = marked.sequence == self.sequence and marked.hard_state == self.hard_state
+        if is_marked and marked.boot == self._boot:
             return None
         return Mark(
             sequence=self.sequence,
@@ -118,6 +122,8 @@ class Journal:
             end_index=self.terms.end_index,
             end_term=self.terms.end_term,
             hard_state=self.hard_state,
+            boot=self._boot,
+            segment_bytes=self._active.size_bytes if self._active is not None else 0,
         )
 
     def marked(self, mark: Mark) -> None:

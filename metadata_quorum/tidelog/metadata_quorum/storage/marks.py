@@ -2,9 +2,12 @@
 
 A mark says that every block up to `sequence` was flushed, and what the log and the hard state were
 then. It tells a torn tail from damage (docs/adr/0011-quorum-storage.md), and stands in for a lost
-tail. Each entry is written twice, side by side: one flipped bit takes no mark away.
+tail. Each entry is written twice, side by side: one flipped bit takes no mark away. A mark also
+names the boot of the machine that its writer lived in, as a tag: in the same boot nothing that was
+written can be missing.
 """
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +21,11 @@ from tidelog.wire.ids import LogIndex, Term
 
 FILE_NAME: Final = "marks"
 _MAGIC: Final = b"TQM1"
-_BODY: Final = struct.Struct(f"<4sQQQQQQQ{STATE_BYTES}s")
+BOOT_TAG_BYTES: Final = 16
+NO_BOOT: Final = bytes(BOOT_TAG_BYTES)
+"""The boot is not known: it is never the same as another."""
+
+_BODY: Final = struct.Struct(f"<4sQQQQQQQ{STATE_BYTES}s{BOOT_TAG_BYTES}sQ")
 _SUM: Final = struct.Struct("<I")
 COPY_BYTES: Final = _BODY.size + _SUM.size
 ENTRY_BYTES: Final = 2 * COPY_BYTES
@@ -40,6 +47,10 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """The log's last entry, and its term."""
     end_term: Term
     hard_state: HardState
+    boot: bytes = NO_BOOT
+    """`boot_tag` of the boot in which everything behind this mark was written."""
+    segment_bytes: int = 0
+    """How long the newest segment was; 0: not known, or there was none."""
 
 
 FIRST_MARK: Final = Mark(
@@ -54,6 +65,13 @@ FIRST_MARK: Final = Mark(
 )
 
 
+def boot_tag(boot_id: str) -> bytes:
+    """BOOT_TAG_BYTES that stand for a boot id of any length; NO_BOOT for an empty one."""
+    if not boot_id:
+        return NO_BOOT
+    return hashlib.blake2b(boot_id.encode(), digest_size=BOOT_TAG_BYTES).digest()
+
+
 def encode_mark(mark: Mark) -> bytes:
     """ENTRY_BYTES."""
     body = _BODY.pack(
@@ -66,6 +84,8 @@ def encode_mark(mark: Mark) -> bytes:
         mark.end_index,
         mark.end_term,
         encode_state(mark.hard_state),
+        mark.boot,
+        mark.segment_bytes,
     )
     return 2 * (body + _SUM.pack(checksum(body)))
 
@@ -89,16 +109,16 @@ def _whole_marks(data: bytes) -> Iterator[Mark]:
 
 
 def _decode(body: bytes) -> Mark:
-    _, sequence, since, lowest, base_index, base_term, end_index, end_term, state = _BODY.unpack(
-        body
-    )
+    fields = _BODY.unpack(body)
     return Mark(
-        sequence=sequence,
-        since_sequence=since,
-        lowest_from=LogIndex(lowest),
-        base_index=LogIndex(base_index),
-        base_term=Term(base_term),
-        end_index=LogIndex(end_index),
-        end_term=Term(end_term),
-        hard_state=decode_state(state),
+        sequence=fields[1],
+        since_sequence=fields[2],
+        lowest_from=LogIndex(fields[3]),
+        base_index=LogIndex(fields[4]),
+        base_term=Term(fields[5]),
+        end_index=LogIndex(fields[6]),
+        end_term=Term(fields[7]),
+        hard_state=decode_state(fields[8]),
+        boot=fields[9],
+        segment_bytes=fields[10],
     )

@@ -61,8 +61,10 @@ class QuorumStorageFiles:
         if not effects:
             return
         self._journal.check_usable()
-        await self._journal.write(plan(effects, self._journal.terms, self._journal.hard_state))
         resets = [effect for effect in effects if isinstance(effect, ResetLog)]
+        for effect in resets:
+            await self._snapshots.check_there(effect.snapshot.id)
+        await self._journal.write(plan(effects, self._journal.terms, self._journal.hard_state))
         if resets:
             self._in_use = resets[-1].snapshot.id
 
@@ -125,7 +127,13 @@ async def open_storage(
     node_id: int | None = None,
     cluster_id: str | None = None,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    boot_id: str = "",
 ) -> QuorumStorageFiles:
-    """Open a formatted directory and recover what it holds."""
+    """Open a formatted directory and recover what it holds.
+
+    With the machine's `boot_id`, damage to what was written last is told from a torn tail as long
+    as only the process died; without one, only after a `settle`.
+    """
     identity = await read_identity(disk, node_id=node_id, cluster_id=cluster_id)
-    return QuorumStorageFiles(identity, await recover(disk, identity, segment_bytes_max))
+    opened = await recover(disk, identity, segment_bytes_max, boot_id)
+    return QuorumStorageFiles(identity, opened)

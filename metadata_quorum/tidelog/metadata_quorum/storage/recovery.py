@@ -45,13 +45,17 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: SnapshotFiles
 
 
-async def recover(disk: Disk, identity: QuorumIdentity, segment_bytes_max: int) -> Opened:
+async def recover(
+    disk: Disk, identity: QuorumIdentity, segment_bytes_max: int, boot_id: str = ""
+) -> Opened:
     """Of a directory whose identity was found right."""
+    boot = marks.boot_tag(boot_id)
     await _remove_stale(disk)
     marks_file = await open_marks(disk)
     segments = await _read_segments(disk, identity.directory_uuid)
     active = await _flush_what_was_written(disk, marks_file, segments)
-    replayed = replay(segments, marks_file.newest, where=disk.name)
+    is_same_boot = boot != marks.NO_BOOT and marks_file.newest.boot == boot
+    replayed = replay(segments, marks_file.newest, where=disk.name, is_same_boot=is_same_boot)
     snapshots = SnapshotFiles(disk)
     resolved = await _resolve(snapshots, replayed)
     journal = _journal(
@@ -63,6 +67,7 @@ async def recover(disk: Disk, identity: QuorumIdentity, segment_bytes_max: int) 
         active if replayed.is_clean else None,
         marks_file,
         segment_bytes_max,
+        boot,
     )
     if not replayed.is_clean and active is not None:
         await disk.close(active)
@@ -131,6 +136,7 @@ def _journal(
     active: File | None,
     marks_file: MarksFile,
     segment_bytes_max: int,
+    boot: bytes,
 ) -> Journal:
     terms = Terms(resolved.base_index, resolved.base_term)
     for entry in resolved.entries:
@@ -149,6 +155,7 @@ def _journal(
         segments=segments,
         active=active,
         segment_bytes_max=segment_bytes_max,
+        boot=boot,
     )
 
 
@@ -166,17 +173,23 @@ def _segment(found: FoundSegment) -> Segment:
 async def _write_opening(
     journal: Journal, marks_file: MarksFile, resolved: Resolved, replayed: Replayed
 ) -> None:
-    """A state that only a torn block tells is marked first: that block is passed over now."""
-    is_mark_ahead = marks_file.newest.sequence > replayed.sequence
-    is_state_new = marks_file.newest.hard_state != replayed.hard_state
-    if not is_mark_ahead and (is_state_new or resolved.opening is None):
-        mark = journal.mark()
-        if mark is not None:
+    """What this start has judged becomes durable.
+
+    A state that only a torn block tells is marked first: that block is passed over now. That mark
+    keeps the boot it was found in: until the opening is there, the newest block may look torn to
+    the next start, and must not be taken for one that was written whole in this boot.
+    """
+    found = marks_file.newest
+    if resolved.opening is not None:
+        is_mark_ahead = found.sequence > replayed.sequence
+        if not is_mark_ahead and found.hard_state != replayed.hard_state:
+            mark = journal.mark()
+            assert mark is not None, "the state is new"
+            mark = msgspec.structs.replace(mark, boot=found.boot)
             await marks_file.write(mark)
             journal.marked(mark)
-    if resolved.opening is not None:
         await journal.write(resolved.opening)
-        mark = journal.mark()
-        assert mark is not None, "a block was written"
+    mark = journal.mark()
+    if mark is not None:
         await marks_file.write(mark)
         journal.marked(mark)

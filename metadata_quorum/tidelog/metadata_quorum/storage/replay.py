@@ -7,6 +7,10 @@ such a block is corruption. The newest block, unless the mark covers it, may be 
 
     | proven by what lies behind, or by the mark | newest: whole, or torn, never acknowledged |
 
+If the machine has not been started again since the last writer, everything that was written is
+there, and a write that was broken off left a front of its block: only a block that the file ends
+within is torn then. One of full length is damaged, and so are bytes that would hold a head.
+
 Blocks are followed backwards by `previous_sequence`; one that no later block follows is what a
 start has judged torn, and does not count however it looks. Forwards they give the log as cells:
 an entry, or None where one was acknowledged and is damaged. A later block that cuts the log below
@@ -18,11 +22,13 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.metadata_quorum.raft.types import NO_INDEX, NO_TERM, Entry, HardState
-from tidelog.metadata_quorum.storage.blocks import Block, Head
+from tidelog.metadata_quorum.storage.blocks import HEAD_BYTES, Block, Head
 from tidelog.metadata_quorum.storage.errors import corrupt
+from tidelog.metadata_quorum.storage.journal import segment_name
 from tidelog.metadata_quorum.storage.marks import Mark
 from tidelog.metadata_quorum.storage.scan import SegmentScan
 from tidelog.metadata_quorum.storage.state_layout import with_vote_of
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -34,6 +40,11 @@ class FoundSegment(msgspec.Struct, frozen=True, kw_only=True):
     previous_sequence: int
     """Of the block before that, by its name."""
     scan: SegmentScan
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return segment_name(self.sequence, self.previous_sequence)
 
 
 class Replayed(msgspec.Struct, kw_only=True):
@@ -75,39 +86,60 @@ class Replayed(msgspec.Struct, kw_only=True):
         self.cells += [None] * max(0, missing)
 
 
-def replay(segments: Sequence[FoundSegment], mark: Mark, *, where: str) -> Replayed:
+def replay(
+    segments: Sequence[FoundSegment], mark: Mark, *, where: str, is_same_boot: bool = False
+) -> Replayed:
     """What counts; STORAGE_CORRUPT if not even the end of what is lost is known."""
+    if is_same_boot:
+        _check_tail(segments, mark, where)
     replayed = Replayed(hard_state=mark.hard_state)
     blocks = _ascending(segments)
     names = [segment.sequence for segment in segments]
     replayed.sequence_max = max([mark.sequence, *names, *(each.head.sequence for each in blocks)])
-    torn = _torn(segments, blocks, mark)
+    torn = _torn(segments, blocks, mark, is_same_boot=is_same_boot)
     proven = None
     if torn is not None:
         blocks.pop()
         proven = torn.head.previous_sequence
     elif segments and not segments[-1].scan.blocks:
         proven = segments[-1].previous_sequence
-    chain = _followed_back(blocks, proven)
-    for block in chain:
+    for block in _followed_back(blocks, proven):
         _take(replayed, block, replayed.sequence)
     replayed.is_clean = torn is None and all(each.scan.is_clean for each in segments[-1:])
     if mark.sequence > replayed.sequence:
         _take_mark(replayed, mark)
     elif proven is not None and proven > replayed.sequence:
         if torn is None:
-            raise corrupt(
-                where,
-                f"the blocks behind {replayed.sequence} are lost, up to {proven} at least, and "
-                "nothing tells where the log ended",
-            )
+            raise _endless(where, f"block {proven} and perhaps others before it")
         only_one = proven == replayed.sequence + 1
         _take_loss_before(replayed, torn.head, only_one=only_one)
+    _take_votes(replayed, mark, torn)
+    return replayed
+
+
+def _take_votes(replayed: Replayed, mark: Mark, torn: Block | None) -> None:
     for other in (mark.hard_state, *([torn.head.hard_state] if torn is not None else [])):
         merged = with_vote_of(replayed.hard_state, other)
         if merged != replayed.hard_state:
             replayed.hard_state, replayed.is_clean = merged, False
-    return replayed
+
+
+def _check_tail(segments: Sequence[FoundSegment], mark: Mark, where: str) -> None:
+    """In the boot in which it was written: a block of which neither head nor foot is left, and
+    which no mark covers. What a broken-off write leaves begins with a whole head, or is shorter.
+    """
+    for newest in segments[-1:]:
+        covered = mark.segment_bytes if mark.sequence >= newest.sequence else 0
+        uncovered = newest.scan.size_bytes - covered
+        if min(newest.scan.tail_bytes, uncovered) >= HEAD_BYTES:
+            raise _endless(
+                f"{where}/{newest.name}",
+                f"the blocks from byte {newest.scan.size_bytes - newest.scan.tail_bytes} on",
+            )
+
+
+def _endless(where: str, lost: str) -> TidelogError:
+    return corrupt(where, f"damaged: {lost}; nothing tells where the log ended")
 
 
 def _ascending(segments: Sequence[FoundSegment]) -> list[Block]:
@@ -119,12 +151,14 @@ def _ascending(segments: Sequence[FoundSegment]) -> list[Block]:
     return blocks
 
 
-def _torn(segments: Sequence[FoundSegment], blocks: Sequence[Block], mark: Mark) -> Block | None:
+def _torn(
+    segments: Sequence[FoundSegment], blocks: Sequence[Block], mark: Mark, *, is_same_boot: bool
+) -> Block | None:
     """The newest block, if it is damaged and nothing proves that it was durable."""
     if not segments or not segments[-1].scan.blocks:
         return None
     newest = blocks[-1]
-    is_proven = newest.head.sequence <= mark.sequence
+    is_proven = newest.head.sequence <= mark.sequence or (is_same_boot and not newest.is_cut_off)
     return None if newest.is_whole or is_proven else newest
 
 

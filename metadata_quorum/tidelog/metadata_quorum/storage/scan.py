@@ -23,10 +23,14 @@ class SegmentScan(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
     is_clean: bool
     """Every byte belongs to a block that is as it was written."""
+    size_bytes: int
+    tail_bytes: int
+    """At the end, of no block."""
 
 
 def scan_segment(data: bytes, salt: bytes) -> SegmentScan:
     """All blocks of which head or foot is whole, in the order of their places."""
+    end = 0
     blocks: list[Block] = []
     is_clean = True
     position = 0
@@ -42,23 +46,23 @@ def scan_segment(data: bytes, salt: bytes) -> SegmentScan:
                 position = place
                 continue
             body = max(position, place - head.body_bytes)
-            blocks.append(_block(data, body, head, salt, is_sealed=False))
-            position = place + HEAD_BYTES
+            entries = read_entries(data, body, head, salt)
+            blocks.append(Block(head=head, entries=entries, is_sealed=False))
+            position = end = place + HEAD_BYTES
             continue
         foot = position + HEAD_BYTES + head.body_bytes
         is_sealed = head_at(data, foot, FOOT_MAGIC, salt) == head
-        blocks.append(_block(data, position + HEAD_BYTES, head, salt, is_sealed=is_sealed))
-        position = foot + HEAD_BYTES
+        entries = read_entries(data, position + HEAD_BYTES, head, salt)
+        position = end = foot + HEAD_BYTES
+        is_cut_off = end > len(data)
+        blocks.append(Block(head=head, entries=entries, is_sealed=is_sealed, is_cut_off=is_cut_off))
     is_clean = is_clean and position == len(data)
     return SegmentScan(
         blocks=tuple(blocks),
         is_clean=is_clean and all(block.is_sealed and block.is_whole for block in blocks),
+        size_bytes=len(data),
+        tail_bytes=max(0, len(data) - end),
     )
-
-
-def _block(data: bytes, body: int, head: Head, salt: bytes, *, is_sealed: bool) -> Block:
-    entries = read_entries(data, body, head, salt)
-    return Block(head=head, entries=entries, is_sealed=is_sealed)
 
 
 def _next_head(data: bytes, start: int, salt: bytes) -> tuple[int, Head, bool] | None:

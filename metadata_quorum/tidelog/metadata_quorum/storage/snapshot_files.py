@@ -21,6 +21,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
 
 FETCH_SUFFIX: Final = ".fetch"
+DAMAGED_FETCH: Final = "fetch.damaged"
+"""A fetched snapshot that contradicts its checksums."""
+
 WRITE_BYTES: Final = 4 * 1024 * 1024
 """Written and flushed at a time, so that blocks of the journal get through in between."""
 
@@ -83,6 +86,12 @@ class SnapshotFiles:
         name = snapshot_name(snapshot_id)
         await rename(self._disk, name, f"{name}.damaged")
 
+    async def check_there(self, snapshot_id: SnapshotId) -> None:
+        """Before the log gives way to it: without it nothing would be left."""
+        name = snapshot_name(snapshot_id)
+        if name not in await self._disk.list():
+            raise corrupt(f"{self._disk.name}/{name}", "the file is not there")
+
     async def read(
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
@@ -139,14 +148,16 @@ class SnapshotFiles:
             await self._disk.close(file)
 
     async def finish_fetched(self, snapshot_id: SnapshotId) -> Snapshot:
-        """Check, flush, rename; STORAGE_CORRUPT removes what was fetched."""
+        """Check, flush, rename; what is STORAGE_CORRUPT is kept aside, the last such fetch only:
+        the member that it came from has the original.
+        """
         name = snapshot_name(snapshot_id)
         beside = name + FETCH_SUFFIX
         try:
             snapshot, _ = await self._load(snapshot_id, beside)
         except TidelogError as error:
             if error.code is ErrorCode.STORAGE_CORRUPT:
-                await self._disk.remove(beside)
+                await rename(self._disk, beside, DAMAGED_FETCH)
             raise
         file = await self._disk.open(beside)
         try:
