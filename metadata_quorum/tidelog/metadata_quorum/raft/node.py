@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tidelog.metadata_quorum.raft import recovery
 from tidelog.metadata_quorum.raft.effects import (
     Accepted,
     Answer,
@@ -25,7 +26,6 @@ from tidelog.metadata_quorum.raft.effects import (
     Uncertain,
 )
 from tidelog.metadata_quorum.raft.jitter import Jitter
-from tidelog.metadata_quorum.raft.log import EntryLog
 from tidelog.metadata_quorum.raft.membership import Membership
 from tidelog.metadata_quorum.raft.messages import AppendResponse, Message
 from tidelog.metadata_quorum.raft.persistence import Persistence
@@ -107,20 +107,20 @@ class Node:
         self.now_ms = 0
         self.is_started = False
         self.snapshot = recovered.snapshot
-        self.log = _recovered_log(recovered)
+        self.log = recovery.log_of(recovered)
         base_members = recovered.snapshot.members if recovered.snapshot else recovered.bootstrap
         self.commit_index = recovered.snapshot.last_index if recovered.snapshot else NO_INDEX
         self.applied_index = self.commit_index
         self.membership = Membership(self.commit_index, base_members)
         self.membership.append(self.log.between(self.log.first_index, self.log.last_index))
-        self.hard_state = _recovered_state(recovered.hard_state, self.log.last_term)
+        self.hard_state = recovery.hard_state_of(recovered.hard_state, self.log.last_term)
         # A repair counts as flushed only once it was handed over and reported: see `repair`.
         flushed_state = msgspec.structs.replace(recovered.hard_state, repair=None)
         self.persistence = Persistence(flushed_state, self.log.last_index)
         self.refetch: Refetch | None = None
         if self.hard_state.repair is not None:
             self.refetch = Refetch(next_index=LogIndex(self.log.last_index + 1))
-        self.must_reset = _must_reset(recovered)
+        self.must_reset = recovery.must_reset(recovered)
         self.leader: MemberId | None = None
         self.lease_until_ms = 0
         self.election_due_ms = 0
@@ -291,48 +291,3 @@ class Node:
                 snapshot_position=snapshot_position,
             ),
         )
-
-
-def _must_reset(recovered: Recovered) -> bool:
-    """Whether the log in storage does not lead up to the snapshot: entries appended at its end
-    would leave a gap there.
-    """
-    if recovered.snapshot is None:
-        return False
-    last_index, repair = recovered.snapshot.last_index, recovered.hard_state.repair
-    if repair is not None and repair.from_index <= last_index:
-        return True
-    entries = recovered.entries
-    if not entries or entries[0].index > last_index:
-        return False
-    place = last_index - entries[0].index
-    return place >= len(entries) or entries[place].term != recovered.snapshot.id.term
-
-
-def _recovered_state(hard_state: HardState, last_term: Term) -> HardState:
-    """Entries may have reached the disk without the term that came with them; no vote of that
-    term was ever sent, or it would be there.
-    """
-    if last_term <= hard_state.term:
-        return hard_state
-    return HardState(term=last_term, repair=hard_state.repair)
-
-
-def _recovered_log(recovered: Recovered) -> EntryLog:
-    """Entries up to a snapshot's end are kept if they lead up to it, and dropped otherwise."""
-    entries, snapshot = recovered.entries, recovered.snapshot
-    repair = recovered.hard_state.repair
-    if repair is not None:
-        entries = tuple(entry for entry in entries if entry.index < repair.from_index)
-    if snapshot is None:
-        return EntryLog(NO_INDEX, NO_TERM, entries)
-    if entries and entries[0].index == snapshot.id.end_index:
-        return EntryLog(snapshot.last_index, snapshot.id.term, entries)
-    assert not entries or entries[0].index < snapshot.id.end_index, (
-        f"entries from {snapshot.id.end_index} to {entries[0].index} are missing"
-    )
-    place = snapshot.last_index - entries[0].index if entries else 0
-    if place >= len(entries) or entries[place].term != snapshot.id.term:
-        return EntryLog(snapshot.last_index, snapshot.id.term, ())
-    # The term before the first entry is not known, so the first one becomes the base.
-    return EntryLog(entries[0].index, entries[0].term, entries[1:])
