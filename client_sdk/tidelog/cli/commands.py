@@ -45,6 +45,9 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("config", "check"): Entry("config_check", "check a node's configuration file"),
     ("config", "show"): Entry("config_show", "a node's settings and where each comes from"),
     ("doctor",): Entry("doctor", "look whether this machine can run a node well"),
+    ("storage", "format"): Entry("storage_format", "make an empty directory a node's, once"),
+    ("storage", "info"): Entry("storage_info", "what a stopped controller's directory holds"),
+    ("storage", "random-uuid"): Entry("storage_random_uuid", "print random uuids"),
     ("log", "dump"): Entry("log_dump", "print a segment file, readable"),
     ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),
     ("version",): Entry("version", "print the release"),
@@ -54,6 +57,7 @@ GROUPS: Final = {
     "topic": "named streams of records",
     "cluster": "the nodes together",
     "config": "a node's configuration",
+    "storage": "the directory of a node",
     "log": "the files of a partition",
 }
 

@@ -1,0 +1,227 @@
+"""A new cluster from an exported copy of the metadata: `tidelog storage format --restore FILE`.
+
+Owns what of the copy is taken over, and the form of the file: a snapshot of the quorum, whose
+checksums are all checked. Numbers that only ever grow jump ahead, so that nothing which was given
+out after the export is given out a second time. It must never leave a formatted directory without
+the copy in it: `node.json` is written last.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
+from tidelog.metadata_quorum.raft.effects import ResetLog
+from tidelog.metadata_quorum.raft.types import (
+    HardState,
+    Member,
+    MemberId,
+    Members,
+    NodeId,
+    SnapshotId,
+)
+from tidelog.metadata_quorum.storage import identity as quorum_identity
+from tidelog.metadata_quorum.storage.quorum_storage import open_storage
+from tidelog.metadata_quorum.storage.snapshot_format import (
+    SnapshotContent,
+    decode_snapshot,
+    encode_snapshot,
+)
+from tidelog.ports import Disk, Random
+from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.random import RealRandom
+from tidelog.server import storage_format
+from tidelog.server.formatting import FormatOptions, Formatted
+from tidelog.server.storage_format import NodeIdentity, QuorumFormat
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, LeaderEpoch, LogIndex, PartitionEpoch, ProducerId, Term
+
+EPOCHS_SKIPPED: Final = 1_000
+"""Leader and partition epochs that may have been used since the export, for each partition."""
+BROKER_EPOCHS_SKIPPED: Final = 1_000_000
+PRODUCER_IDS_SKIPPED: Final = 1_000_000_000
+RESTORED_TERM: Final = Term(1)
+
+
+def encode_export(image: Image) -> Sequence[bytes]:
+    """The file's bytes, in pieces: this image as a snapshot of a quorum without members."""
+    snapshot_id = SnapshotId(end_index=LogIndex(image.version + 1), term=RESTORED_TERM)
+    state = tuple(EncodedImage(image, None))
+    return encode_snapshot(SnapshotContent(id=snapshot_id, members=Members(), state=state))
+
+
+def decode_export(data: bytes, where: str) -> Image:
+    """What was exported; STORAGE_CORRUPT, naming the byte, if a byte of the file is wrong."""
+    try:
+        image, _ = decode_image(decode_snapshot(data, where).state)
+    except TidelogError as error:
+        raise TidelogError(
+            error.code,
+            tried=f"read the exported metadata in {where}",
+            happened=error.happened,
+            hint="Nothing was changed. Take another copy: this one is damaged, cut off, or no "
+            "file of `tidelog metadata export`."
+            if error.code is ErrorCode.STORAGE_CORRUPT
+            else "Nothing was changed. Use the release that wrote it, or a later one.",
+        ) from None
+    return image
+
+
+def renewed(image: Image, cluster_id: str) -> Image:
+    """As a new cluster begins with it: brokers fenced, numbers ahead of all that were in use."""
+    assert cluster_id, "a cluster has an id"
+    topics = {topic.topic_id: _renewed_topic(topic) for topic in image.topics.values()}
+    brokers = {broker.broker_id: _renewed_broker(broker) for broker in image.brokers.values()}
+    return msgspec.structs.replace(
+        image,
+        cluster_id=cluster_id,
+        topics=ImageMap.of(topics),
+        brokers=ImageMap.of(brokers),
+        last_broker_epoch=BrokerEpoch(image.last_broker_epoch + BROKER_EPOCHS_SKIPPED),
+        next_producer_id=ProducerId(image.next_producer_id + PRODUCER_IDS_SKIPPED),
+    )
+
+
+def _renewed_broker(broker: BrokerImage) -> BrokerImage:
+    return msgspec.structs.replace(broker, is_fenced=True, is_shutting_down=False)
+
+
+def _renewed_topic(topic: TopicImage) -> TopicImage:
+    partitions = tuple(_renewed_partition(each) for each in topic.partitions)
+    return msgspec.structs.replace(topic, partitions=partitions)
+
+
+def _renewed_partition(partition: PartitionImage) -> PartitionImage:
+    return msgspec.structs.replace(
+        partition,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + EPOCHS_SKIPPED),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + EPOCHS_SKIPPED),
+    )
+
+
+def restore_storage(options: FormatOptions, file: Path) -> tuple[Formatted, Image]:
+    """Format a node's directory on this machine with what was exported."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=f"read the exported metadata in {file}",
+            happened=error.strerror or str(error),
+            hint="Name a file that `tidelog metadata export` wrote and that you may read.",
+        ) from None
+    return asyncio.run(_restore_real(options, data, str(file)))
+
+
+async def _restore_real(options: FormatOptions, data: bytes, where: str) -> tuple[Formatted, Image]:
+    image = decode_export(data, where)
+    directory = Path(options.data_dir)
+    disk = await open_disk(directory)
+    try:
+        quorum_disk = await open_disk(directory / storage_format.QUORUM_DIRECTORY)
+        try:
+            return await restore_disks(disk, quorum_disk, RealRandom(), options, image)
+        finally:
+            await quorum_disk.shutdown()
+    finally:
+        await disk.shutdown()
+
+
+async def restore_disks(
+    disk: Disk, quorum_disk: Disk, random: Random, options: FormatOptions, image: Image
+) -> tuple[Formatted, Image]:
+    """The same on any disks."""
+    cluster_id = options.cluster_id or image.cluster_id
+    members = _members(options, random)
+    own = next(each for each in members if each.id.node_id == options.node_id)
+    restored = renewed(image, cluster_id)
+    if await storage_format.is_formatted(disk):
+        raise TidelogError(
+            ErrorCode.STORAGE_IN_USE,
+            tried=f"restore metadata to {disk.name}",
+            happened="it is formatted already",
+            hint="Nothing was changed. Name an empty directory.",
+        )
+    uuid = await _format_quorum(quorum_disk, options, cluster_id, own, members)
+    await _write_snapshot(quorum_disk, members, restored)
+    identity = await storage_format.format_node(
+        disk,
+        quorum_disk,
+        identity=NodeIdentity(
+            format_version=storage_format.FORMAT_VERSION,
+            cluster_id=cluster_id,
+            node_id=options.node_id,
+            directory_id=random.uuid().hex(),
+        ),
+        quorum=QuorumFormat(directory_uuid=uuid, bootstrap=members, bootstrap_command=b""),
+    )
+    formatted = Formatted(
+        cluster_id=identity.cluster_id,
+        node_id=identity.node_id,
+        data_dir=options.data_dir,
+        directory_uuid=uuid.hex(),
+        voters=tuple(each.id.node_id for each in members),
+    )
+    return formatted, restored
+
+
+def _members(options: FormatOptions, random: Random) -> Members:
+    voters = [
+        Member(id=MemberId(NodeId(each.node_id), each.directory_uuid), address=each.address)
+        for each in options.voters
+    ]
+    if not voters and options.standalone_address:
+        own = MemberId(NodeId(options.node_id), random.uuid())
+        voters = [Member(id=own, address=options.standalone_address)]
+    if options.node_id not in [each.id.node_id for each in voters]:
+        raise TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried="restore metadata",
+            happened=f"node {options.node_id} is none of the first voters",
+            hint="Restore to the first voters only; what joins later gets everything from them.",
+        )
+    return Members(tuple(sorted(voters, key=lambda each: each.id)))
+
+
+async def _format_quorum(
+    disk: Disk, options: FormatOptions, cluster_id: str, own: Member, members: Members
+) -> bytes:
+    """The directory's uuid; one that an interrupted restore left is completed."""
+    if quorum_identity.FILE_NAME in await disk.list():
+        found = await quorum_identity.read_identity(
+            disk, node_id=options.node_id, cluster_id=cluster_id
+        )
+        return found.directory_uuid
+    await quorum_identity.format_storage(
+        disk,
+        cluster_id=cluster_id,
+        node_id=options.node_id,
+        directory_uuid=own.id.directory_uuid,
+        bootstrap=members,
+        bootstrap_command=b"",
+    )
+    return own.id.directory_uuid
+
+
+async def _write_snapshot(disk: Disk, members: Members, image: Image) -> None:
+    """As if it had been fetched from a leader; its name holds the last index of the export."""
+    storage = await open_storage(disk)
+    if storage.recovered.snapshot is None:
+        in_force = _as_formatted(members, storage.identity)
+        snapshot = await storage.save_snapshot(
+            SnapshotId(end_index=LogIndex(image.version + 1), term=RESTORED_TERM),
+            in_force,
+            tuple(EncodedImage(image, None)),
+        )
+        state = HardState(term=RESTORED_TERM)
+        await storage.perform([ResetLog(sequence=0, snapshot=snapshot, hard_state=state)])
+    await storage.close()
+
+
+def _as_formatted(members: Members, identity: quorum_identity.QuorumIdentity) -> Members:
+    """A restore that was interrupted has drawn the uuid of a standalone voter already."""
+    return identity.bootstrap if identity.bootstrap.members else members

@@ -1,0 +1,145 @@
+"""What a quorum directory holds, found out without changing a byte: for people who look at it.
+
+Thin I/O around `replay` and `resolve`, as `recovery` is; but it repairs, renames and removes
+nothing, and damage is told instead of raised. Only what is not a quorum directory at all, or of
+another format version, is refused.
+"""
+
+import msgspec
+
+from tidelog.metadata_quorum.raft.membership import decode_members
+from tidelog.metadata_quorum.raft.types import (
+    EntryKind,
+    HardState,
+    Members,
+    Snapshot,
+)
+from tidelog.metadata_quorum.storage import marks
+from tidelog.metadata_quorum.storage.identity import QuorumIdentity, read_identity
+from tidelog.metadata_quorum.storage.journal import parse_segment_name
+from tidelog.metadata_quorum.storage.marks import FIRST_MARK, Mark, newest_mark
+from tidelog.metadata_quorum.storage.replay import FoundSegment, replay
+from tidelog.metadata_quorum.storage.resolve import Resolved, is_usable, resolve
+from tidelog.metadata_quorum.storage.scan import scan_segment
+from tidelog.metadata_quorum.storage.small_files import read_file
+from tidelog.metadata_quorum.storage.snapshot_files import SnapshotFiles
+from tidelog.ports import Disk
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LogIndex, Term
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """A quorum directory as it was found."""
+
+    identity: QuorumIdentity
+    hard_state: HardState
+    """With `repair` set if entries are lost that were acknowledged."""
+    snapshot: Snapshot | None
+    """The newest that is whole and fits the log."""
+    first_index: LogIndex
+    """The first entry that is here; above `last_index`: none is."""
+    last_index: LogIndex
+    """The last entry that this member can show."""
+    last_term: Term
+    members: Members
+    """As of the last entry, committed or not."""
+    size_bytes: int
+    """Of all journal and snapshot files."""
+    damage: tuple[str, ...]
+    """One sentence each; empty: every byte is as it was written."""
+
+
+async def survey(disk: Disk) -> Survey:
+    """Of a directory that no process has open but this one."""
+    identity = await read_identity(disk)
+    damage: list[str] = []
+    mark = await _newest_mark(disk, damage)
+    segments, segment_bytes = await _read_segments(disk, identity, damage)
+    replayed = replay(segments, mark, where=disk.name)
+    usable, newest, snapshot_bytes = None, None, 0
+    snapshots = SnapshotFiles(disk)
+    for snapshot_id in await snapshots.ids():
+        try:
+            snapshot, _ = await snapshots.load(snapshot_id)
+        except TidelogError as error:
+            if error.code is not ErrorCode.STORAGE_CORRUPT:
+                raise
+            damage.append(f"{error.tried.removeprefix('read ')}: {error.happened}")
+            continue
+        snapshot_bytes += snapshot.size_bytes
+        newest = newest or snapshot
+        if usable is None and is_usable(replayed, snapshot_id):
+            usable = snapshot
+    resolved = resolve(replayed, usable, newest)
+    damage += _lost(resolved)
+    return Survey(
+        identity=identity,
+        hard_state=resolved.hard_state,
+        snapshot=resolved.snapshot,
+        first_index=LogIndex(resolved.base_index + 1),
+        last_index=LogIndex(resolved.base_index + len(resolved.entries)),
+        last_term=resolved.entries[-1].term if resolved.entries else resolved.base_term,
+        members=members_of(identity.bootstrap, resolved),
+        size_bytes=segment_bytes + snapshot_bytes,
+        damage=tuple(damage),
+    )
+
+
+def members_of(bootstrap: Members, resolved: Resolved) -> Members:
+    """Who the members are according to the last entry that says so."""
+    for entry in reversed(resolved.entries):
+        if entry.kind is EntryKind.MEMBERS:
+            return decode_members(entry.data)
+    return resolved.snapshot.members if resolved.snapshot is not None else bootstrap
+
+
+async def _newest_mark(disk: Disk, damage: list[str]) -> Mark:
+    where = f"{disk.name}/{marks.FILE_NAME}"
+    if marks.FILE_NAME not in await disk.list():
+        damage.append(f"{where}: the file is not there, a node does not start without it")
+        return FIRST_MARK
+    data = await read_file(disk, marks.FILE_NAME)
+    mark = newest_mark(data)
+    if mark is None:
+        damage.append(f"{where}: it holds no whole mark, a node does not start without one")
+        return FIRST_MARK
+    return mark
+
+
+async def _read_segments(
+    disk: Disk, identity: QuorumIdentity, damage: list[str]
+) -> tuple[list[FoundSegment], int]:
+    found: list[FoundSegment] = []
+    unclean: list[str] = []
+    size_bytes = 0
+    for name in await disk.list():
+        sequences = parse_segment_name(name)
+        if sequences is None:
+            continue
+        data = await read_file(disk, name)
+        size_bytes += len(data)
+        scan = scan_segment(data, identity.directory_uuid)
+        found.append(FoundSegment(sequence=sequences[0], previous_sequence=sequences[1], scan=scan))
+        if not scan.is_clean:
+            unclean.append(name)
+    newest = max((segment.sequence for segment in found), default=0)
+    for name in unclean:
+        sequences = parse_segment_name(name)
+        is_newest = sequences is not None and sequences[0] == newest
+        told = "a block is damaged"
+        if is_newest:
+            told += ", or torn by the crash of a write that was never acknowledged"
+        damage.append(f"{disk.name}/{name}: {told}")
+    return found, size_bytes
+
+
+def _lost(resolved: Resolved) -> list[str]:
+    repair = resolved.hard_state.repair
+    if repair is None:
+        return []
+    return [
+        (
+            f"entries {repair.from_index} to {repair.last_index} were acknowledged and are lost here; "
+            "a leader sends them again"
+        )
+    ]
