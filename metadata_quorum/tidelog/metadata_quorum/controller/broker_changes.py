@@ -188,7 +188,7 @@ def _state(after: Image, broker_id: BrokerId, records: Sequence[MetadataRecord])
         after = apply_entry(after, [each for each in records if _is_partition(each)])
     remaining = sum(
         any(
-            ReplicaView(after, partition).is_usable(each)
+            ReplicaView(after.brokers, partition).is_usable(each)
             for each in partition.replicas
             if each != broker_id
         )

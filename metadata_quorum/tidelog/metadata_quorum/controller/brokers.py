@@ -113,7 +113,7 @@ def _settle_registered(
         if _may_lack_records(known, registration, topic):
             state.lose((broker_id,))
         _leave_lost_directory(state, partition, registration)
-        state.settle(ReplicaView(after, partition), in_sync_min(topic))
+        state.settle(ReplicaView(after.brokers, partition), in_sync_min(topic))
         record = state.record()
         if record is not None:
             records.append(record)

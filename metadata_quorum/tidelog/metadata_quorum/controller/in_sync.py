@@ -121,7 +121,7 @@ def _alter(
     if not is_same_set:
         state.set_in_sync(wanted, in_sync_min(topic))
     state.is_recovered_unclean = state.is_recovered_unclean or change.is_recovered_unclean
-    state.finish_reassignment(ReplicaView(image, partition), in_sync_min(topic))
+    state.finish_reassignment(ReplicaView(image.brokers, partition), in_sync_min(topic))
     return _result(change, state), state.record()
 
 

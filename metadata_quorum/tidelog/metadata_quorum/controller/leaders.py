@@ -50,11 +50,12 @@ def settle_broker(
     partitions without a leader get one. `lost`: partitions of which its replica may lack records.
     """
     records: list[MetadataRecord] = []
+    brokers = dict(image.brokers.items())
     for topic, partition in image.partitions_in(image.held_by(broker_id)):
         state = PartitionState.of(topic.topic_id, partition)
         if (topic.topic_id, partition.partition) in lost:
             state.lose((broker_id,))
-        state.settle(ReplicaView(image, partition), in_sync_min(topic))
+        state.settle(ReplicaView(brokers, partition), in_sync_min(topic))
         record = state.record()
         if record is not None:
             records.append(record)
@@ -72,7 +73,7 @@ def elect_preferred(image: Image, topic_id: TopicId, partition_number: int) -> E
     preferred = state.preference()[0]
     if partition.leader_id == preferred:
         return _elected(state)
-    view = ReplicaView(image, partition)
+    view = ReplicaView(image.brokers, partition)
     if preferred not in partition.in_sync_replicas or not view.is_usable(preferred):
         refusal = TidelogError(
             ErrorCode.NO_ELIGIBLE_LEADER,
@@ -114,7 +115,7 @@ def elect_longest(
     waited_for = partition.last_known_eligible
     if partition.leader_id != NO_LEADER or not waited_for:
         return _elected(PartitionState.of(topic_id, partition))
-    view = ReplicaView(image, partition)
+    view = ReplicaView(image.brokers, partition)
     missing = [each for each in waited_for if each not in ends or not view.is_usable(each)]
     if missing:
         error = TidelogError(

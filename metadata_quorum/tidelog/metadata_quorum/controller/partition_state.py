@@ -11,13 +11,13 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from tidelog.metadata_quorum.controller.setting_catalogue import FLUSH, MIN_IN_SYNC_REPLICAS
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, PartitionImage, TopicImage
 from tidelog.metadata_quorum.records import PartitionChangeRecord
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 
@@ -57,21 +57,23 @@ def has_room(broker: BrokerImage) -> bool:
 
 
 class ReplicaView:
-    """What the brokers of an image are good for, as replicas of one partition."""
+    """What the brokers are good for, as replicas of one partition."""
 
-    def __init__(self, image: Image, partition: PartitionImage) -> None:
-        self._image = image
+    __slots__ = ("_brokers", "_partition")
+
+    def __init__(self, brokers: Mapping[BrokerId, BrokerImage], partition: PartitionImage) -> None:
+        self._brokers = brokers
         self._partition = partition
 
     def is_alive(self, broker_id: BrokerId) -> bool:
         """It may go on leading if it leads: not fenced, and its directory is online."""
-        broker = self._image.brokers.get(broker_id)
+        broker = self._brokers.get(broker_id)
         is_unfenced = broker is not None and not broker.is_fenced
         return is_unfenced and has_directory(broker, self._partition.directory_of(broker_id))
 
     def is_usable(self, broker_id: BrokerId) -> bool:
         """It may be elected and come into sync: alive and not stopping."""
-        return is_able(self._image.brokers.get(broker_id)) and self.is_alive(broker_id)
+        return is_able(self._brokers.get(broker_id)) and self.is_alive(broker_id)
 
 
 class PartitionState(msgspec.Struct, kw_only=True):
@@ -88,8 +90,6 @@ class PartitionState(msgspec.Struct, kw_only=True):
     removing: tuple[BrokerId, ...]
     directories: tuple[bytes, ...]
     is_recovered_unclean: bool
-    is_led_anew: bool = False
-    """The same leader begins a new epoch: its process or its log is another one."""
 
     @classmethod
     def of(cls, topic_id: TopicId, partition: PartitionImage) -> "PartitionState":
@@ -191,8 +191,10 @@ class PartitionState(msgspec.Struct, kw_only=True):
 
     def record(self) -> PartitionChangeRecord | None:
         """What changed; None: nothing did."""
+        if not self._is_changed():
+            return None
         before = self.before
-        has_new_leader = self.leader_id != before.leader_id or self.is_led_anew
+        has_new_leader = self.leader_id != before.leader_id
         changed = PartitionChangeRecord(
             topic_id=self.topic_id,
             partition=before.partition,
@@ -208,15 +210,22 @@ class PartitionState(msgspec.Struct, kw_only=True):
             removing_replicas=_new(before.removing_replicas, self.removing),
             is_recovered_unclean=_new(before.is_recovered_unclean, self.is_recovered_unclean),
         )
-        unchanged = PartitionChangeRecord(
-            topic_id=self.topic_id,
-            partition=before.partition,
-            partition_epoch=PartitionEpoch(before.partition_epoch + 1),
-        )
-        if changed == unchanged:
-            return None
         self._check()
         return changed
+
+    def _is_changed(self) -> bool:
+        before = self.before
+        return not (
+            self.leader_id == before.leader_id
+            and self.in_sync == before.in_sync_replicas
+            and self.eligible == before.eligible_replicas
+            and self.last_known == before.last_known_eligible
+            and self.replicas == before.replicas
+            and self.directories == before.directories
+            and self.adding == before.adding_replicas
+            and self.removing == before.removing_replicas
+            and self.is_recovered_unclean == before.is_recovered_unclean
+        )
 
     def _choose(self, staying: Collection[BrokerId], view: ReplicaView) -> BrokerId:
         for candidate in self.preference():

@@ -123,7 +123,7 @@ def _alter(
         state.set_in_sync(in_sync, minimum)
         state.eligible = tuple(each for each in state.eligible if each in state.replicas)
     view = ReplicaView(
-        image,
+        image.brokers,
         msgspec.structs.replace(partition, replicas=state.replicas, directories=state.directories),
     )
     if state.leader_id not in state.in_sync and state.leader_id != NO_LEADER:
