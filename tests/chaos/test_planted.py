@@ -11,9 +11,11 @@ from tidelog.broker.log import recovery
 from tidelog.broker.partition.core import DirectoryCore
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import search_planted
-from tidelog.chaos.sim.planted import PLANTED, Plant, Substitution, planted
+from tidelog.chaos.sim.planted import Plant, Substitution, planted
+from tidelog.chaos.sim.planted.of_skeleton import PLANTED
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
-from tidelog.chaos.sim.suites import SKELETON, RunResult, Suite
+from tidelog.chaos.sim.suites import RunResult, Suite
+from tidelog.chaos.sim.suites.skeleton import SKELETON
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -7,9 +7,11 @@ import pytest
 
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
-from tidelog.chaos.sim.planted import PLANTED, planted
+from tidelog.chaos.sim.planted import planted
+from tidelog.chaos.sim.planted.of_skeleton import PLANTED
 from tidelog.chaos.sim.planted.search import find
-from tidelog.chaos.sim.suites import SKELETON, RunResult, Suite
+from tidelog.chaos.sim.suites import RunResult, Suite
+from tidelog.chaos.sim.suites.skeleton import SKELETON
 
 SLICE = 50
 PLANTED_SEEDS_MAX = 2_000

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.chaos.checkers.raft_content import Content
 from tidelog.metadata_quorum.raft.core_port import Description
-from tidelog.metadata_quorum.raft.effects import Role
+from tidelog.metadata_quorum.raft.effects import Persist, ResetLog, Role
 from tidelog.metadata_quorum.raft.membership import decode_members
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, MemberId, Members
 
@@ -35,6 +35,7 @@ class Seen:
         "member_indexes",
         "now_ms",
         "term",
+        "unflushed",
     )
 
     def __init__(self, member_id: MemberId, bootstrap: Members, election_timeout_ms: int) -> None:
@@ -47,6 +48,8 @@ class Seen:
         """What the core has asked to be stored, flushed or not."""
         self.flushed = Content()
         """What its storage has promised to keep."""
+        self.unflushed: list[Persist | ResetLog] = []
+        """What was asked and not flushed yet: a crash may keep any first part of it."""
         self.term = 0
         """The highest it ever had flushed."""
         self.applied_index = 0

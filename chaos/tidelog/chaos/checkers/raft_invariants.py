@@ -142,6 +142,7 @@ class RaftWatch:
         """Storage is asked to keep it."""
         self._run(raft_stored.ASKED_INVARIANTS, member, effect)
         member.asked.perform(effect)
+        member.unflushed.append(effect)
         if isinstance(effect, ResetLog):
             member.member_indexes = []
             return
@@ -154,6 +155,7 @@ class RaftWatch:
         """Storage has promised to keep it."""
         for effect in effects:
             member.flushed.perform(effect)
+        del member.unflushed[: len(effects)]
         member.term = max(member.term, member.flushed.hard_state.term)
 
     def on_applied(self, member: Seen, apply: Apply) -> None:
@@ -222,6 +224,7 @@ def _refill(member: Seen, recovered: Recovered) -> None:
     """From now on what was found is what is flushed: luck may have kept more than promised."""
     member.description = None
     member.contact_ms = None
+    member.unflushed.clear()
     flushed = member.flushed
     flushed.hard_state = recovered.hard_state
     flushed.snapshot = recovered.snapshot

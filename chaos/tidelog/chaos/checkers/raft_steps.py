@@ -191,6 +191,17 @@ def pointers_in_order(
     return None
 
 
+def last_term_is_true(
+    board: Board, member: Seen, before: Description | None, after: Description
+) -> str | None:
+    """The last entry has the term that is stored, also if it is a snapshot's."""
+    if after.is_repairing or after.last_index != member.asked.last_index:
+        return None
+    if after.last_term != member.asked.last_term:
+        return f"takes {after.last_term} for its last term, stored is {member.asked.last_term}"
+    return None
+
+
 def one_change_of_members(
     board: Board, member: Seen, before: Description | None, after: Description
 ) -> str | None:
@@ -236,6 +247,7 @@ STEP_INVARIANTS = (
     commit_never_falls,
     commits_agree,
     pointers_in_order,
+    last_term_is_true,
     log_starts_in_snapshot,
     leader_is_furthest,
     only_whole_voters_campaign,

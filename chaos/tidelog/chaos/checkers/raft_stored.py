@@ -3,6 +3,7 @@
 from tidelog.chaos.checkers.raft_board import Board, Seen
 from tidelog.metadata_quorum.raft.effects import Apply, Persist, ResetLog, Role
 from tidelog.metadata_quorum.raft.types import Recovered, SnapshotId
+from tidelog.wire.ids import LogIndex, Term
 
 
 def committed_stays(board: Board, member: Seen, effect: Persist | ResetLog) -> str | None:
@@ -60,6 +61,26 @@ def leader_only_appends(board: Board, member: Seen, effect: Persist | ResetLog) 
     return None
 
 
+def repair_ends_whole(board: Board, member: Seen, effect: Persist | ResetLog) -> str | None:
+    """A repair ends only when the log is as late again as it ever was."""
+    repair = member.asked.hard_state.repair
+    state = effect.hard_state
+    if repair is None or state is None or state.repair is not None:
+        return None
+    if isinstance(effect, ResetLog):
+        last = (effect.snapshot.id.term, effect.snapshot.last_index)
+    elif effect.entries:
+        last = (effect.entries[-1].term, effect.entries[-1].index)
+    elif effect.truncate_from is not None:
+        index = LogIndex(effect.truncate_from - 1)
+        last = (member.asked.term_at(index) or Term(0), index)
+    else:
+        last = (member.asked.last_term, LogIndex(member.asked.last_index))
+    if last < (repair.last_term, repair.last_index):
+        return f"ends a repair at {last}, it had {(repair.last_term, repair.last_index)}"
+    return None
+
+
 def snapshot_is_committed(board: Board, member: Seen, effect: Persist | ResetLog) -> str | None:
     """A snapshot that is put in use ends at a committed entry, with its term."""
     return snapshot_is_true(board, effect.snapshot.id) if isinstance(effect, ResetLog) else None
@@ -112,7 +133,12 @@ def restart_forgets_nothing(board: Board, member: Seen, recovered: Recovered) ->
     last = max(last, end - 1)
     if found.repair is not None:
         last = max(last, found.repair.last_index)
-    if last < flushed.last_index:
+    cuts = [
+        effect.truncate_from - 1
+        for effect in member.unflushed
+        if isinstance(effect, Persist) and effect.truncate_from is not None
+    ]
+    if last < min([flushed.last_index, *cuts]):
         return f"forgot entries {last + 1} to {flushed.last_index}"
     for entry in recovered.entries:
         known = flushed.entry(entry.index)
@@ -127,7 +153,13 @@ def read_reflects_commits(board: Board, member: Seen, request_id: int, index: in
     return f"may read at {index}, {least} was committed before" if index < least else None
 
 
-ASKED_INVARIANTS = (committed_stays, log_matching, leader_only_appends, snapshot_is_committed)
+ASKED_INVARIANTS = (
+    committed_stays,
+    log_matching,
+    leader_only_appends,
+    repair_ends_whole,
+    snapshot_is_committed,
+)
 APPLIED_INVARIANTS = (applied_in_order, applied_is_committed)
 STARTED_INVARIANTS = (restart_forgets_nothing,)
 READ_INVARIANTS = (read_reflects_commits,)

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from tidelog.chaos.checkers.raft_invariants import list_invariants
 from tidelog.chaos.sim import runner
-from tidelog.chaos.sim.planted import PLANTED, Plant
+from tidelog.chaos.sim.planted import Plant, load_planted
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
-from tidelog.chaos.sim.suites import SUITES, RunResult, Suite
+from tidelog.chaos.sim.suites import SUITES, RunResult, Suite, load_suite
 
 SEEDS_DEFAULT = 100
 
@@ -24,8 +25,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="replay this one and print every event")
     parser.add_argument("--seconds", type=_positive, help="stop after the seed that ends later")
     parser.add_argument("--hashes", action="store_true", help="print each seed's trace hash")
+    parser.add_argument("--planted", help="plant this bug and stop at the first finding")
     parser.add_argument(
-        "--planted", choices=sorted(PLANTED), help="plant this bug and stop at the first finding"
+        "--list-invariants", action="store_true", help="what is checked of a quorum, and when"
     )
     parser.add_argument("--jobs", type=_positive, default=1, help="processes; default 1")
     return parser
@@ -40,8 +42,13 @@ def _positive(text: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """0: nothing wrong; 1: a seed shows a violation, or none a planted bug; 2: a broken plant."""
-    options = _parser().parse_args(arguments)
-    suite, out, at_commit = SUITES[options.suite], sys.stdout, runner.commit()
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    out = sys.stdout
+    if options.list_invariants:
+        print("\n".join(list_invariants()), file=out)
+        return 0
+    suite, at_commit = load_suite(options.suite), runner.commit()
     if options.seed is not None:
         with runner.quiet():
             result = runner.run_verbose(suite, options.seed, out)
@@ -49,8 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
             runner.print_failure(suite, result, at_commit, out)
         return 1 if result.violations else 0
     if options.planted is not None:
-        plant = PLANTED[options.planted]
-        return search_planted(suite, options.planted, plant, _seeds(options), out)
+        plants = load_planted(suite.name)
+        if options.planted not in plants:
+            parser.error(f"no planted bug {options.planted}; there are {', '.join(plants)}")
+        return search_planted(suite, options.planted, plants[options.planted], _seeds(options), out)
     shown = itertools.count(1)
 
     def on_result(result: RunResult) -> None:

@@ -8,24 +8,15 @@ raises, other than what a node itself answers with, is remembered and ends the s
 """
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from tidelog.broker import replicas
-from tidelog.broker.log import recovery
-from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_log import OpenedLog, open_log
-from tidelog.broker.partition.core import DirectoryCore
-from tidelog.broker.partition.messages import AppendBatch, Effect
-from tidelog.ports import Disk
-from tidelog.wire.batch import BatchHeader
-from tidelog.wire.batch.layout import Buffer
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
 
 NOT_CHECKS: Final = frozenset({"bug", "deadlock", "runaway"})
 """Kinds that a crash inside a substitute would show as well: no plant may expect them."""
@@ -90,53 +81,14 @@ def _watched(substitute: Callable[..., Any], breakages: list[str]) -> Callable[.
     return run_async if inspect.iscoroutinefunction(substitute) else run
 
 
-def acknowledge_before_flush() -> Substitution:
-    """Every produce is answered when it is written, as if it had asked for acks=1."""
-    original = DirectoryCore._on_append
-
-    def on_append(self: DirectoryCore, append: AppendBatch, effects: list[Effect]) -> None:
-        original(self, msgspec.structs.replace(append, is_flush_awaited=False), effects)
-
-    return Substitution(DirectoryCore, "_on_append", on_append)
-
-
-def recover_past_a_torn_batch() -> Substitution:
-    """Recovery believes lengths and counts, and does not compare checksums."""
-
-    def verify_nothing(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
-        del buffer, header, position
-
-    return Substitution(recovery, "verify_checksum", verify_nothing)
-
-
-def reuse_an_offset() -> Substitution:
-    """After a start the next batch gets the base offset of the last one in the log."""
-
-    async def open_one_too_low(
-        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
-    ) -> OpenedLog:
-        opened = await open_log(disk, key, leader_epoch, known_flushed_offset)
-        log = opened.log
-        if log.failure is None and log.log_end_offset > log.log_start_offset:
-            log.log_end_offset = Offset(log.log_end_offset - 1)
-            log.flushed_offset = log.high_watermark = log.log_end_offset
-        return opened
-
-    return Substitution(replicas, "open_log", open_one_too_low)
-
-
-PLANTED: Final[Mapping[str, Plant]] = {
-    "acknowledge_before_flush": Plant(
-        make=acknowledge_before_flush,
-        expected=frozenset({"not_flushed", "lost_write", "unseen", "reused_offset"}),
-    ),
-    "recover_past_a_torn_batch": Plant(
-        make=recover_past_a_torn_batch,
-        expected=frozenset({"corrupt_batch", "torn_batch"}),
-    ),
-    "reuse_an_offset": Plant(
-        make=reuse_an_offset,
-        expected=frozenset({"reused_offset", "fresh_offset", "inconsistent_offsets"}),
-    ),
+PLANTED: Final = {
+    "skeleton": "tidelog.chaos.sim.planted.of_skeleton:PLANTED",
+    "quorum": "tidelog.chaos.sim.planted.of_quorum:PLANTED",
 }
-"""By name; for the runner's `--planted` and the tests."""
+"""By suite, where its bugs are."""
+
+
+def load_planted(suite: str) -> Mapping[str, Plant]:
+    """The bugs that a suite must find, by name."""
+    module_name, _, attribute = PLANTED[suite].partition(":")
+    return cast("Mapping[str, Plant]", getattr(importlib.import_module(module_name), attribute))

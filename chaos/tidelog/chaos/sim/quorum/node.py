@@ -68,6 +68,8 @@ class QuorumNode:
         self.left = Content()
         """What the last crash left on the disk."""
         self.is_paused = False
+        self.is_crashing_at_write = False
+        """The machine dies while the next write is under way."""
         self.parked: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.rate = 1.0
         self._clock_ms = 0.0
@@ -141,7 +143,7 @@ class QuorumNode:
         cluster = self.cluster
         self.core = None
         self.life += 1
-        self.is_paused = False
+        self.is_paused = self.is_crashing_at_write = False
         self.parked.clear()
         random = cluster.seeds.purpose("crash")
         self.left = self.disk.crash(
@@ -337,7 +339,13 @@ class QuorumNode:
                 if faults.fires(kind):
                     self.later(delay_ns, self._fail_disk, kind)
                     return
+        if self.is_crashing_at_write:
+            self.later(delay_ns // 2, self._crash_machine)
         self.later(delay_ns, self._end_flush)
+
+    def _crash_machine(self) -> None:
+        self.cluster.faults.took_effect(FaultKind.MACHINE_CRASH, self.name)
+        self.kill(is_machine=True)
 
     def _fail_disk(self, kind: FaultKind) -> None:
         """A failed flush is final: the process stops, and with it what the cache held."""

@@ -56,11 +56,11 @@ class NodeDisk:
         subject = f"n{self.member_id.node_id}"
         may_lose = faults.is_active(FaultKind.LOST_WRITE) or not is_machine
         for effect in pending:
-            if may_lose and random.chance(0.4):
+            if may_lose and random.chance(0.5):
                 if is_machine:
                     faults.took_effect(FaultKind.LOST_WRITE, subject)
                 break
-            if is_machine and faults.is_active(FaultKind.TORN_WRITE) and random.chance(0.4):
+            if is_machine and faults.is_active(FaultKind.TORN_WRITE) and random.chance(0.7):
                 torn = _torn(effect, random)
                 if torn is not None:
                     faults.took_effect(FaultKind.TORN_WRITE, subject)

@@ -87,7 +87,14 @@ class Troubles:
         victim.kill(is_machine=False)
 
     def _crash_machine(self, victim: "QuorumNode") -> None:
-        self._cluster.faults.took_effect(FaultKind.MACHINE_CRASH, victim.name)
+        faults = self._cluster.faults
+        is_write_wanted = faults.is_active(FaultKind.LOST_WRITE) or faults.is_active(
+            FaultKind.TORN_WRITE
+        )
+        if is_write_wanted and not victim.disk.pending:
+            victim.is_crashing_at_write = True
+            return
+        faults.took_effect(FaultKind.MACHINE_CRASH, victim.name)
         victim.kill(is_machine=True)
         if self._random.chance(0.2):
             for node in self._cluster.alive():

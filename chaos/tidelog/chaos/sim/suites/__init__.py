@@ -1,9 +1,24 @@
-"""What is simulated: each suite puts nodes, clients, faults and checks together for one seed."""
+"""What is simulated: each suite puts nodes, clients, faults and checks together for one seed.
 
-from tidelog.chaos.sim.suites.quorum import QUORUM
+A suite is loaded when it is asked for: one does not need the rooms of the others.
+"""
+
+import importlib
+from typing import Final, cast
+
 from tidelog.chaos.sim.suites.result import RunResult, Suite
-from tidelog.chaos.sim.suites.skeleton import SKELETON
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (SKELETON, QUORUM)}
+SUITES: Final = {
+    "skeleton": "tidelog.chaos.sim.suites.skeleton:SKELETON",
+    "quorum": "tidelog.chaos.sim.suites.quorum:QUORUM",
+}
+"""Where each one is, by name."""
 
-__all__ = ["QUORUM", "SKELETON", "SUITES", "RunResult", "Suite"]
+
+def load_suite(name: str) -> Suite:
+    """The suite of this name."""
+    module_name, _, attribute = SUITES[name].partition(":")
+    return cast("Suite", getattr(importlib.import_module(module_name), attribute))
+
+
+__all__ = ["SUITES", "RunResult", "Suite", "load_suite"]

@@ -1,0 +1,70 @@
+"""Bugs that the skeleton suite must find, in the classes of a node."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker import replicas
+from tidelog.broker.log import recovery
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.partition.core import DirectoryCore
+from tidelog.broker.partition.messages import AppendBatch, Effect
+from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.ports import Disk
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.batch.layout import Buffer
+from tidelog.wire.ids import LeaderEpoch, Offset
+
+
+def acknowledge_before_flush() -> Substitution:
+    """Every produce is answered when it is written, as if it had asked for acks=1."""
+    original = DirectoryCore._on_append
+
+    def on_append(self: DirectoryCore, append: AppendBatch, effects: list[Effect]) -> None:
+        original(self, msgspec.structs.replace(append, is_flush_awaited=False), effects)
+
+    return Substitution(DirectoryCore, "_on_append", on_append)
+
+
+def recover_past_a_torn_batch() -> Substitution:
+    """Recovery believes lengths and counts, and does not compare checksums."""
+
+    def verify_nothing(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
+        del buffer, header, position
+
+    return Substitution(recovery, "verify_checksum", verify_nothing)
+
+
+def reuse_an_offset() -> Substitution:
+    """After a start the next batch gets the base offset of the last one in the log."""
+
+    async def open_one_too_low(
+        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
+    ) -> OpenedLog:
+        opened = await open_log(disk, key, leader_epoch, known_flushed_offset)
+        log = opened.log
+        if log.failure is None and log.log_end_offset > log.log_start_offset:
+            log.log_end_offset = Offset(log.log_end_offset - 1)
+            log.flushed_offset = log.high_watermark = log.log_end_offset
+        return opened
+
+    return Substitution(replicas, "open_log", open_one_too_low)
+
+
+PLANTED: Final[Mapping[str, Plant]] = {
+    "acknowledge_before_flush": Plant(
+        make=acknowledge_before_flush,
+        expected=frozenset({"not_flushed", "lost_write", "unseen", "reused_offset"}),
+    ),
+    "recover_past_a_torn_batch": Plant(
+        make=recover_past_a_torn_batch,
+        expected=frozenset({"corrupt_batch", "torn_batch"}),
+    ),
+    "reuse_an_offset": Plant(
+        make=reuse_an_offset,
+        expected=frozenset({"reused_offset", "fresh_offset", "inconsistent_offsets"}),
+    ),
+}
+"""By name; for the runner's `--planted` and the tests."""
