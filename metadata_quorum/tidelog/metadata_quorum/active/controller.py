@@ -196,6 +196,10 @@ class ActiveController:
             await self.quorum.propose(encode_entry((abort,)), term=term)
         if self._bootstrap and not self._state.image().cluster_id:
             await self.quorum.propose(encode_entry(self._bootstrap), term=term)
+        seen = 0
+        while not self._state.image().cluster_id and self._is_leader_of(term):
+            # The quorum itself proposes what it was formatted with, as the first command.
+            seen = await self.quorum.wait_change(seen)
 
     def _is_leader_of(self, term: Term) -> bool:
         description = self.quorum.describe()

@@ -171,7 +171,11 @@ class ActiveTerm:
         if not batch.entries:
             self._scope.start(self._confirm(batch, predecessor), name="confirm leadership")
             return
-        for data in batch.entries:
+        for place, data in enumerate(batch.entries):
+            if self.is_broken:
+                batch.void(len(batch.entries) - place)
+                self._on_outcome(batch)
+                return
             # The loop may start tasks in any order: the next entry waits until this one is with
             # the quorum, which takes it before its call waits for the first time.
             entered = asyncio.Event()

@@ -132,6 +132,12 @@ class Batch:
             self.failure = error
         self._on_entry()
 
+    def void(self, count: int) -> None:
+        """Its last entries were not proposed, since one before them was refused."""
+        assert self.failure is not None, "a group is left unfinished only after a failure"
+        for _ in range(count):
+            self._on_entry()
+
     def confirm(self, index: LogIndex) -> None:
         """A batch without entries: this node led when it was decided."""
         assert not self.entries, "entries are confirmed by their commit"

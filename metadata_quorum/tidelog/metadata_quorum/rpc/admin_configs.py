@@ -121,7 +121,6 @@ def describe_configs(
                 name=value.setting.name,
                 value=value.value,
                 source=_SOURCES[value.source],
-                is_read_only=value.setting.is_read_only,
                 documentation=value.setting.documentation,
             )
     return response.SerializeToString()
