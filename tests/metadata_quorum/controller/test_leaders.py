@@ -135,10 +135,23 @@ def test_the_longest_of_several_last_known_logs_leads() -> None:
     assert (wiped.in_sync_replicas, wiped.eligible_replicas) == ((THREE,), (TWO,))
     image = restarted(restarted(image, 2, boot="x"), 3, boot="x")
     found = partition(image)
-    assert found.in_sync_replicas == ()
-    ends = {each: (LeaderEpoch(1), Offset(10 + each)) for each in found.last_known_eligible}
-    elected = elect_longest(image, ID, 0, ends)
-    assert elected.leader_id == max(found.last_known_eligible)
+    assert (found.in_sync_replicas, found.last_known_eligible) == ((), (TWO, THREE))
+    for longer in (TWO, THREE):
+        ends = {each: (LeaderEpoch(1), Offset(10 + (each == longer))) for each in (TWO, THREE)}
+        assert elect_longest(image, ID, 0, ends).leader_id == longer
+
+
+def test_the_longest_log_is_not_elected_while_another_holds_everything() -> None:
+    image = three(flush="replicated")
+    for broker in (1, 2, 3):
+        image = fenced(image, broker)
+    image = restarted(image, 2, boot="x")
+    found = partition(image)
+    assert (found.in_sync_replicas, found.last_known_eligible) == ((THREE,), (TWO,))
+    refused = elect_longest(image, ID, 0, {TWO: (LeaderEpoch(1), Offset(10))})
+    assert "3" in refusal(ErrorCode.NO_ELIGIBLE_LEADER, refused.error).happened
+    found = partition(restarted(image, 3))
+    assert (found.leader_id, found.last_known_eligible) == (THREE, ())
 
 
 def test_elect_longest_leaves_a_partition_alone_that_has_a_leader() -> None:

@@ -117,11 +117,13 @@ def elect_longest(
         return _elected(PartitionState.of(topic_id, partition))
     view = ReplicaView(image.brokers, partition)
     missing = [each for each in waited_for if each not in ends or not view.is_usable(each)]
+    # One that certainly holds everything is worth waiting for.
+    missing += (*partition.in_sync_replicas, *partition.eligible_replicas)
     if missing:
         error = TidelogError(
             ErrorCode.NO_ELIGIBLE_LEADER,
             tried=f"elect a leader of {topic.name}-{partition_number}",
-            happened="no replica is sure to hold every acknowledged record, and of those that may, "
+            happened="of the replicas that may hold every acknowledged record "
             f"these are missing: {', '.join(str(each) for each in missing)}",
         )
         return _failed(topic_id, partition_number, error, NO_LEADER)

@@ -5,7 +5,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
  1. The leader is in sync; its broker is registered and not fenced, and the directory that holds the
     replica is online. A broker that is stopping leads only where nobody else can.
  2. The in-sync set loses members only while one stays. It is empty only when no replica is known to
-    hold every acknowledged record; `last_known_eligible` then names those that did last.
+    hold every acknowledged record. `last_known_eligible` names those that did and, while nobody
+    led, came back without being sure to.
  3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
     the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
@@ -137,10 +138,12 @@ class PartitionState(msgspec.Struct, kw_only=True):
         if not self.in_sync:
             # All of them hold every acknowledged record: as good as in sync, and rule 2 is kept.
             self.in_sync, self.eligible = self.eligible, ()
-        if not self.in_sync:
-            self.last_known = tuple(each for each in self.replicas if each in gone)
         if self.leader_id in gone:
             self.leader_id = NO_LEADER
+        if self.leader_id == NO_LEADER:
+            # Each of them held everything; which of them still has the most is to be found out.
+            candidates = (*self.last_known, *gone)
+            self.last_known = tuple(each for each in self.replicas if each in candidates)
 
     def settle(self, view: ReplicaView, minimum: int) -> None:
         """Rules 1 to 3 for the brokers as they are now."""
@@ -149,6 +152,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
             self.leader_id = self._choose(staying, view)
         if self.leader_id == NO_LEADER:
             return
+        self.last_known = ()
         if self.leader_id not in staying:
             staying.append(self.leader_id)
         if len(staying) != len(self.in_sync) or self.leader_id not in self.in_sync:
