@@ -127,30 +127,36 @@ class QuorumRunner(RequestDesk):
         self._ended = asyncio.Event()
         self._role = Role.FOLLOWER
         self._join: Joining | None = None
-        self._transport = QuorumTransport(
-            network=network,
-            clock=clock,
-            random=random,
-            limits=limits,
-            here=self._here,
-            peer_addresses=peer_addresses or {},
-            deliver=self._inbox.put_message,
-            on_dead=self._on_dead,
-        )
+        self._transport = self._make_transport(peer_addresses or {})
         self._transport.update_members(self._core.describe().members)
         self._fetcher = SnapshotFetcher(
             storage, self._writer, self._transport, clock, limits, complete=self._inbox.put
         )
-        self._taker = SnapshotTaker(
-            storage,
-            state_machine,
+        self._taker = self._make_taker()
+        self._rpc = QuorumRpc(self, self._transport, storage, self._here, limits)
+
+    def _make_transport(self, peer_addresses: Mapping[int, str]) -> QuorumTransport:
+        return QuorumTransport(
+            network=self._network,
+            clock=self._clock,
+            random=self._random,
+            limits=self._limits,
+            here=self._here,
+            peer_addresses=peer_addresses,
+            deliver=self._inbox.put_message,
+            on_dead=self._on_dead,
+        )
+
+    def _make_taker(self) -> SnapshotTaker:
+        return SnapshotTaker(
+            self._storage,
+            self._state_machine,
             self._writer,
             self._applying,
-            clock,
-            limits,
+            self._clock,
+            self._limits,
             complete=self._on_snapshot_taken,
         )
-        self._rpc = QuorumRpc(self, self._transport, storage, self._here, limits)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -186,6 +192,10 @@ class QuorumRunner(RequestDesk):
     def join_error(self) -> TidelogError | None:
         """Why this node was not let in when it asked last, if so."""
         return None if self._join is None else self._join.last_error
+
+    def peer_error(self, member_id: MemberId) -> TidelogError | None:
+        """Why this node's stream to a member broke last; None: it did not, or there is none."""
+        return self._transport.last_error(member_id)
 
     async def stop(self) -> None:
         """Hand over if this node leads, write what is queued, answer everybody."""

@@ -19,6 +19,9 @@ _T = TypeVar("_T")
 
 Success = Accepted | ReadAt | Done
 
+_SWEEP_EVERY = 256
+"""Waiters begun, after which those whose callers have gone are forgotten."""
+
 _PROPOSE = "propose to the metadata quorum"
 
 
@@ -160,6 +163,9 @@ class AppliedWaiters:
         """What the caller awaits."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._made += 1
+        if self._made % _SWEEP_EVERY == 0:
+            self._heap = [each for each in self._heap if not each[2].done()]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (index, self._made, future))
         return future
 
