@@ -15,6 +15,7 @@ from tidelog.metadata_quorum.controller.broker_changes import (
 )
 from tidelog.metadata_quorum.controller.brokers import Registration, register
 from tidelog.metadata_quorum.controller.features import describe_features, finalise_features
+from tidelog.metadata_quorum.controller.load import candidates_of
 from tidelog.metadata_quorum.controller.quotas import (
     QUOTAS_MAX,
     Quota,
@@ -195,6 +196,7 @@ def test_an_empty_broker_can_be_kept_empty() -> None:
     image = clusters.cluster(2)
     image = clusters.after(image, drain(image, ONE, is_cancelled=False))
     assert image.brokers[ONE].is_draining
+    assert [each.broker_id for each in candidates_of(image)] == [TWO], "it gets no replicas"
     image = clusters.after(image, drain(image, ONE, is_cancelled=True))
     assert not image.brokers[ONE].is_draining
     assert drain(image, ONE, is_cancelled=True).records == ()
