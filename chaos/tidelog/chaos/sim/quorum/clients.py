@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.chaos.checkers.history import Outcome
 from tidelog.chaos.checkers.linearizability import Operation, Value
-from tidelog.chaos.sim.quorum.agenda import MS, Agenda
+from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.key_value import Command, encode_command
 from tidelog.chaos.sim.seeds import SeededRandom
 
@@ -22,6 +22,19 @@ _OUTCOMES: Final = {
     "failed": Outcome.FAILED,
     "unknown": Outcome.INDETERMINATE,
 }
+
+
+class Agenda(Protocol):
+    """Virtual time."""
+
+    @property
+    def now_ns(self) -> int:
+        """Of this moment."""
+        ...
+
+    def after(self, delay_ns: int, callback: Callable[..., None], *arguments: object) -> None:
+        """Call it then."""
+        ...
 
 
 class Server(Protocol):

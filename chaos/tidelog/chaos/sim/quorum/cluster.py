@@ -3,7 +3,7 @@
 import msgspec
 
 from tidelog.chaos.checkers.raft_invariants import RaftWatch
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.faults import Faults
 from tidelog.chaos.sim.quorum import factory, snapshots
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
 from tidelog.chaos.sim.quorum.node import QuorumNode
@@ -119,19 +119,17 @@ class Cluster:
 
     # -- views ---------------------------------------------------------------------------------
 
+    def leaders(self) -> list[QuorumNode]:
+        """Those who take themselves for it."""
+        return [
+            node
+            for node in self.nodes.values()
+            if node.core is not None and node.seen.role is Role.LEADER
+        ]
+
     def leader(self) -> QuorumNode | None:
         """The living leader of the latest term, if there is one."""
-        best: QuorumNode | None = None
-        best_term = -1
-        for node in self.nodes.values():
-            if node.core is None:
-                continue
-            description = node.seen.description
-            if description is None or description.role is not Role.LEADER:
-                continue
-            if description.term > best_term:
-                best, best_term = node, description.term
-        return best
+        return max(self.leaders(), key=_term_of, default=None)
 
     def alive(self) -> list[QuorumNode]:
         """Those with a process."""
@@ -169,6 +167,7 @@ class Cluster:
             or (description is not None and description.is_repairing)
         )
 
-    def felt(self, kind: FaultKind) -> bool:
-        """Whether somebody felt it."""
-        return self.faults.felt(kind) > 0
+
+def _term_of(node: QuorumNode) -> int:
+    description = node.seen.description
+    return -1 if description is None else description.term

@@ -4,16 +4,81 @@ Works as a person would: asks the leader, looks again later. A wiped node's old 
 and the new one let in. It must never take so many members out that damage elsewhere loses data.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 from tidelog.chaos.checkers.linearizability import Value
+from tidelog.chaos.checkers.raft_board import Seen
 from tidelog.chaos.sim.quorum.agenda import MS
-from tidelog.metadata_quorum.raft.inputs import AddLearner, Promote, RemoveMember, Transfer
+from tidelog.chaos.sim.seeds import Seeds
+from tidelog.chaos.sim.trace import Trace
+from tidelog.metadata_quorum.raft.inputs import AddLearner, Input, Promote, RemoveMember, Transfer
 from tidelog.metadata_quorum.raft.types import Member, MemberId
 
-if TYPE_CHECKING:
-    from tidelog.chaos.sim.quorum.cluster import Cluster
-    from tidelog.chaos.sim.quorum.node import QuorumNode
+
+class Agenda(Protocol):
+    """Virtual time."""
+
+    def after(self, delay_ns: int, callback: Callable[..., None], *arguments: object) -> None:
+        """Call it then."""
+        ...
+
+
+class OperatedNode(Protocol):
+    """A node, as its operator sees it."""
+
+    name: str
+    is_observer: bool
+    seen: Seen
+
+    @property
+    def core(self) -> object | None:
+        """None: dead."""
+        ...
+
+    @property
+    def is_paused(self) -> bool:
+        """Stopped for a while."""
+        ...
+
+    @property
+    def member_id(self) -> MemberId:
+        """With its present directory."""
+        ...
+
+    def request(self, make: Callable[[int], Input], done: Callable[[str, Value], None]) -> None:
+        """A change of members or a transfer."""
+        ...
+
+
+class OperatedCluster(Protocol):
+    """A quorum of either mode."""
+
+    seeds: Seeds
+    trace: Trace
+
+    @property
+    def agenda(self) -> Agenda:
+        """Virtual time."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[int, OperatedNode]:
+        """By node id."""
+        ...
+
+    def leader(self) -> OperatedNode | None:
+        """Of the latest term."""
+        ...
+
+    def alive(self) -> Sequence[OperatedNode]:
+        """Those with a process."""
+        ...
+
+    def is_impaired(self, member_id: MemberId) -> bool:
+        """Whether its directory is gone or damaged."""
+        ...
+
 
 _LOOK_NS: Final = (150 * MS, 900 * MS)
 _VOTERS_MIN: Final = 3
@@ -22,7 +87,7 @@ _VOTERS_MIN: Final = 3
 class Operator:
     """Of one quorum."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: OperatedCluster) -> None:
         self._cluster = cluster
         self._random = cluster.seeds.purpose("operator")
         self.is_repairing_only = False
@@ -49,7 +114,7 @@ class Operator:
         elif roll < 0.38:
             self._change_twice(leader)
 
-    def _repair(self, leader: "QuorumNode") -> bool:
+    def _repair(self, leader: OperatedNode) -> bool:
         """Whether something was to be done."""
         cluster = self._cluster
         description = leader.seen.description
@@ -69,7 +134,7 @@ class Operator:
                 return True
         return False
 
-    def _transfer(self, leader: "QuorumNode") -> None:
+    def _transfer(self, leader: OperatedNode) -> None:
         nodes = [node for node in self._cluster.alive() if node is not leader]
         to = None
         if nodes and self._random.chance(0.6):
@@ -77,7 +142,7 @@ class Operator:
         self._cluster.trace.note(leader.name, "operator:transfer")
         leader.request(lambda number: Transfer(request_id=number, to=to), self._on_transfer)
 
-    def _remove_some(self, leader: "QuorumNode") -> None:
+    def _remove_some(self, leader: OperatedNode) -> None:
         cluster = self._cluster
         description = leader.seen.description
         assert description is not None, "a leader is alive"
@@ -90,13 +155,13 @@ class Operator:
         if candidates:
             self._ask(leader, "remove", candidates[self._random.below(len(candidates))])
 
-    def _change_twice(self, leader: "QuorumNode") -> None:
+    def _change_twice(self, leader: OperatedNode) -> None:
         """Two operators at once: the second has to be refused."""
         self._remove_some(leader)
         if leader.core is not None:
             self._remove_some(leader)
 
-    def _ask(self, leader: "QuorumNode", what: str, member_id: MemberId) -> None:
+    def _ask(self, leader: OperatedNode, what: str, member_id: MemberId) -> None:
         self._cluster.trace.note(leader.name, f"operator:{what}", f"n{member_id.node_id}")
         address = f"n{member_id.node_id}:9093"
         match what:

@@ -14,12 +14,9 @@ from tidelog.chaos.sim.quorum.plan import draw_plan
 from tidelog.chaos.sim.quorum.troubles import Troubles
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.result import RunResult, Watch
+from tidelog.chaos.sim.suites.verdict import CONFIGURATIONS_MAX, missing_figures, what_lacks
 from tidelog.chaos.sim.trace import Trace
 
-EVENTS_MIN: Final = 2_000
-ELECTIONS_MIN: Final = 3
-"""The first leader and two changes."""
-COMMITS_MIN: Final = 50
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 24
 _PERIOD_NS: Final = (1_200 * MS, 3_000 * MS)
@@ -27,7 +24,6 @@ _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 60_000 * MS
 _LOOK_NS: Final = 50 * MS
 _STABLE_NS: Final = 2_500 * MS
-_CONFIGURATIONS_MAX: Final = 60_000
 _STEPS_MAX: Final = 400_000
 
 
@@ -70,10 +66,10 @@ class DatagramRun:
         ]
 
     def _choose(self) -> QuorumNode | None:
-        """Mostly who seems to lead."""
-        leader = self.cluster.leader()
-        if leader is not None and self._random.chance(0.7):
-            return leader
+        """Mostly somebody who thinks that it leads."""
+        leaders = self.cluster.leaders()
+        if leaders and self._random.chance(0.7):
+            return leaders[self._random.below(len(leaders))]
         alive = self.cluster.alive()
         return alive[self._random.below(len(alive))] if alive else None
 
@@ -123,7 +119,7 @@ class DatagramRun:
             self._go(_LOOK_NS)
             if self._is_over():
                 return
-            if self._is_whole():
+            if not self._what_lacks():
                 break
         else:
             self.violations.append(f"not_alive: {self._what_lacks()}")
@@ -144,6 +140,9 @@ class DatagramRun:
         if highest != term and not self._is_over():
             self.violations.append(f"restless: term {term} became {highest} without any fault")
 
+    def _what_lacks(self) -> str:
+        return what_lacks(self.cluster.leader(), self.cluster.nodes)
+
     def _ask_all(self, answers: list[str]) -> None:
         def on_answer(outcome: str, value: Value) -> None:
             del value
@@ -157,45 +156,16 @@ class DatagramRun:
             if node.core is not None:
                 node.read("probe", on_answer)
 
-    def _is_whole(self) -> bool:
-        return not self._what_lacks()
-
-    def _what_lacks(self) -> str:
-        """Of a healed quorum; empty: it is whole."""
-        cluster = self.cluster
-        leader = cluster.leader()
-        if leader is None or leader.seen.description is None:
-            return "there is no leader"
-        description = leader.seen.description
-        for node in cluster.nodes.values():
-            if node.core is None:
-                return f"{node.name} is dead"
-            member = description.members.find(node.member_id)
-            if member is None or member.is_learner is not node.is_observer:
-                return f"{node.name} is not the member that it should be"
-            own = node.seen.description
-            if own is None or own.leader != leader.member_id:
-                return f"{node.name} knows no leader"
-            if own.is_repairing or own.commit_index < description.commit_index - 5:
-                return f"{node.name} is at {own.commit_index} of {description.commit_index}"
-        if description.members != description.committed_members:
-            return "members are not committed"
-        if len(description.members.members) != len(cluster.nodes):
-            return "there are members of old directories"
-        return ""
-
     # -- the verdict ---------------------------------------------------------------------------
 
     def missing(self) -> list[str]:
         """Why the seed does not count."""
-        missing = [f"{kind.value} unfelt" for kind in self.faults.unfelt()]
-        if self.trace.events < EVENTS_MIN:
-            missing.append("events")
-        if self.cluster.elections < ELECTIONS_MIN:
-            missing.append("leader changes")
-        if self.cluster.watch.board.commit_index < COMMITS_MIN:
-            missing.append("commits")
-        return missing
+        return missing_figures(
+            self.faults,
+            self.trace.events,
+            self.cluster.elections,
+            self.cluster.watch.board.commit_index,
+        )
 
     def judge(self) -> RunResult:
         """Check everything that was written down."""
@@ -203,7 +173,7 @@ class DatagramRun:
         violations = [*board.violations, *self.violations]
         operations = [each for client in self.clients for each in client.operations]
         if not violations:
-            for judgement in check_history(operations, configurations_max=_CONFIGURATIONS_MAX):
+            for judgement in check_history(operations, configurations_max=CONFIGURATIONS_MAX):
                 if judgement.verdict is Verdict.VIOLATED:
                     violations.append(f"not_linearizable: {judgement}")
                 self.too_costly += judgement.verdict is Verdict.TOO_COSTLY
@@ -220,6 +190,7 @@ class DatagramRun:
             missing=tuple(missing),
             felt={kind.value: count.felt for kind, count in self.faults.counts.items()},
             figures={
+                "restores": 0,
                 "elections": self.cluster.elections,
                 "commits": board.commit_index,
                 "operations": len(operations),

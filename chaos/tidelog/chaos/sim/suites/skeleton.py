@@ -22,12 +22,20 @@ from tidelog.chaos.sim.world import World
 from tidelog.chaos.workloads import LogClient, Topic
 from tidelog.ports import AllowAll
 from tidelog.server.configuration import Listeners, ListenerSettings, NodeConfiguration
+from tidelog.server.formatting import FormatOptions, format_disks
 from tidelog.server.node import Node, NodePorts
+from tidelog.server.storage_format import is_formatted
 from tidelog.wire.batch import CorruptBatch
 from tidelog.wire.errors import TidelogError
 
 ADDRESS: Final = "node:9192"
-CONFIGURATION: Final = NodeConfiguration(listeners=Listeners(client=ListenerSettings(bind=ADDRESS)))
+CLUSTER_ADDRESS: Final = "node:9193"
+CONFIGURATION: Final = NodeConfiguration(
+    listeners=Listeners(
+        client=ListenerSettings(bind=ADDRESS), cluster=ListenerSettings(bind=CLUSTER_ADDRESS)
+    )
+)
+FORMAT_OPTIONS: Final = FormatOptions(data_dir="", node_id=1, standalone_address=CLUSTER_ADDRESS)
 EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
@@ -72,18 +80,20 @@ class SkeletonRun:
     async def _live(self, ports: SimulatedPorts) -> None:
         """The node's process."""
         self.world.trace.state = "starting"
-        node = Node(
-            CONFIGURATION,
-            NodePorts(
-                clock=ports.clock,
-                random=ports.random,
-                disk=ports.open_disk(),
-                network=ports.network,
-                host=ports.host,
-                authorizer=AllowAll(),
-            ),
+        node_ports = NodePorts(
+            clock=ports.clock,
+            random=ports.random,
+            disk=ports.open_disk(),
+            quorum_disk=ports.open_disk("quorum"),
+            network=ports.network,
+            host=ports.host,
+            authorizer=AllowAll(),
         )
-        await node.run(self._on_ready)
+        if not await is_formatted(node_ports.disk):
+            await format_disks(
+                node_ports.disk, node_ports.quorum_disk, ports.random, FORMAT_OPTIONS
+            )
+        await Node(CONFIGURATION, node_ports).run(self._on_ready)
 
     def _on_ready(self, node: Node) -> None:
         del node
