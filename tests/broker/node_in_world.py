@@ -5,22 +5,30 @@ from typing import Final
 
 from tidelog.chaos.sim import SimulatedPorts
 from tidelog.chaos.sim.network import SimulatedNetwork
-from tidelog.ports import AllowAll, Authorizer
+from tidelog.ports import AllowAll, Authorizer, Disk
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_loading import load
+from tidelog.server.formatting import FormatOptions, format_disks
 from tidelog.server.node import Node, NodePorts
+from tidelog.server.storage_format import is_formatted
 from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers, read_header, route_sum
 from tidelog.wire.ids import TopicId
 
 ADDRESS: Final = "node:9192"
+CLUSTER_ADDRESS: Final = "node:9193"
 CALL_MS: Final = 60_000
 
 
 def configuration(**settings: str) -> NodeConfiguration:
     """Settings with `__` for the dot."""
     flags = {name.replace("__", "."): value for name, value in settings.items()}
-    return load(flags={"listeners.client.bind": ADDRESS, "allow_plaintext": "true", **flags})
+    known = {
+        "listeners.client.bind": ADDRESS,
+        "listeners.cluster.bind": CLUSTER_ADDRESS,
+        "allow_plaintext": "true",
+    }
+    return load(flags={**known, **flags})
 
 
 class NodeLife:
@@ -35,18 +43,30 @@ class NodeLife:
 
     async def live(self, ports: SimulatedPorts) -> None:
         """The process."""
-        self.node = Node(
-            self.settings,
-            NodePorts(
-                clock=ports.clock,
-                random=ports.random,
-                disk=ports.open_disk(),
-                network=ports.network,
-                host=ports.host,
-                authorizer=self.authorizer,
-            ),
+        node_ports = await formatted(
+            ports, ports.open_disk(), ports.open_disk("quorum"), self.authorizer
         )
+        self.node = Node(self.settings, node_ports)
         await self.node.run(lambda ready: None)
+
+
+async def formatted(
+    ports: SimulatedPorts, disk: Disk, quorum_disk: Disk, authorizer: Authorizer | None = None
+) -> NodePorts:
+    """Ports of a node whose directories are formatted, now or before, for a quorum of its own."""
+    node_ports = NodePorts(
+        clock=ports.clock,
+        random=ports.random,
+        disk=disk,
+        quorum_disk=quorum_disk,
+        network=ports.network,
+        host=ports.host,
+        authorizer=authorizer or AllowAll(),
+    )
+    if not await is_formatted(disk):
+        options = FormatOptions(data_dir="", node_id=1, standalone_address=CLUSTER_ADDRESS)
+        await format_disks(disk, quorum_disk, ports.random, options)
+    return node_ports
 
 
 def sealed(values: Sequence[bytes], timestamp_ms: int = 1) -> bytes:

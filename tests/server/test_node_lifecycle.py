@@ -6,13 +6,18 @@ from collections.abc import Callable, Coroutine, Sequence
 
 import pytest
 
-from tests.broker.node_in_world import ADDRESS, PlainClient, configuration, partition_batch, sealed
-from tidelog.broker.partition import marks_file
+from tests.broker.node_in_world import (
+    ADDRESS,
+    PlainClient,
+    configuration,
+    formatted,
+    partition_batch,
+    sealed,
+)
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.metadata_quorum import single_node
-from tidelog.ports import AllowAll, Append, Disk, File
-from tidelog.server.node import Node, NodePorts
+from tidelog.ports import Append, Disk, File
+from tidelog.server.node import Node
 from tidelog.server.storage_format import CLEAN_MARKER
 from tidelog.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -23,8 +28,11 @@ Wrap = Callable[[SimulatedDisk], object]
 class Life:
     """A node in a process that outlives it."""
 
-    def __init__(self, wrap: Wrap = lambda disk: disk) -> None:
+    def __init__(
+        self, wrap: Wrap = lambda disk: disk, wrap_quorum: Wrap = lambda disk: disk
+    ) -> None:
         self.wrap = wrap
+        self.wrap_quorum = wrap_quorum
         self.node: Node | None = None
         self.error: BaseException | None = None
         self.has_ended = False
@@ -34,17 +42,13 @@ class Life:
     async def live(self, ports: SimulatedPorts) -> None:
         """The process."""
         disk: Disk = self.wrap(ports.open_disk())  # type: ignore[assignment]
-        self.node = Node(
-            configuration(),
-            NodePorts(
-                clock=ports.clock,
-                random=ports.random,
-                disk=disk,
-                network=ports.network,
-                host=ports.host,
-                authorizer=AllowAll(),
-            ),
-        )
+        quorum: Disk = self.wrap_quorum(ports.open_disk("quorum"))  # type: ignore[assignment]
+        try:
+            self.node = Node(configuration(), await formatted(ports, disk, quorum))
+        except TidelogError as error:
+            self.error, self.has_ended = error, True
+            await asyncio.Event().wait()
+        assert self.node is not None
         if self.stops_at_once:
             self.node.request_stop()
         try:
@@ -237,7 +241,7 @@ def test_a_disk_too_full_for_the_marker_does_not_make_an_orderly_stop_a_failure(
     run(work)
 
 
-def test_a_failed_disk_is_logged_once_and_known_topics_are_still_described(
+def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_created(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disks: list[Broken] = []
@@ -246,22 +250,42 @@ def test_a_failed_disk_is_logged_once_and_known_topics_are_still_described(
         life = Life(broken(disks))
         world.machine("node").start("node", life.live)
         await life.wait(lambda each: each.was_ready)
-        await client.create_topic("t")
+        topic_id = await client.create_topic("t")
         disks[0].failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="append", happened="EIO")
         request = metadata_pb2.GetMetadataRequest(
             topic_names=["t", "new"], allow_auto_create_topics=True
         )
         for _ in range(3):
+            (refused,) = await client.produce(partition_batch(topic_id, 0, sealed([b"x"])))
+            assert refused.error.code == ErrorCode.STORAGE_FAILED.value
             raw = await client.call("MetadataService/GetMetadata", request.SerializeToString())
-            known, missing = metadata_pb2.GetMetadataResponse.FromString(raw).topics
+            known, created = metadata_pb2.GetMetadataResponse.FromString(raw).topics
             assert not known.HasField("error")
-            assert missing.error.code == ErrorCode.STORAGE_FAILED.value
+            assert not created.HasField("error"), "the quorum has a disk of its own"
             await asyncio.sleep(3)
 
     run(work)
     told = [each for each in caplog.messages if each.startswith("storage_stopped")]
     assert len(told) == 1
-    assert "what=metadata" in told[0]
+    assert "what=partitions" in told[0]
+
+
+def test_a_failed_disk_of_the_quorum_ends_the_node_with_its_error() -> None:
+    disks: list[Broken] = []
+
+    async def work(world: World, client: PlainClient) -> None:
+        life = Life(wrap_quorum=broken(disks))
+        world.machine("node").start("node", life.live)
+        await life.wait(lambda each: each.was_ready)
+        await client.create_topic("t")
+        disks[0].failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="append", happened="EIO")
+        with pytest.raises((TidelogError, AssertionError)):
+            await client.create_topic("u")
+        await life.wait(lambda each: each.has_ended)
+        assert isinstance(life.error, TidelogError)
+        assert life.error.code is ErrorCode.STORAGE_FAILED
+
+    run(work)
 
 
 def test_a_node_told_to_stop_while_it_starts_never_says_that_it_is_ready() -> None:
@@ -277,31 +301,19 @@ def test_a_node_told_to_stop_while_it_starts_never_says_that_it_is_ready() -> No
     run(work)
 
 
-def test_a_node_that_lost_its_metadata_log_does_not_start_as_a_new_one() -> None:
+def test_a_node_that_lost_its_quorum_directory_does_not_start_as_a_new_one() -> None:
     async def work(world: World, client: PlainClient) -> None:
         life = Life()
         process = world.machine("node").start("node", life.live)
         await life.wait(lambda each: each.was_ready)
         await client.create_topic("t")
         process.kill()
-        lost = Life(lambda disk: Hiding(disk))
+        world.machine("node").media.pop("quorum")
+        lost = Life()
         world.machine("node").start("node", lost.live)
         await lost.wait(lambda each: each.has_ended)
         assert isinstance(lost.error, TidelogError)
-        assert lost.error.code is ErrorCode.STORAGE_CORRUPT
-        assert single_node.LOG_PATH in lost.error.tried
+        assert lost.error.code is ErrorCode.STORAGE_NOT_FORMATTED
+        assert "tidelog storage format" in lost.error.hint
 
     run(work)
-
-
-class Hiding(Broken):
-    """A disk on which the metadata log is not found."""
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        super().__init__(disk)
-        del self.list
-
-    async def list(self, directory: str = "") -> list[str]:
-        names = await self._disk.list(directory)
-        assert directory or marks_file.NAME in names
-        return [] if directory == single_node.DIRECTORY else names

@@ -1,4 +1,4 @@
-"""The data directory's own file: made once, refused when it is not this node's."""
+"""The step that makes a directory a node's: done once, refused where it would overwrite."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,12 +8,20 @@ import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Append
 from tidelog.server import storage_format
-from tidelog.server.storage_format import CleanShutdown, open_or_format, write_file
+from tidelog.server.formatting import FormatOptions, Formatted, InitialVoter, format_disks
+from tidelog.server.storage_format import CleanShutdown, read_identity, write_file
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-Work = Callable[[SimulatedDisk, SimulatedPorts], Coroutine[object, object, None]]
+Work = Callable[[SimulatedDisk, SimulatedDisk, SimulatedPorts], Coroutine[object, object, None]]
+
+ALONE = FormatOptions(data_dir="d", node_id=1, standalone_address="n1:9193")
+VOTERS = tuple(
+    InitialVoter(node_id=number, address=f"n{number}:9193", directory_uuid=bytes([number]) * 16)
+    for number in (1, 2, 3)
+)
 
 
 async def wait_forever(ports: SimulatedPorts) -> None:
@@ -21,13 +29,13 @@ async def wait_forever(ports: SimulatedPorts) -> None:
     await asyncio.Event().wait()
 
 
-def with_disk(work: Work) -> None:
-    """Run over an empty data directory."""
+def with_disks(work: Work) -> None:
+    """Run over an empty data directory and an empty quorum directory."""
     world = World(1)
 
     async def main() -> None:
         ports = world.machine("m").start("p", wait_forever).ports
-        await work(ports.open_disk(), ports)
+        await work(ports.open_disk(), ports.open_disk("quorum"), ports)
 
     try:
         world.run(main())
@@ -35,74 +43,197 @@ def with_disk(work: Work) -> None:
         world.close()
 
 
-async def refused(disk: SimulatedDisk, ports: SimulatedPorts, node_id: int = 1) -> ErrorCode:
-    """Why the directory is refused; it is not touched."""
+async def refused(disk: SimulatedDisk, node_id: int = 1) -> TidelogError:
+    """Why the directory is refused at a start; it is not touched."""
     before = await disk.list()
     with pytest.raises(TidelogError) as caught:
-        await open_or_format(disk, ports.random, node_id)
+        await read_identity(disk, node_id)
     assert await disk.list() == before
-    return caught.value.code
+    return caught.value
 
 
-def test_an_empty_directory_is_formatted_once() -> None:
-    async def work(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
-        made = await open_or_format(disk, ports.random, 1)
-        assert await open_or_format(disk, ports.random, 1) == made
+async def refused_format(
+    disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts, options: FormatOptions
+) -> TidelogError:
+    """Why formatting is refused; nothing is touched."""
+    before = (await disk.list(), await quorum.list())
+    with pytest.raises(TidelogError) as caught:
+        await format_disks(disk, quorum, ports.random, options)
+    assert (await disk.list(), await quorum.list()) == before
+    return caught.value
+
+
+def test_an_empty_directory_is_formatted_and_a_second_time_refused() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        made = await format_disks(disk, quorum, ports.random, ALONE)
+        assert (await read_identity(disk, 1)).cluster_id == made.cluster_id
         assert len(made.cluster_id) == 32
+        assert made.voters == (1,)
+        error = await refused_format(disk, quorum, ports, ALONE)
+        assert error.code is ErrorCode.STORAGE_IN_USE
 
-    with_disk(work)
+    with_disks(work)
+
+
+def test_a_directory_that_was_never_formatted_says_what_to_type() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        del quorum, ports
+        error = await refused(disk)
+        assert error.code is ErrorCode.STORAGE_NOT_FORMATTED
+        assert "`tidelog storage format --standalone --node-id 1 --data-dir" in error.hint
+
+    with_disks(work)
 
 
 def test_the_top_of_a_new_file_system_counts_as_empty() -> None:
-    async def work(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
         await disk.make_directory("lost+found")
-        made = await open_or_format(disk, ports.random, 1)
-        assert made.node_id == 1
+        assert (await format_disks(disk, quorum, ports.random, ALONE)).node_id == 1
 
-    with_disk(work)
+    with_disks(work)
 
 
 def test_a_directory_of_another_node_version_or_purpose_is_refused() -> None:
-    async def another_node(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
-        await open_or_format(disk, ports.random, 1)
-        assert await refused(disk, ports, 2) is ErrorCode.WRONG_CLUSTER
+    async def another_node(
+        disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts
+    ) -> None:
+        await format_disks(disk, quorum, ports.random, ALONE)
+        assert (await refused(disk, 2)).code is ErrorCode.WRONG_CLUSTER
 
-    async def another_version(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
-        made = await open_or_format(disk, ports.random, 1)
-        later = msgspec.to_builtins(made) | {"format_version": 2}
-        await write_file(disk, storage_format.FILE_NAME, msgspec.json.encode(later))
-        assert await refused(disk, ports) is ErrorCode.UNSUPPORTED_VERSION
+    async def another_version(
+        disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts
+    ) -> None:
+        await format_disks(disk, quorum, ports.random, ALONE)
+        made = msgspec.to_builtins(await read_identity(disk, 1))
+        for version in (1, 3):
+            content = msgspec.json.encode(made | {"format_version": version})
+            await write_file(disk, storage_format.FILE_NAME, content)
+            assert (await refused(disk)).code is ErrorCode.UNSUPPORTED_VERSION
 
-    async def damaged(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
+    async def damaged(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        del quorum, ports
         await write_file(disk, storage_format.FILE_NAME, b"{")
-        assert await refused(disk, ports) is ErrorCode.STORAGE_CORRUPT
+        assert (await refused(disk)).code is ErrorCode.STORAGE_CORRUPT
 
-    async def foreign(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
+    async def foreign(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
         file = await disk.open("holiday.jpg", create=True)
         await disk.append([Append(file, [b"x"])])
-        assert await refused(disk, ports) is ErrorCode.STORAGE_NOT_FORMATTED
+        assert (await refused(disk)).code is ErrorCode.STORAGE_NOT_FORMATTED
+        error = await refused_format(disk, quorum, ports, ALONE)
+        assert error.code is ErrorCode.STORAGE_NOT_FORMATTED
 
     for work in (another_node, another_version, damaged, foreign):
-        with_disk(work)
+        with_disks(work)
+
+
+def test_data_from_before_the_quorum_are_refused_with_what_to_do() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        content = b'{"format_version":1,"cluster_id":"c","node_id":1,"directory_id":"d"}'
+        await write_file(disk, storage_format.FILE_NAME, content)
+        await disk.make_directory("metadata")
+        error = await refused(disk)
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "before the metadata quorum" in error.hint
+        error = await refused_format(disk, quorum, ports, ALONE)
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION
+
+    with_disks(work)
+
+
+def test_a_formatting_that_was_cut_short_is_completed_by_the_next() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        made = await format_disks(disk, quorum, ports.random, ALONE)
+        await disk.rename(storage_format.FILE_NAME, storage_format.NEW_FILE_NAME)
+        again = await format_disks(disk, quorum, ports.random, ALONE)
+        assert again.cluster_id == made.cluster_id
+        assert (await read_identity(disk, 1)).cluster_id == made.cluster_id
+
+    with_disks(work)
+
+
+def test_a_list_of_voters_gives_every_one_of_them_the_same_beginning() -> None:
+    found: list[quorum_identity.QuorumIdentity] = []
+
+    def format_one(number: int) -> None:
+        async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+            options = FormatOptions(
+                data_dir="d", node_id=number, cluster_id="c", voters=VOTERS[::-1], broker_count=5
+            )
+            made = await format_disks(disk, quorum, ports.random, options)
+            assert made.voters == (1, 2, 3)
+            assert made.directory_uuid == (bytes([number]) * 16).hex()
+            found.append(await quorum_identity.read_identity(quorum))
+
+        with_disks(work)
+
+    for number in (1, 2, 3):
+        format_one(number)
+    assert found[0].bootstrap == found[1].bootstrap == found[2].bootstrap
+    assert found[0].bootstrap_command == found[1].bootstrap_command == found[2].bootstrap_command
+
+
+def test_a_node_that_joins_has_no_members_and_proposes_nothing() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        options = FormatOptions(data_dir="d", node_id=4, cluster_id="c")
+        assert (await format_disks(disk, quorum, ports.random, options)).voters == ()
+        found = await quorum_identity.read_identity(quorum)
+        assert found.bootstrap.members == ()
+        assert found.bootstrap_command == b""
+
+    with_disks(work)
+
+
+def test_a_node_that_lost_its_quorum_directory_gets_a_new_one_for_the_same_cluster() -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        made: Formatted = await format_disks(disk, quorum, ports.random, ALONE)
+        empty = ports.open_disk("another")
+        error = await refused_format(
+            disk, empty, ports, FormatOptions(data_dir="d", node_id=1, cluster_id="elsewhere")
+        )
+        assert error.code is ErrorCode.WRONG_CLUSTER
+        options = FormatOptions(data_dir="d", node_id=1, cluster_id=made.cluster_id)
+        again = await format_disks(disk, empty, ports.random, options)
+        assert again.directory_uuid != made.directory_uuid
+        assert (await read_identity(disk, 1)).cluster_id == made.cluster_id
+
+    with_disks(work)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (FormatOptions(data_dir="d", node_id=1), "needs its id"),
+        (FormatOptions(data_dir="d", node_id=1, voters=VOTERS), "need one cluster id"),
+        (FormatOptions(data_dir="d", node_id=9, cluster_id="c", voters=VOTERS), "not in its own"),
+        (
+            FormatOptions(data_dir="d", node_id=1, cluster_id="c", voters=VOTERS + VOTERS[:1]),
+            "stands twice",
+        ),
+        (
+            FormatOptions(data_dir="d", node_id=1, voters=VOTERS, standalone_address="n1:1"),
+            "both a quorum of its own and a list",
+        ),
+    ],
+)
+def test_contradicting_options_are_refused_before_anything_is_written(
+    options: FormatOptions, why: str
+) -> None:
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        error = await refused_format(disk, quorum, ports, options)
+        assert error.code is ErrorCode.INVALID_ARGUMENT
+        assert why in error.happened
+
+    with_disks(work)
 
 
 def test_the_clean_marker_counts_once() -> None:
-    async def work(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
-        del ports
+    async def work(disk: SimulatedDisk, quorum: SimulatedDisk, ports: SimulatedPorts) -> None:
+        del quorum, ports
         marker = CleanShutdown(broker_epoch=4, boot_id="b")
-        assert await storage_format.take_clean_marker(disk) is None
+        assert await storage_format.read_clean_marker(disk) is None
         await storage_format.write_clean_marker(disk, marker)
-        assert await storage_format.take_clean_marker(disk) == marker
-        assert await storage_format.take_clean_marker(disk) is None
+        assert await storage_format.read_clean_marker(disk) == marker
+        await storage_format.remove_clean_marker(disk)
+        assert await storage_format.read_clean_marker(disk) is None
 
-    with_disk(work)
-
-
-def test_a_formatting_that_was_cut_short_is_begun_again() -> None:
-    async def work(disk: SimulatedDisk, ports: SimulatedPorts) -> None:
-        file = await disk.open(storage_format.NEW_FILE_NAME, create=True)
-        await disk.append([Append(file, [b"{half"])])
-        await open_or_format(disk, ports.random, 1)
-        assert storage_format.FILE_NAME in await disk.list()
-
-    with_disk(work)
+    with_disks(work)

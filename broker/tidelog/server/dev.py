@@ -16,10 +16,13 @@ from typing import Final
 import msgspec
 
 from tidelog.server import log_events
-from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.configuration import Listeners, ListenerSettings, NodeConfiguration
 from tidelog.server.configuration_loading import load
+from tidelog.server.formatting import FormatOptions, format_disks
 from tidelog.server.node import Node
+from tidelog.server.node_ports import NodePorts
 from tidelog.server.ports_real import real_ports
+from tidelog.server.storage_format import is_formatted
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DEFAULT_PORT: Final = 9192
@@ -75,12 +78,29 @@ def _configuration(options: DevOptions, environment: Mapping[str, str]) -> NodeC
     text = ""
     if options.configuration_file is not None:
         text = _read_file(options.configuration_file)
-    return load(
+    loaded = load(
         file_text=text,
         file_name=options.configuration_file or "",
         environment=environment,
         flags=flags,
     )
+    return _alone(loaded)
+
+
+def _alone(configuration: NodeConfiguration) -> NodeConfiguration:
+    """Both roles, and a cluster listener at any free port: nobody else has to find it."""
+    listeners = configuration.listeners
+    if listeners.cluster == Listeners().cluster:
+        free = ListenerSettings(bind="127.0.0.1:0")
+        listeners = msgspec.structs.replace(listeners, cluster=free)
+    if not (configuration.is_broker and configuration.is_controller):
+        raise TidelogError(
+            ErrorCode.INVALID_CONFIGURATION,
+            tried="start a node with `tidelog dev`",
+            happened=f"roles is {', '.join(configuration.roles)}, and dev is both",
+            hint="Leave `roles` out, or use `tidelog server`.",
+        )
+    return msgspec.structs.replace(configuration, listeners=listeners)
 
 
 def _read_file(name: str) -> str:
@@ -104,7 +124,8 @@ def _already_running(directory: Path, error: TidelogError) -> TidelogError:
 async def _serve(
     configuration: NodeConfiguration, directory: Path, options: DevOptions, *, is_temporary: bool
 ) -> None:
-    async with real_ports(directory) as ports:
+    async with real_ports(directory, is_controller=True) as ports:
+        await _format_if_empty(ports, configuration, directory)
         node = Node(configuration, ports, may_pick_port=options.port is None)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -112,6 +133,21 @@ async def _serve(
         await node.run(
             lambda ready: _greet(ready, configuration, directory, is_temporary=is_temporary)
         )
+
+
+async def _format_if_empty(
+    ports: NodePorts, configuration: NodeConfiguration, directory: Path
+) -> None:
+    """Only here is a directory formatted without being asked: a quorum of this one node."""
+    if await is_formatted(ports.disk):
+        return
+    options = FormatOptions(
+        data_dir=str(directory),
+        node_id=configuration.node_id,
+        standalone_address=configuration.listeners.cluster.bind,
+        default_replication_factor=configuration.default_replication_factor,
+    )
+    await format_disks(ports.disk, ports.quorum_disk, ports.random, options)
 
 
 def _greet(

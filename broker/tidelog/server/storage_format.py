@@ -1,22 +1,26 @@
-"""What makes a directory a node's data directory: `node.json`, written once.
+"""What makes a directory a node's data directory: `node.json`, written once, last, by formatting.
 
-Owns the format version of the whole directory. A directory of another version, node or cluster is
-refused with nothing touched; so is one that holds something else.
+Owns the format version of the whole directory and the explicit step that formats it. It must never
+overwrite: a directory of another version, node or cluster is refused with nothing touched; so is
+one that holds something else. A formatting that a crash interrupted is completed by the next one.
 """
 
 from typing import Final
 
 import msgspec
 
-from tidelog.ports import Append, Disk, Random
+from tidelog.metadata_quorum.raft.types import Members
+from tidelog.metadata_quorum.storage import identity as quorum_identity
+from tidelog.ports import Append, Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 FILE_NAME: Final = "node.json"
 NEW_FILE_NAME: Final = "node.json.new"
-TOLERATED_NAMES: Final = (NEW_FILE_NAME, "lost+found/")
-"""In an empty directory: left by a start that was interrupted, or by the making of a file system
-of which this is the top."""
+QUORUM_DIRECTORY: Final = "quorum"
+TOLERATED_NAMES: Final = (NEW_FILE_NAME, "lost+found/", f"{QUORUM_DIRECTORY}/")
+"""In an empty directory: left by a formatting that was interrupted, or by the making of a file
+system of which this is the top."""
 CLEAN_MARKER: Final = "clean_shutdown.json"
 _READ_BYTES: Final = 64 * 1024
 
@@ -28,11 +32,20 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     node_id: int
     directory_id: str
-    """Random, new with each formatting: a wiped directory is another voter."""
+    """Random, new with each formatting: what was in a directory that was wiped is gone."""
+
+
+class QuorumFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """How a controller's directory begins."""
+
+    directory_uuid: bytes
+    bootstrap: Members
+    """The first members; empty: the node joins a quorum that exists."""
+    bootstrap_command: bytes
 
 
 class CleanShutdown(msgspec.Struct, frozen=True, kw_only=True):
-    """Written last at an orderly stop, removed first at the next start."""
+    """Written last at an orderly stop, removed before anything is written again."""
 
     broker_epoch: int
     boot_id: str
@@ -42,42 +55,104 @@ class _Version(msgspec.Struct, kw_only=True):
     format_version: int
 
 
-async def open_or_format(disk: Disk, random: Random, node_id: int) -> NodeIdentity:
-    """The directory's identity; an empty directory becomes a new cluster's first node."""
+async def is_formatted(disk: Disk) -> bool:
+    """Whether a formatting was completed here."""
+    return FILE_NAME in await disk.list()
+
+
+async def format_node(
+    disk: Disk,
+    quorum_disk: Disk | None,
+    *,
+    identity: NodeIdentity,
+    quorum: QuorumFormat | None,
+) -> NodeIdentity:
+    """Make an empty directory a node's. A node that lost its quorum directory gets a new one."""
+    assert (quorum_disk is None) == (quorum is None), "only controllers have a quorum directory"
     names = await disk.list()
     if FILE_NAME in names:
-        return await _read_identity(disk, node_id)
+        found = await read_identity(disk, identity.node_id)
+        await _refuse_formatted(disk, quorum_disk, found, identity)
+        identity = found
+    else:
+        _check_empty(disk, names, tried=f"format {disk.name}")
+    if quorum_disk is not None and quorum is not None:
+        await _format_quorum(quorum_disk, identity, quorum)
+    if FILE_NAME not in names:
+        await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(identity)))
+    return identity
+
+
+async def _refuse_formatted(
+    disk: Disk, quorum_disk: Disk | None, found: NodeIdentity, wanted: NodeIdentity
+) -> None:
+    tried = f"format {disk.name}"
+    if quorum_disk is None or quorum_identity.FILE_NAME in await quorum_disk.list():
+        raise TidelogError(
+            ErrorCode.STORAGE_IN_USE,
+            tried=tried,
+            happened=f"it is formatted already, for node {found.node_id} "
+            f"of cluster {found.cluster_id}",
+            hint="Nothing was changed. Start the node on it, or name an empty directory.",
+        )
+    if found.cluster_id != wanted.cluster_id:
+        raise TidelogError(
+            ErrorCode.WRONG_CLUSTER,
+            tried=tried,
+            happened=f"it belongs to cluster {found.cluster_id}, not to {wanted.cluster_id}",
+            hint="Nothing was changed. Give the id of the cluster that it belongs to.",
+        )
+
+
+async def _format_quorum(disk: Disk, identity: NodeIdentity, quorum: QuorumFormat) -> None:
+    """As asked; one that an interrupted formatting of the same cluster left is taken."""
+    if quorum_identity.FILE_NAME in await disk.list():
+        await quorum_identity.read_identity(
+            disk, node_id=identity.node_id, cluster_id=identity.cluster_id
+        )
+        return
+    await quorum_identity.format_storage(
+        disk,
+        cluster_id=identity.cluster_id,
+        node_id=identity.node_id,
+        directory_uuid=quorum.directory_uuid,
+        bootstrap=quorum.bootstrap,
+        bootstrap_command=quorum.bootstrap_command,
+    )
+
+
+def _check_empty(disk: Disk, names: list[str], *, tried: str) -> None:
     others = [name for name in names if name not in TOLERATED_NAMES and not name.startswith(".")]
     if others:
         raise TidelogError(
             ErrorCode.STORAGE_NOT_FORMATTED,
-            tried=f"use {disk.name} as a data directory",
+            tried=tried,
             happened=f"it has no {FILE_NAME}, but holds `{others[0]}`",
-            hint="Name an empty directory, or one that a node has used before.",
+            hint="Nothing was changed. Name an empty directory, or one that a node has used.",
         )
-    identity = NodeIdentity(
-        format_version=FORMAT_VERSION,
-        cluster_id=random.uuid().hex(),
-        node_id=node_id,
-        directory_id=random.uuid().hex(),
-    )
-    await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(identity)))
-    return identity
 
 
-async def _read_identity(disk: Disk, node_id: int) -> NodeIdentity:
-    content = await read_file(disk, FILE_NAME)
+async def read_identity(disk: Disk, node_id: int) -> NodeIdentity:
+    """Whose directory it is; refused if it is not the given node's, or not formatted."""
     tried = f"open the data directory {disk.name}"
+    names = await disk.list()
+    if FILE_NAME not in names:
+        _check_empty(disk, names, tried=tried)
+        raise TidelogError(
+            ErrorCode.STORAGE_NOT_FORMATTED,
+            tried=tried,
+            happened=f"it has no {FILE_NAME}: it was never formatted",
+            hint=f"For the first node of a new cluster type `tidelog storage format --standalone "
+            f"--node-id {node_id} --data-dir {disk.name}`; see `tidelog storage format --help` "
+            "for a node of a larger one.",
+        )
+    content = await read_file(disk, FILE_NAME)
     try:
         version = msgspec.json.decode(content, type=_Version).format_version
         if version != FORMAT_VERSION:
-            raise TidelogError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                tried=tried,
-                happened=f"it has format version {version}, this release reads {FORMAT_VERSION}",
-            )
+            raise _wrong_version(tried, version)
         identity = msgspec.json.decode(content, type=NodeIdentity)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise TidelogError(
             ErrorCode.STORAGE_CORRUPT, tried=f"read {disk.name}/{FILE_NAME}", happened=str(error)
         ) from None
@@ -90,17 +165,36 @@ async def _read_identity(disk: Disk, node_id: int) -> NodeIdentity:
     return identity
 
 
-async def take_clean_marker(disk: Disk) -> CleanShutdown | None:
-    """The marker of the last stop, which counts once; None after a crash."""
+def _wrong_version(tried: str, version: int) -> TidelogError:
+    hint = "Upgrade this release."
+    if version < FORMAT_VERSION:
+        hint = (
+            "It was made by a build from before the metadata quorum. Read its topics with that "
+            "build, and write them to a node on a new directory."
+        )
+    return TidelogError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        tried=tried,
+        happened=f"it has format version {version}, this release reads {FORMAT_VERSION}",
+        hint=hint,
+    )
+
+
+async def read_clean_marker(disk: Disk) -> CleanShutdown | None:
+    """The marker of the last stop; None after a crash."""
     if CLEAN_MARKER not in await disk.list():
         return None
-    content = await read_file(disk, CLEAN_MARKER)
-    await disk.remove(CLEAN_MARKER)
-    await disk.flush([], directories=[""])
     try:
-        return msgspec.json.decode(content, type=CleanShutdown)
-    except msgspec.MsgspecError:
+        return msgspec.json.decode(await read_file(disk, CLEAN_MARKER), type=CleanShutdown)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+async def remove_clean_marker(disk: Disk) -> None:
+    """Before anything is written: the marker counts once."""
+    if CLEAN_MARKER in await disk.list():
+        await disk.remove(CLEAN_MARKER)
+        await disk.flush([], directories=[""])
 
 
 async def write_clean_marker(disk: Disk, marker: CleanShutdown) -> None:

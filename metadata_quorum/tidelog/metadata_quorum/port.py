@@ -1,10 +1,9 @@
 """What the rest of a node may ask of metadata, whoever keeps it.
 
-Behind it stands a single node's log today and the Raft quorum later, so every call is written for
-the harder of the two:
+Behind it stand the node's own copy of the metadata and the way to the active controller:
 
  1. `image()` is local, never waits, and never goes back to a lower version.
- 2. A write returns after its records are durable and visible in this node's `image()`; before that
+ 2. A write returns after its records are committed and visible in this node's `image()`; before that
     nobody on this node sees them.
  3. A write that raises NOT_CONTROLLER or UNAVAILABLE changed nothing. One that raises
     DEADLINE_EXCEEDED or INDETERMINATE may still take effect.
@@ -17,12 +16,11 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog.wire.ids import BrokerId, TopicId
 
 
 class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,24 +62,19 @@ class Metadata(ImageSource, Protocol):
         ...
 
     async def create_topics(
-        self,
-        context: RequestContext,
-        topics: Sequence[NewTopic],
-        *,
-        validate_only: bool,
-        timeout_ms: int,
+        self, context: RequestContext, topics: Sequence[NewTopic], *, timeout_ms: int
     ) -> list[CreatedTopic | TidelogError]:
-        """Create each topic on its own; `context` travels to the controller with the request."""
+        """Make sure that they are there, each on its own, on behalf of the caller.
+
+        One that exists is refused as such, also if this very call made it and asked again.
+        """
         ...
 
-    async def register_broker(self, registration: Registration) -> BrokerEpoch:
-        """Make the broker known, still fenced; an older process of the same id is fenced off."""
-        ...
+    async def forward(
+        self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
+    ) -> Forwarded:
+        """Hand a client's call on to the active controller, with who asked and how long there is.
 
-    async def unfence_broker(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
-        """Let the broker lead; STALE_BROKER_EPOCH if it registered again since."""
-        ...
-
-    async def stop(self) -> None:
-        """End after the writes in progress."""
+        INDETERMINATE if the outcome is unknown and asking again would not be safe.
+        """
         ...

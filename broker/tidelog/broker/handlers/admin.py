@@ -1,56 +1,25 @@
-"""Topics and the cluster, for operators: creation goes to the controller, the rest is local."""
+"""Topics and the cluster, for operators, from what this broker knows."""
 
 from collections.abc import Sequence
 
-import msgspec
-
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.metadata import GUESSES_MAX, ClusterView, MissingTopic
-from tidelog.broker.limits import DURATION_MS_MAX, BrokerLimits
+from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.replicas import Replica, Replicas
-from tidelog.metadata_quorum.controller.topics import NewTopic, unknown_topic
+from tidelog.metadata_quorum.controller.topics import unknown_topic
 from tidelog.metadata_quorum.image import TopicImage
-from tidelog.metadata_quorum.port import CreatedTopic, Metadata
+from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
-from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId
 
 
-class CreateTopicsRequest(msgspec.Struct, frozen=True):
-    """Each topic is created on its own."""
-
-    topics: Sequence[NewTopic]
-    validate_only: bool
-    timeout_ms: int
-
-
 class AdminHandler:
-    """Asks the metadata port to change, and the replicas held here for sizes."""
+    """Reads the image, and the replicas held here for sizes."""
 
     def __init__(self, metadata: Metadata, replicas: Replicas, limits: BrokerLimits) -> None:
         self._metadata = metadata
         self._replicas = replicas
         self._limits = limits
-
-    async def create_topics(
-        self, context: RequestContext, request: CreateTopicsRequest
-    ) -> list[CreatedTopic | TidelogError]:
-        """Created topics can be written to on this broker when this returns."""
-        if len(request.topics) > self._limits.topics_per_request_max:
-            raise invalid(
-                "create topics",
-                f"{len(request.topics)} topics, the limit is {self._limits.topics_per_request_max}",
-            )
-        names = [topic.name for topic in request.topics]
-        if len(dict.fromkeys(names)) < len(names):
-            raise invalid("create topics", "the request names a topic twice", "Name each once.")
-        timeout_ms = min(request.timeout_ms or self._limits.admin_timeout_ms, DURATION_MS_MAX)
-        results = await self._metadata.create_topics(
-            context, request.topics, validate_only=request.validate_only, timeout_ms=timeout_ms
-        )
-        versions = [each.version for each in results if isinstance(each, CreatedTopic)]
-        await self._replicas.wait_applied(max(versions, default=0))
-        return results
 
     async def describe_topics(
         self, context: RequestContext, topic_names: Sequence[str]

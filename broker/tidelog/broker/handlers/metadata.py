@@ -119,7 +119,7 @@ class MetadataHandler:
             return {}
         try:
             results = await self._metadata.create_topics(
-                context, missing, validate_only=False, timeout_ms=self._limits.admin_timeout_ms
+                context, missing, timeout_ms=self._limits.admin_timeout_ms
             )
         except TidelogError as error:
             # The topics that are there are told all the same.

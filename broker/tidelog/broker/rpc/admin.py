@@ -1,14 +1,12 @@
-"""AdminService: conversions between protobuf and the handlers' Structs."""
+"""AdminService, as far as a broker answers it itself: protobuf and the handlers' Structs."""
 
-from tidelog.broker.handlers.admin import AdminHandler, CreateTopicsRequest
+from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.metadata import MissingTopic
 from tidelog.broker.rpc.errors import fill_error
 from tidelog.broker.rpc.metadata import NO_CONTROLLER
-from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.ports import RequestContext
 from tidelog.v1 import admin_pb2
-from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId
 
 NOT_KNOWN_HERE = -1
@@ -20,31 +18,6 @@ class AdminRpc:
     def __init__(self, handler: AdminHandler, *, release: str) -> None:
         self._handler = handler
         self._release = release
-
-    async def create_topics(self, context: RequestContext, message: bytes) -> bytes:
-        """`CreateTopics`."""
-        asked = admin_pb2.CreateTopicsRequest.FromString(message)
-        topics = [
-            NewTopic(
-                name=each.name,
-                partition_count=each.partition_count,
-                replication_factor=each.replication_factor,
-                configuration=dict(each.configuration),
-            )
-            for each in asked.topics
-        ]
-        request = CreateTopicsRequest(topics, asked.validate_only, asked.timeout_ms)
-        results = await self._handler.create_topics(context, request)
-        response = admin_pb2.CreateTopicsResponse()
-        for wanted, result in zip(topics, results, strict=True):
-            each = response.results.add(name=wanted.name)
-            if isinstance(result, TidelogError):
-                fill_error(each.error, result)
-                continue
-            each.topic_id = b"" if asked.validate_only else result.topic_id
-            each.partition_count = result.partition_count
-            each.replication_factor = result.replication_factor
-        return response.SerializeToString()
 
     async def describe_topics(self, context: RequestContext, message: bytes) -> bytes:
         """`DescribeTopics`."""

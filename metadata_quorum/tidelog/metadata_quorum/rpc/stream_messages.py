@@ -10,6 +10,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, NodeId, SnapshotId
+from tidelog.metadata_quorum.rpc.errors import fill_error, read_error
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
     Heartbeat,
@@ -19,7 +20,7 @@ from tidelog.metadata_quorum.stream.messages import (
     SnapshotPiece,
     VoterMessage,
 )
-from tidelog.v1 import errors_pb2, metadata_stream_pb2, quorum_pb2
+from tidelog.v1 import metadata_stream_pb2, quorum_pb2
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
@@ -99,7 +100,7 @@ def encode_voter_message(message: VoterMessage) -> bytes:
         response.heartbeat.leader_id = NO_LEADER if message.leader is None else message.leader
         response.heartbeat.term = message.term
         if message.error is not None:
-            _fill_error(response.heartbeat.error, message.error)
+            fill_error(response.heartbeat.error, message.error)
     return response.SerializeToString()
 
 
@@ -163,23 +164,6 @@ def _decode_entry(message: quorum_pb2.QuorumEntry, index: LogIndex) -> Entry:
             happened="its checksum does not agree",
         )
     return entry
-
-
-def _fill_error(message: errors_pb2.Error, error: TidelogError) -> None:
-    message.code = errors_pb2.ErrorCode.ValueType(error.code.value)
-    message.tried = error.tried
-    message.happened = error.happened
-    message.hint = error.hint
-    message.retriable = error.retriable
-
-
-def read_error(message: errors_pb2.Error) -> TidelogError:
-    """A typed error from an answer; a code that this release does not know becomes UNKNOWN."""
-    try:
-        code = ErrorCode(message.code)
-    except ValueError:
-        code = ErrorCode.UNKNOWN
-    return TidelogError(code, tried=message.tried, happened=message.happened, hint=message.hint)
 
 
 def _invalid(happened: str) -> TidelogError:

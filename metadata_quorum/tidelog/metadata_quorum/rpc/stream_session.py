@@ -1,13 +1,13 @@
 """BrokerSessionService and Forward, the calling ends: the broker's Structs to protobuf and back."""
 
-from tidelog.metadata_quorum.rpc.stream_messages import read_error
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.records import BrokerDirectory
+from tidelog.metadata_quorum.rpc.errors import read_error
 from tidelog.metadata_quorum.stream.session_messages import (
-    Directory,
     ForwardAnswer,
     ForwardedCall,
     Heartbeat,
     Registered,
-    Registration,
     SessionState,
 )
 from tidelog.v1 import broker_session_pb2, controller_pb2
@@ -30,10 +30,8 @@ def encode_registration(cluster_id: str, registration: Registration) -> bytes:
         message.listeners.add(listener=name, address=address)
     for directory in registration.directories:
         _fill_directory(message.directories.add(), directory)
-    for feature in registration.features:
-        message.features.add(
-            name=feature.name, level_min=feature.level_min, level_max=feature.level_max
-        )
+    for name, levels in sorted(registration.features.items()):
+        message.features.add(name=name, level_min=levels.level_min, level_max=levels.level_max)
     return message.SerializeToString()
 
 
@@ -98,7 +96,8 @@ def decode_forward_answer(data: bytes) -> ForwardAnswer:
     )
 
 
-def _fill_directory(message: broker_session_pb2.BrokerDirectory, directory: Directory) -> None:
+def _fill_directory(
+    message: broker_session_pb2.BrokerDirectory, directory: BrokerDirectory
+) -> None:
     message.directory_uuid = directory.uuid
     message.is_online = directory.is_online
-    message.free_bytes = directory.free_bytes

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.port import CreatedTopic
-from tidelog.metadata_quorum.rpc.stream_messages import read_error
+from tidelog.metadata_quorum.rpc.errors import read_error
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId

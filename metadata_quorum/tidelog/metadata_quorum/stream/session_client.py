@@ -9,20 +9,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.image import BrokerImage
 from tidelog.metadata_quorum.port import ImageSource
+from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.rpc import stream_session
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.metadata_quorum.stream.session_messages import (
-    Directory,
     Heartbeat,
-    Registration,
     SessionState,
 )
 from tidelog.ports import Clock, Network, Stream
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, LogIndex
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex
 
 REGISTER: Final = "/tidelog.v1.BrokerSessionService/RegisterBroker"
 SESSION: Final = "/tidelog.v1.BrokerSessionService/BrokerSession"
@@ -72,6 +72,11 @@ class BrokerSession:
         self.epoch = UNREGISTERED
         self.trouble: TidelogError | None = None
         """Why the controller was not reached the last time; None while it answers."""
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """As configured."""
+        return self._registration.broker_id
 
     async def register(self) -> BrokerEpoch:
         """Make the broker known, however long it takes to find a controller."""
@@ -124,7 +129,7 @@ class BrokerSession:
             return False
         return True
 
-    def report_directories(self, directories: tuple[Directory, ...]) -> None:
+    def report_directories(self, directories: tuple[BrokerDirectory, ...]) -> None:
         """One of them changed; told with the next heartbeat, which is sent at once."""
         self._directories = directories
         self._news.set()

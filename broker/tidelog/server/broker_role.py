@@ -1,0 +1,176 @@
+"""A node's part as a broker: replicas, what clients ask of them, the tie to the controller.
+
+Owns the order of a broker's start and stop. It must never want to serve before its logs are
+recovered against metadata that hold its own registration, nor leave the clean-shutdown marker
+unless everything that was accepted is flushed.
+
+    register → metadata caught up → log recovery → unfence → … → hand over → flush → marker
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.broker.handlers.admin import AdminHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.records import RecordsHandler
+from tidelog.broker.replicas import RecoverySummary, Replicas
+from tidelog.broker.rpc.table import Handlers
+from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
+from tidelog.metadata_quorum.features import SUPPORTED
+from tidelog.metadata_quorum.records import BrokerDirectory
+from tidelog.metadata_quorum.stream.session_client import BrokerSession
+from tidelog.ports import TaskScope
+from tidelog.server import log_events, storage_format
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.metadata_side import MetadataSide
+from tidelog.server.node_ports import NodePorts
+from tidelog.server.storage_format import CleanShutdown, NodeIdentity
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+RELEASE: Final = "0.1.0"
+
+
+class BrokerRole:
+    """`bring_up` once the listeners are bound, `stop` at the end."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        configuration: NodeConfiguration,
+        ports: NodePorts,
+        side: MetadataSide,
+    ) -> None:
+        self._identity = identity
+        self._configuration = configuration
+        self._ports = ports
+        self._side = side
+        self._owner_task: asyncio.Task[None] | None = None
+        self.session: BrokerSession | None = None
+        self.replicas = Replicas(
+            ports.disk,
+            side.metadata,
+            BrokerId(configuration.node_id),
+            queued_bytes_max=configuration.produce.queued_bytes_max,
+        )
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the logs are open and their owner runs."""
+        return self._owner_task is not None
+
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why the data directory stopped, if it did."""
+        return self.replicas.owner.failure if self.is_recovered else None
+
+    def handlers(self) -> Handlers:
+        """What clients may ask."""
+        ports, limits = self._ports, self._configuration.broker_limits()
+        metadata, replicas = self._side.metadata, self.replicas
+        produce = ProduceHandler(replicas, ports.clock, limits)
+        fetch = FetchHandler(replicas, limits)
+        topics = MetadataHandler(
+            metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
+        )
+        return Handlers(
+            produce=produce,
+            fetch=fetch,
+            records=RecordsHandler(
+                topics, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
+            ),
+            metadata=topics,
+            offsets=OffsetsHandler(replicas, fetch),
+            admin=AdminHandler(metadata, replicas, limits),
+        )
+
+    async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:
+        """Until the broker serves; what it needs later runs in the scope."""
+        marker = await storage_format.read_clean_marker(self._ports.disk)
+        session = self.session = self._make_session(listeners, marker)
+        await session.register()
+        scope.start(session.run(), name="broker session")
+        await session.wait_registered()
+        await storage_format.remove_clean_marker(self._ports.disk)
+        summary = await self.replicas.recover()
+        _log_recovery(summary, was_clean=marker is not None)
+        self._owner_task = scope.start(self.replicas.owner.run(), name="directory owner")
+        scope.start(self.replicas.run(), name="replicas")
+        session.want_unfence()
+        await session.wait_unfenced()
+
+    async def settle(self, version: int) -> None:
+        """Until this broker serves what that version of the metadata places here."""
+        if self.is_recovered:
+            await self.replicas.wait_applied(version)
+
+    async def hand_over(self) -> None:
+        """Let others lead what this broker leads, as far as there are others."""
+        session = self.session
+        if session is None or not self.is_recovered or self._side.controller.leader() is None:
+            return
+        if not await session.shut_down(self._configuration.handover_ms):
+            log_events.warning("handed_over_in_part", waited_ms=self._configuration.handover_ms)
+
+    async def stop(self) -> None:
+        """Flush what was accepted, then leave the marker."""
+        if self._owner_task is None:
+            return
+        self.replicas.owner.stop()
+        await self._owner_task
+        assert self.session is not None, "logs are recovered after the registration"
+        if self.replicas.owner.failure is not None:
+            # A directory that failed leaves none: its next start must look at every byte.
+            return
+        marker = CleanShutdown(broker_epoch=self.session.epoch, boot_id=self._ports.host.boot_id())
+        try:
+            await storage_format.write_clean_marker(self._ports.disk, marker)
+        except TidelogError as error:
+            # Everything is flushed; without the marker the next start only looks closer.
+            log_events.warning("clean_marker_not_written", error=error)
+
+    def _make_session(
+        self, listeners: Mapping[str, str], marker: CleanShutdown | None
+    ) -> BrokerSession:
+        host = self._ports.host
+        directory = BrokerDirectory(bytes.fromhex(self._identity.directory_id), True)
+        registration = Registration(
+            broker_id=BrokerId(self._configuration.node_id),
+            incarnation=self._ports.random.uuid(),
+            listeners=listeners,
+            host_name=host.host_name(),
+            rack=self._configuration.rack,
+            directories=(directory,),
+            features=SUPPORTED,
+            clean_shutdown_epoch=NO_CLEAN_SHUTDOWN
+            if marker is None
+            else BrokerEpoch(marker.broker_epoch),
+            boot_id=host.boot_id(),
+            release=RELEASE,
+        )
+        return BrokerSession(
+            self._ports.network,
+            self._ports.clock,
+            self._side.controller,
+            self._side.source,
+            registration,
+            cluster_id=self._identity.cluster_id,
+            applied_index=self._side.applied_index,
+        )
+
+
+def _log_recovery(summary: RecoverySummary, *, was_clean: bool) -> None:
+    log_events.info(
+        "logs_recovered",
+        partitions=summary.partitions,
+        torn_bytes=summary.torn_bytes,
+        after_clean_stop=was_clean,
+    )
+    for failure in summary.failures:
+        log_events.error("partition_stopped", error=failure)
+    for orphan in summary.orphans:
+        log_events.warning("orphan_directory_kept", directory=orphan)

@@ -1,0 +1,93 @@
+"""A node's part in the metadata quorum: voter, active controller, server of the metadata stream.
+
+Owns the order in which these are put together. It must never answer a member before the identity
+of its directory is checked. The walk "a broker dies" passes through what is assembled here.
+"""
+
+from collections.abc import Mapping
+
+from tidelog.metadata_quorum.active.broker_sessions import SessionTimes
+from tidelog.metadata_quorum.active.controller import ActiveController
+from tidelog.metadata_quorum.quorum.runner import QuorumRunner
+from tidelog.metadata_quorum.rpc.controller_methods import ControllerParts
+from tidelog.metadata_quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
+from tidelog.metadata_quorum.stream.local_image import LocalImage
+from tidelog.metadata_quorum.stream.server import METHOD, MetadataStreamServer
+from tidelog.ports import Disk, Method, StreamMethod
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.node_ports import NodePorts
+from tidelog.server.storage_format import NodeIdentity
+
+
+class ControllerRole:
+    """Made by `open_controller`; `run` is its life."""
+
+    def __init__(
+        self,
+        storage: QuorumStorageFiles,
+        configuration: NodeConfiguration,
+        ports: NodePorts,
+    ) -> None:
+        self.image = LocalImage()
+        self.storage = storage
+        machine = MetadataStateMachine(self.image.show)
+        self.quorum = QuorumRunner(
+            storage=storage,
+            state_machine=machine,
+            network=ports.network,
+            clock=ports.clock,
+            random=ports.random,
+            limits=configuration.quorum_limits(),
+            peer_addresses={
+                int(number): address for number, address in configuration.peer_addresses.items()
+            },
+            bootstrap_servers=configuration.quorum.bootstrap_servers,
+            bootstrap_command=storage.bootstrap_command,
+            raft_options=configuration.raft_options(),
+        )
+        self.stream = MetadataStreamServer(self.quorum, cluster_id=storage.cluster_id)
+        times = SessionTimes(session_timeout_ms=configuration.quorum.session_timeout_ms)
+        self.parts = ControllerParts(
+            ActiveController(quorum=self.quorum, state_machine=machine, clock=ports.clock),
+            network=ports.network,
+            clock=ports.clock,
+            random=ports.random,
+            authorizer=ports.authorizer,
+            observers=self.stream.observers,
+            cluster_id=storage.cluster_id,
+            defaults=configuration.topic_defaults(),
+            times=times,
+        )
+
+    def methods(self) -> Mapping[str, Method]:
+        """For the `cluster` listener."""
+        return {
+            **self.quorum.methods(),
+            **self.parts.methods(),
+            METHOD: StreamMethod(self.stream.observe),
+        }
+
+    async def run(self, address: str) -> None:
+        """Until stopped; raises what ended the quorum's storage, since the node must not go on."""
+        await self.quorum.run(address=address)
+        if self.quorum.failure is not None:
+            raise self.quorum.failure
+
+    async def run_controller(self) -> None:
+        """Until cancelled."""
+        await self.parts.run()
+
+    async def stop(self) -> None:
+        """Hand over, answer everybody, settle what is written."""
+        await self.quorum.stop()
+        if self.quorum.failure is None:
+            await self.storage.close()
+
+
+async def open_controller(
+    disk: Disk, identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
+) -> ControllerRole:
+    """Check whose directory it is, and recover what it holds."""
+    storage = await open_storage(disk, node_id=identity.node_id, cluster_id=identity.cluster_id)
+    return ControllerRole(storage, configuration, ports)

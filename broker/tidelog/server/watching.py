@@ -1,0 +1,104 @@
+"""What a node says of itself in its log: late loops, failed disks, changes of the quorum.
+
+Owns no decision. Each thing is said once when it begins and once when it ends.
+"""
+
+from typing import Final
+
+from tidelog.metadata_quorum.raft.effects import Role
+from tidelog.ports import TaskScope
+from tidelog.server import log_events
+from tidelog.server.broker_role import BrokerRole
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.controller_role import ControllerRole
+from tidelog.server.metadata_side import MetadataSide
+from tidelog.server.node_ports import NodePorts
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Term
+
+WATCH_MS: Final = 1_000
+"""How often the loop's lateness and the disk's health are looked at."""
+LOST_AFTER: Final = 3
+"""Looks in a row without an active controller before that is worth a line."""
+NS_PER_MS: Final = 1_000_000
+
+
+class NodeWatch:
+    """`run` is a task of the node."""
+
+    def __init__(
+        self,
+        configuration: NodeConfiguration,
+        ports: NodePorts,
+        controller: ControllerRole | None,
+        broker: BrokerRole | None,
+        side: MetadataSide,
+    ) -> None:
+        self._configuration = configuration
+        self._clock = ports.clock
+        self._controller = controller
+        self._broker = broker
+        self._side = side
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with TaskScope() as scope:
+            scope.start(self._watch_loop(), name="stall log")
+            scope.start(self._watch_leader(), name="controller log")
+            if self._broker is not None:
+                scope.start(self._watch_storage(self._broker), name="storage log")
+            if self._controller is not None:
+                scope.start(self._watch_quorum(self._controller), name="quorum log")
+
+    async def _watch_storage(self, broker: BrokerRole) -> None:
+        """Say once when the disk has failed: the node goes on answering, with errors."""
+        told: list[TidelogError] = []
+        while True:
+            failure = broker.failure
+            if failure is not None and failure not in told:
+                told.append(failure)
+                log_events.error("storage_stopped", what="partitions", error=failure)
+            await self._clock.sleep(WATCH_MS)
+
+    async def _watch_loop(self) -> None:
+        """Say when the loop was late: whoever holds it up holds up every deadline of the node."""
+        clock, threshold_ms = self._clock, self._configuration.stall_log_ms
+        while True:
+            due_ns = clock.monotonic_ns() + WATCH_MS * NS_PER_MS
+            await clock.sleep(WATCH_MS)
+            late_ms = (clock.monotonic_ns() - due_ns) // NS_PER_MS
+            if late_ms > threshold_ms:
+                log_events.warning("loop_stalled", late_ms=late_ms)
+
+    async def _watch_leader(self) -> None:
+        """Say when no active controller is known for a while, and when one is again."""
+        missed = 0
+        while True:
+            await self._clock.sleep(WATCH_MS)
+            leader = self._side.controller.leader()
+            if leader is None:
+                missed += 1
+                if missed == LOST_AFTER:
+                    trouble = self._side.trouble()
+                    log_events.warning("no_controller", error=trouble or "a majority is missing")
+            else:
+                if missed >= LOST_AFTER:
+                    log_events.info("controller_found", node_id=leader.node_id, term=leader.term)
+                missed = 0
+
+    async def _watch_quorum(self, controller: ControllerRole) -> None:
+        """One line for each change of role or term."""
+        told: tuple[Role, Term] | None = None
+        seen = -1
+        while True:
+            described = controller.quorum.describe()
+            now = (described.role, described.term)
+            if now != told:
+                told = now
+                log_events.info(
+                    "quorum_role",
+                    role=described.role.value,
+                    term=described.term,
+                    commit_index=described.commit_index,
+                )
+            seen = await controller.quorum.wait_change(seen)
