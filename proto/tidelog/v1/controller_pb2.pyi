@@ -271,7 +271,8 @@ class ForwardRequest(_message.Message):
     """The broker that took the call."""
     method: _builtins.str
     """The full name of the method, for example `/tidelog.v1.AdminService/CreateTopics`. Only methods
-    of the client listener that change metadata are forwarded.
+    of the client listener that change metadata, or that only the controller can answer, are
+    forwarded.
     """
     request: _builtins.bytes
     """The request, serialised."""
@@ -315,8 +316,9 @@ class ForwardResponse(_message.Message):
     response: _builtins.bytes
     """The method's response, serialised; empty with an error."""
     applied_index: _builtins.int
-    """The entry that holds the change. The broker answers the client only when it has applied it, so
-    that the client's next call there sees it. 0: nothing changed.
+    """The entry that shows what the response says: the one that holds the change, or, where nothing
+    had to be changed, one that was committed by then. The broker answers the client only when it
+    has applied it, so that the client's next call there sees it. 0: there is nothing to see.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:

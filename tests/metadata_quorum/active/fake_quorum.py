@@ -44,6 +44,7 @@ class FakeQuorum:
         self.leader: MemberId | None = None
         self.refusal: TidelogError | None = None
         """Of the next proposal, in a term that goes on."""
+        self.has_ended = False
         self.is_cut_off = False
         """It believes that it leads, and nobody hears it."""
         self.members = Members(
@@ -86,6 +87,11 @@ class FakeQuorum:
             self.commit_to(LogIndex(len(self.entries)))
         else:
             del self.entries[self.applied_index :]
+        self._change()
+
+    def end(self) -> None:
+        """The node stops, or its disk failed."""
+        self.has_ended = True
         self._change()
 
     def commit_to(self, index: LogIndex) -> None:
@@ -168,8 +174,12 @@ class FakeQuorum:
 
     async def wait_change(self, seen: int) -> int:
         """See `Quorum`."""
-        while self._changes <= seen:
+        while self._changes <= seen and not self.has_ended:
             await self._changed.wait()
+        if self.has_ended:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE, tried="wait for the quorum", happened="it has ended here"
+            )
         return self._changes
 
     async def add_learner(self, member: Member, *, timeout_ms: int) -> Members:

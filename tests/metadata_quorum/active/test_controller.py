@@ -312,3 +312,19 @@ def test_nothing_is_in_flight_while_the_leadership_is_handed_over() -> None:
         assert outcomes.errors == {"after": ErrorCode.NOT_CONTROLLER}
 
     run(work)
+
+
+def test_the_end_of_the_quorum_ends_the_controller_in_order() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        scene.quorum.commit_ms = None
+        outcomes = Outcomes()
+        async with TaskScope() as scope:
+            scope.start(outcomes.keep(scene, "a", "1"), name="a")
+            await asyncio.sleep(0.01)
+            scene.quorum.end()
+        assert outcomes.errors == {"a": ErrorCode.INDETERMINATE}
+        assert (await refused(scene)).code is ErrorCode.UNAVAILABLE
+
+    run(work)

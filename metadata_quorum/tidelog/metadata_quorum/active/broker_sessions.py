@@ -82,8 +82,11 @@ class BrokerSessions:
         network: Network,
         clock: Clock,
         times: SessionTimes | None = None,
+        peer_addresses: Mapping[int, str] | None = None,
     ) -> None:
         self.times = times or SessionTimes()
+        self._peer_addresses = dict(peer_addresses or {})
+        """Where this node reaches others, if not where they say; by node id."""
         self._controller = controller
         self._network = network
         self._clock = clock
@@ -285,7 +288,7 @@ class BrokerSessions:
             broker = listeners.get(broker_id)
             if broker is None or broker.epoch != epoch or broker_id in self._probing:
                 continue
-            address = _address(broker.listeners)
+            address = self._peer_addresses.get(broker_id) or _address(broker.listeners)
             if address:
                 self._probing[broker_id] = None
                 work = self._probe(broker_id, epoch, address)

@@ -75,10 +75,11 @@ class ActiveController:
         return None if leader is None else leader.node_id
 
     async def run(self) -> None:
-        """Follow the quorum until cancelled."""
+        """Follow the quorum until cancelled, or until it ends here: it says itself why."""
         try:
             async with TaskScope() as scope:
                 await self._follow(scope)
+                scope.cancel()
         finally:
             self._stop()
 
@@ -161,7 +162,10 @@ class ActiveController:
                 leading = scope.start(self._lead(scope, description.term), name="lead the cluster")
             elif not leads:
                 self._refuse_waiting()
-            seen = await self.quorum.wait_change(seen)
+            try:
+                seen = await self.quorum.wait_change(seen)
+            except TidelogError:
+                return
 
     async def _lead(self, scope: TaskScope, term: Term) -> None:
         """One term; more than one pass only if a proposal failed while this node still leads."""
@@ -209,7 +213,6 @@ class ActiveController:
         """Another may lead: what was decided ahead is worth nothing."""
         self._term = None
         self._active = None
-        self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
         while self._inbox.waiting:
@@ -219,5 +222,6 @@ class ActiveController:
     def _stop(self) -> None:
         self._is_stopped = True
         self._lose()
+        self._refuse_waiting()
         for each in self._terms:
             each.abandon("the node stops")

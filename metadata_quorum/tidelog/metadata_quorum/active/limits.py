@@ -20,5 +20,3 @@ class ActiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_entries_max: int = 256
     confirmation_timeout_ms: int = 5_000
     """For the round that shows that this node still leads."""
-    admin_timeout_ms: int = 30_000
-    """Of an administrative call whose caller names no deadline, and the longest one taken."""

@@ -1,7 +1,7 @@
 """The active controller as a node puts it together: its tasks and its methods, by listener.
 
-Owns the tables. Cluster listener: sessions, in-sync sets, producer ids, forwarded calls. Client
-listener: what is executed by the controller (`forwarding`), and what any image answers.
+Owns the tables: of the cluster listener (sessions, in-sync sets, producer ids, forwarded calls), of
+what the controller executes, and of what any image answers.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,6 @@ from tidelog.ports import (
     Method,
     Network,
     Random,
-    RequestContext,
     StreamHandler,
     TaskScope,
     UnaryHandler,
@@ -66,10 +65,15 @@ class ControllerParts:
         cluster_id: str,
         defaults: TopicDefaults | None = None,
         times: SessionTimes | None = None,
+        peer_addresses: Mapping[int, str] | None = None,
     ) -> None:
         self.controller = controller
         self.sessions = BrokerSessions(
-            controller=controller, network=network, clock=clock, times=times
+            controller=controller,
+            network=network,
+            clock=clock,
+            times=times,
+            peer_addresses=peer_addresses,
         )
         self.executions: dict[str, Execute] = {
             **TopicExecution(controller, random, defaults or TopicDefaults()).table(),
@@ -126,18 +130,3 @@ def local_reads(*, node: Mapping[str, str] | None = None) -> dict[str, Read]:
         "/tidelog.v1.MetadataAdminService/DescribeMetadata": describe_metadata,
         "/tidelog.v1.MetadataAdminService/DescribeFeatures": describe_features,
     }
-
-
-def read_handlers(
-    image: Callable[[], Image], *, node: Mapping[str, str] | None = None
-) -> dict[str, UnaryHandler]:
-    """The local reads as handlers, for the client listener of any node with an image."""
-    return {name: _reader(image, read) for name, read in local_reads(node=node).items()}
-
-
-def _reader(image: Callable[[], Image], read: Read) -> UnaryHandler:
-    async def handle(context: RequestContext, message: bytes) -> bytes:
-        del context
-        return read(image(), message)
-
-    return handle

@@ -1,15 +1,13 @@
 """Administrative calls that only the active controller can answer, on any node's client listener.
 
-Owns the list of these methods and the handlers that pass them on, on brokers and on voters alike.
-A call keeps its principal and its deadline; `Metadata.forward` finds the controller and answers
-once this node's own image shows what the answer says.
+Owns the list of these methods, which brokers and voters alike pass on. A call keeps its principal
+and its deadline; `Metadata.forward` finds the controller and answers once this node's own image
+shows what the answer says.
 """
 
-from collections.abc import Awaitable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from tidelog.metadata_quorum.port import Forwarded
-from tidelog.ports import Clock, RequestContext, UnaryHandler
+from tidelog.ports import Clock, RequestContext
 from tidelog.v1 import (
     admin_pb2,
     broker_admin_pb2,
@@ -53,31 +51,7 @@ ADMIN_TIMEOUT_MS: Final = 30_000
 _NS_PER_MS: Final = 1_000_000
 
 
-class Forwarder(Protocol):
-    """The part of `Metadata` that passes calls on."""
-
-    def forward(
-        self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
-    ) -> Awaitable[Forwarded]:
-        """See `Metadata`."""
-        ...
-
-
-def forwarded_handlers(forwarder: Forwarder, clock: Clock) -> Mapping[str, UnaryHandler]:
-    """A handler for every forwarded method, for the client listener."""
-    return {method: _handler(forwarder, clock, method) for method in FORWARDED}
-
-
 def left_ms(context: RequestContext, clock: Clock) -> int:
     """How long the caller waits, at most `ADMIN_TIMEOUT_MS`."""
     left = (context.deadline_ns - clock.monotonic_ns()) // _NS_PER_MS
     return max(1, min(left, ADMIN_TIMEOUT_MS))
-
-
-def _handler(forwarder: Forwarder, clock: Clock, method: str) -> UnaryHandler:
-    async def handle(context: RequestContext, message: bytes) -> bytes:
-        timeout_ms = left_ms(context, clock)
-        answer = await forwarder.forward(context, method, message, timeout_ms=timeout_ms)
-        return answer.response
-
-    return handle
