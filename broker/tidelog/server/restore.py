@@ -7,7 +7,6 @@ the copy in it: `node.json` is written last.
 """
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +25,7 @@ from tidelog.metadata_quorum.raft.types import (
 )
 from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
-from tidelog.metadata_quorum.storage.snapshot_format import (
-    SnapshotContent,
-    decode_snapshot,
-    encode_snapshot,
-)
+from tidelog.metadata_quorum.storage.snapshot_format import decode_snapshot
 from tidelog.ports import Disk, Random
 from tidelog.ports.real.disk import open_disk
 from tidelog.ports.real.random import RealRandom
@@ -45,13 +40,6 @@ EPOCHS_SKIPPED: Final = 1_000
 BROKER_EPOCHS_SKIPPED: Final = 1_000_000
 PRODUCER_IDS_SKIPPED: Final = 1_000_000_000
 RESTORED_TERM: Final = Term(1)
-
-
-def encode_export(image: Image) -> Sequence[bytes]:
-    """The file's bytes, in pieces: this image as a snapshot of a quorum without members."""
-    snapshot_id = SnapshotId(end_index=LogIndex(image.version + 1), term=RESTORED_TERM)
-    state = tuple(EncodedImage(image, None))
-    return encode_snapshot(SnapshotContent(id=snapshot_id, members=Members(), state=state))
 
 
 def decode_export(data: bytes, where: str) -> Image:

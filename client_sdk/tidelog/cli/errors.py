@@ -36,8 +36,11 @@ BAD_INPUT_CODES: Final = frozenset(
         "INVALID_TOPIC_NAME",
         "NOT_IMPLEMENTED",
         "OFFSET_OUT_OF_RANGE",
+        "STORAGE_NOT_FORMATTED",
+        "UNKNOWN_BROKER",
         "UNKNOWN_PARTITION",
         "UNKNOWN_TOPIC",
+        "UNKNOWN_VOTER",
         "UNSUPPORTED_CODEC",
     }
 )

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         print(f"tidelog {version('tidelog')}")
     except PackageNotFoundError:
-        from tidelog.server.node import RELEASE
+        from tidelog.server.broker_role import RELEASE
 
         print(f"tidelog {RELEASE}")
     return EXIT_OK

@@ -7,6 +7,12 @@ it starts no gRPC; the first call of a client does.
 import os
 
 from tidelog.client import errors
+from tidelog.client.admin_types import (
+    ConfigResource,
+    ConfigResourceType,
+    ElectionType,
+    NewPartitions,
+)
 from tidelog.client.sync.admin import AdminClient
 from tidelog.client.sync.consumer import Consumer
 from tidelog.client.sync.future import SendFuture
@@ -24,8 +30,12 @@ from tidelog.wire.batch import NO_ACCELERATOR, use_accelerator
 
 __all__ = [
     "AdminClient",
+    "ConfigResource",
+    "ConfigResourceType",
     "Consumer",
     "ConsumerRecord",
+    "ElectionType",
+    "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

@@ -1,22 +1,20 @@
-"""The synchronous admin client: topics and the cluster.
+"""The synchronous admin client.
 
-Owns nothing but the calls and their errors; every call has a deadline.
+Owns topics, offsets and the cluster's description; the modules beside it own the other calls. Every
+call has a deadline.
 """
 
-import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
 
 from tidelog.client import options as client_options
 from tidelog.client import wire
-from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetSpec
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.lifecycle import Client
-from tidelog.client.options import AdminArguments, AdminOptions
-from tidelog.client.sync.cluster_calls import ClusterCalls, Wanted
-from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.admin_base import all_or_raise
+from tidelog.client.sync.admin_configs import ConfigCalls
+from tidelog.client.sync.admin_partitions import PartitionCalls
+from tidelog.client.sync.admin_quorum import QuorumCalls
+from tidelog.client.sync.admin_topics import TopicCalls
+from tidelog.client.sync.cluster_calls import Wanted
 from tidelog.client.types import (
     ClusterDescription,
     CreatedTopic,
@@ -27,7 +25,6 @@ from tidelog.client.types import (
 )
 from tidelog.wire.errors import TidelogError
 
-T = TypeVar("T")
 _SPECS = {
     "earliest": OffsetSpec.EARLIEST,
     "latest": OffsetSpec.LATEST,
@@ -35,27 +32,8 @@ _SPECS = {
 }
 
 
-class AdminClient(Client):
-    """Creates, lists and describes. Safe to share between threads."""
-
-    def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
-        options = client_options.build(AdminOptions, "AdminClient", arguments)
-        super().__init__()
-        self._options = options
-        backoff = Backoff(
-            initial_ms=options.retry_backoff_ms,
-            max_ms=options.retry_backoff_max_ms,
-            salt=time.monotonic_ns() & 0xFFFF,
-        )
-        self._connections = Connections(options.client_id)
-        self._calls = ClusterCalls(
-            self._connections,
-            client_options.bootstrap_addresses("AdminClient", options.bootstrap_servers),
-            MetadataCache(),
-            backoff,
-            options.bootstrap_timeout_ms,
-            options.request_timeout_ms,
-        )
+class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, QuorumCalls):
+    """Creates, changes, lists and describes. Safe to share between threads."""
 
     def create_topics(
         self,
@@ -65,7 +43,7 @@ class AdminClient(Client):
     ) -> list[CreatedTopic]:
         """Create topics; the first that could not be created raises, the others are created."""
         results = self.try_create_topics(new_topics, timeout_ms, validate_only)
-        return _all_or_raise(results)
+        return all_or_raise(results)
 
     def try_create_topics(
         self,
@@ -105,7 +83,7 @@ class AdminClient(Client):
             wire.describe_topics_request(names),
             self._limit_ms(timeout_ms),
         )
-        return _all_or_raise(wire.read_topic_descriptions(data))
+        return all_or_raise(wire.read_topic_descriptions(data))
 
     def describe_cluster(self, timeout_ms: int | None = None) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
@@ -135,39 +113,6 @@ class AdminClient(Client):
             for name, answer in answers.items()
         }
 
-    def close(self) -> None:
-        """Break the connections."""
-        if self._refusal is not None:
-            return
-        self._become_closed()
-        self._connections.close()
-
-    def __enter__(self) -> Self:
-        self._check_usable("use the admin client")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close_at_exit(self) -> None:
-        """Nothing is lost by it: close."""
-        self.close()
-
-    def _limit_ms(self, timeout_ms: int | None) -> int:
-        return self._options.request_timeout_ms if timeout_ms is None else timeout_ms
-
-    def _any(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
-        self._check_usable(tried)
-        if not self._calls.metadata.is_known:
-            # Learns the brokers, and fails soon and in words if there is nobody.
-            self._calls.refresh((), timeout_ms)
-        return self._calls.any(method, request, timeout_ms)
-
 
 def _wanted(spec: str | int) -> Wanted:
     if isinstance(spec, int):
@@ -177,12 +122,3 @@ def _wanted(spec: str | int) -> Wanted:
             "list of offsets", f"{spec!r} is none of {', '.join(_SPECS)} or a time in milliseconds"
         )
     return _SPECS[spec], -1
-
-
-def _all_or_raise(results: Iterable[T | TidelogError]) -> list[T]:
-    found: list[T] = []
-    for result in results:
-        if isinstance(result, TidelogError):
-            raise result
-        found.append(result)
-    return found

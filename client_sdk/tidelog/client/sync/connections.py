@@ -137,6 +137,30 @@ class Connections:
         lifecycle.hold(call)
         return call
 
+    def pieces(self, address: str, method: str, data: bytes, timeout_ms: int) -> Iterator[bytes]:
+        """A call with several answers, as they come; all within the timeout."""
+        import grpc
+
+        tried = f"call {method.rpartition('/')[2]} at {address}"
+        channel: Any = self.channel(address)
+        multicallable = channel.unary_stream(method)
+        call = multicallable(data, timeout=timeout_ms / 1000, metadata=self._metadata)
+        lifecycle.hold(call)
+        try:
+            while True:
+                try:
+                    piece = next(call)
+                except StopIteration:
+                    return
+                except grpc.RpcError as error:
+                    raise error_of(
+                        error, address=address, tried=tried, timeout_ms=timeout_ms
+                    ) from None
+                yield piece
+        finally:
+            call.cancel()
+            lifecycle.let_go(call)
+
     def close(self) -> None:
         """Break everything."""
         with self._lock:

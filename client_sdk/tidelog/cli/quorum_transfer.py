@@ -1,0 +1,49 @@
+"""`tidelog quorum transfer`."""
+
+import argparse
+from typing import Final
+
+from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.errors import EXIT_OK
+from tidelog.cli.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.quorum_arguments import node_id
+
+DESCRIPTION: Final = (
+    "Hand the leadership of the metadata quorum to another voter, without an election timeout: "
+    "before a leader is stopped, for example. Writes wait meanwhile."
+)
+EXAMPLES: Final = (
+    ("tidelog quorum transfer", "to the voter that is furthest"),
+    ("tidelog quorum transfer 2", "to node 2"),
+)
+FURTHEST: Final = -1
+
+
+def configure(parser: Parser) -> None:
+    """To whom."""
+    parser.add_argument(
+        "node",
+        type=node_id,
+        nargs="?",
+        metavar="NODE_ID",
+        help="a voter (default: the one that is furthest)",
+    )
+    add_json(parser, "{leader_id, term}")
+    add_bootstrap(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Hand over, and say who leads."""
+    from tidelog.cli import quorum_choice
+
+    with admin_client(arguments) as admin:
+        wanted = FURTHEST
+        if arguments.node is not None:
+            quorum = admin.describe_metadata_quorum()
+            wanted = quorum_choice.to_lead(quorum, arguments.node).node_id
+        leader = admin.transfer_leadership(wanted)
+    if arguments.json:
+        print_json(leader)
+    else:
+        print(f"node {leader.leader_id} leads in term {leader.term}")
+    return EXIT_OK

@@ -1,0 +1,146 @@
+"""What every call of the admin client stands on: connections, deadlines, who is asked, how it ends.
+
+Owns the rule for calls that change something: an answer of a broker counts, be it an error, and
+only a broker that could not be reached or knows no controller is passed over for the next one.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Final, Self, TypeVar, Unpack
+
+from tidelog.client import options as client_options
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.errors import PeerError
+from tidelog.client.lifecycle import Client
+from tidelog.client.options import AdminArguments, AdminOptions
+from tidelog.client.sync.cluster_calls import ClusterCalls
+from tidelog.client.sync.connections import Connections
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+T = TypeVar("T")
+_PASSED_OVER: Final = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_CONTROLLER)
+"""What a broker answers that could not do the call itself and did nothing."""
+
+
+class AdminBase(Client):
+    """Opens, asks, closes."""
+
+    def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
+        options = client_options.build(AdminOptions, "AdminClient", arguments)
+        super().__init__()
+        self._options = options
+        backoff = Backoff(
+            initial_ms=options.retry_backoff_ms,
+            max_ms=options.retry_backoff_max_ms,
+            salt=time.monotonic_ns() & 0xFFFF,
+        )
+        self._connections = Connections(options.client_id)
+        self._calls = ClusterCalls(
+            self._connections,
+            client_options.bootstrap_addresses("AdminClient", options.bootstrap_servers),
+            MetadataCache(),
+            backoff,
+            options.bootstrap_timeout_ms,
+            options.request_timeout_ms,
+        )
+
+    def close(self) -> None:
+        """Break the connections."""
+        if self._refusal is not None:
+            return
+        self._become_closed()
+        self._connections.close()
+
+    def __enter__(self) -> Self:
+        self._check_usable("use the admin client")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close_at_exit(self) -> None:
+        """Nothing is lost by it: close."""
+        self.close()
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return self._options.request_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _any(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        self._learn_brokers(tried, timeout_ms)
+        return self._calls.any(method, request, timeout_ms)
+
+    def _ask(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """The answer of the first broker that has one; its error is raised at once."""
+        self._learn_brokers(tried, timeout_ms)
+        answer = self._calls.until(
+            timeout_ms, lambda left_ms: self._ask_round(method, request, left_ms)
+        )
+        if isinstance(answer, TidelogError):
+            raise answer
+        return answer
+
+    def _ask_round(self, method: str, request: bytes, timeout_ms: int) -> bytes | TidelogError:
+        """A value is final; what is raised may be tried again."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        addresses = self._calls.addresses()
+        last: TidelogError | None = None
+        for place, address in enumerate(addresses):
+            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+            try:
+                return self._connections.call(address, method, request, left_ms)
+            except PeerError as error:
+                if error.code not in _PASSED_OVER:
+                    return error
+                last = error
+            except TidelogError as error:
+                if error.code is not ErrorCode.UNAVAILABLE:
+                    # Silence: it may have been done, so nobody else is asked to do it again.
+                    return error
+                last = error
+            if place and time.monotonic() >= deadline:
+                break
+        assert last is not None, "a client knows at least one address"
+        raise last
+
+    def _pieces(self, tried: str, method: str, request: bytes, timeout_ms: int) -> Iterator[bytes]:
+        """The answers of a call that has several, from one broker."""
+        self._learn_brokers(tried, timeout_ms)
+        last: TidelogError | None = None
+        for address in self._calls.addresses():
+            pieces = self._connections.pieces(address, method, request, timeout_ms)
+            try:
+                first = next(pieces, None)
+            except TidelogError as error:
+                if error.code not in _PASSED_OVER:
+                    raise
+                last = error
+                continue
+            if first is not None:
+                yield first
+                yield from pieces
+            return
+        assert last is not None, "a client knows at least one address"
+        raise last
+
+    def _learn_brokers(self, tried: str, timeout_ms: int) -> None:
+        """Fails soon and in words if there is nobody."""
+        self._check_usable(tried)
+        if not self._calls.metadata.is_known:
+            self._calls.refresh((), timeout_ms)
+
+
+def all_or_raise(results: Iterable[T | TidelogError]) -> list[T]:
+    """The first error is raised."""
+    found: list[T] = []
+    for result in results:
+        if isinstance(result, TidelogError):
+            raise result
+        found.append(result)
+    return found

@@ -1,0 +1,62 @@
+"""Settings that change while the cluster runs, as the admin client calls them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidelog.client import wire_admin
+from tidelog.client.admin_types import ConfigDescription, ConfigResource
+from tidelog.client.sync.admin_base import AdminBase, all_or_raise
+from tidelog.wire.errors import TidelogError
+
+
+class ConfigCalls(AdminBase):
+    """Describe, alter, reset."""
+
+    def describe_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        names: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> list[ConfigDescription]:
+        """Settings of each resource with where they come from; without names: all of them."""
+        resources = list(config_resources)
+        data = self._ask(
+            "describe settings",
+            wire_admin.DESCRIBE_CONFIGS,
+            wire_admin.describe_configs_request(resources, names),
+            self._limit_ms(timeout_ms),
+        )
+        return all_or_raise(wire_admin.read_configs(data, resources))
+
+    def alter_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set the settings named, unset those with the value None; the others stay. The first
+        resource that was refused raises, the others are changed.
+        """
+        data = self._ask(
+            "alter settings",
+            wire_admin.ALTER_CONFIGS,
+            wire_admin.alter_configs_request(config_resources, validate_only=validate_only),
+            self._limit_ms(timeout_ms),
+        )
+        for error in wire_admin.read_alterations(data):
+            if isinstance(error, TidelogError):
+                raise error
+
+    def reset_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Unset the settings named, whatever their values."""
+        unset = [
+            msgspec.structs.replace(resource, configs=dict.fromkeys(resource.configs))
+            for resource in config_resources
+        ]
+        self.alter_configs(unset, validate_only, timeout_ms)

@@ -1,0 +1,160 @@
+"""Replicas, leaders and brokers, as the admin client calls them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.client import wire_admin
+from tidelog.client.admin_types import (
+    BrokerStatus,
+    DrainOutcome,
+    ElectionOutcome,
+    ElectionType,
+    PartitionReassignment,
+)
+from tidelog.client.sync.admin_base import AdminBase
+from tidelog.client.types import TopicPartition
+from tidelog.wire.errors import TidelogError
+
+
+class PartitionCalls(AdminBase):
+    """Move, elect, drain."""
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        topic_partitions: Iterable[TopicPartition] | None = None,
+        broker_id: int = -1,
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> list[ElectionOutcome]:
+        """Elect leaders; without partitions: all of them, for preferred leaders only."""
+        limit_ms = self._limit_ms(timeout_ms)
+        names: dict[bytes, str] = {}
+        wanted: dict[bytes, list[int]] = {}
+        for name in topic_partitions or ():
+            topic_id = self._topic_id(name.topic, limit_ms, "elect leaders")
+            names[topic_id] = name.topic
+            wanted.setdefault(topic_id, []).append(name.partition)
+        data = self._ask(
+            "elect leaders",
+            wire_admin.ELECT_LEADERS,
+            wire_admin.elect_leaders_request(
+                election_type,
+                {topic_id: sorted(set(numbers)) for topic_id, numbers in wanted.items()},
+                broker_id=broker_id,
+                validate_only=validate_only,
+            ),
+            limit_ms,
+        )
+        results = wire_admin.read_elections(data)
+        if any(topic_id not in names for topic_id, *_ in results):
+            names.update(self._topic_names(limit_ms))
+        return [
+            ElectionOutcome(
+                partition=TopicPartition(names.get(topic_id, topic_id.hex()), partition),
+                leader=leader,
+                error=error,
+            )
+            for topic_id, partition, leader, error in results
+        ]
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+        throttle_bytes_per_second: int = 0,
+    ) -> dict[TopicPartition, TidelogError | None]:
+        """Move replicas to these brokers, or, with None, call a move off; what became of each."""
+        limit_ms = self._limit_ms(timeout_ms)
+        moves = [
+            (
+                (self._topic_id(name.topic, limit_ms, "move replicas"), name.partition),
+                tuple(replicas or ()),
+            )
+            for name, replicas in reassignments.items()
+        ]
+        data = self._ask(
+            "move replicas",
+            wire_admin.ALTER_REASSIGNMENTS,
+            wire_admin.reassignments_request(
+                moves,
+                validate_only=validate_only,
+                throttle_bytes_per_second=throttle_bytes_per_second,
+            ),
+            limit_ms,
+        )
+        return dict(zip(reassignments, wire_admin.read_reassignment_results(data), strict=True))
+
+    def list_partition_reassignments(
+        self, timeout_ms: int | None = None
+    ) -> list[PartitionReassignment]:
+        """Moves under way."""
+        data = self._ask(
+            "list moves of replicas",
+            wire_admin.LIST_REASSIGNMENTS,
+            wire_admin.list_reassignments_request(),
+            self._limit_ms(timeout_ms),
+        )
+        return [
+            PartitionReassignment(
+                partition=TopicPartition(topic, partition),
+                replicas=replicas,
+                adding_replicas=adding,
+                removing_replicas=removing,
+                remaining_bytes=remaining_bytes,
+            )
+            for topic, partition, replicas, adding, removing, remaining_bytes in (
+                wire_admin.read_reassignments(data)
+            )
+        ]
+
+    def list_brokers(self, timeout_ms: int | None = None) -> list[BrokerStatus]:
+        """What the controller knows of each broker."""
+        data = self._ask(
+            "list brokers",
+            wire_admin.LIST_BROKERS,
+            wire_admin.list_brokers_request(),
+            self._limit_ms(timeout_ms),
+        )
+        return wire_admin.read_brokers(data)
+
+    def drain_broker(
+        self,
+        broker_id: int,
+        cancel: bool = False,
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+        throttle_bytes_per_second: int = 0,
+    ) -> DrainOutcome:
+        """Begin to empty a broker, or call that off; `list_brokers` shows the progress."""
+        data = self._ask(
+            f"drain broker {broker_id}",
+            wire_admin.DRAIN_BROKER,
+            wire_admin.drain_broker_request(
+                broker_id,
+                is_cancelled=cancel,
+                validate_only=validate_only,
+                throttle_bytes_per_second=throttle_bytes_per_second,
+            ),
+            self._limit_ms(timeout_ms),
+        )
+        return wire_admin.read_drain(data)
+
+    def remove_broker(
+        self, broker_id: int, timeout_ms: int | None = None, validate_only: bool = False
+    ) -> None:
+        """Forget a broker that is stopped and holds no replicas."""
+        self._ask(
+            f"remove broker {broker_id}",
+            wire_admin.REMOVE_BROKER,
+            wire_admin.remove_broker_request(broker_id, validate_only=validate_only),
+            self._limit_ms(timeout_ms),
+        )
+
+    def _topic_id(self, name: str, timeout_ms: int, tried: str) -> bytes:
+        self._learn_brokers(tried, timeout_ms)
+        return self._calls.topic(name, timeout_ms, tried=tried).topic_id
+
+    def _topic_names(self, timeout_ms: int) -> dict[bytes, str]:
+        view = self._calls.refresh((), timeout_ms, all_topics=True)
+        return {topic.topic_id: topic.name for topic in view.topics}

@@ -1,0 +1,57 @@
+"""Changes to topics that exist, as the admin client calls them."""
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.client import wire_admin
+from tidelog.client.admin_types import DeletedTopic, NewPartitions
+from tidelog.client.sync.admin_base import AdminBase, all_or_raise
+from tidelog.wire.errors import TidelogError
+
+
+class TopicCalls(AdminBase):
+    """Delete and grow."""
+
+    def delete_topics(
+        self,
+        topics: Iterable[str | bytes],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> list[DeletedTopic]:
+        """Delete topics with all their records, by name or by id; the first that could not be
+        deleted raises, the others are deleted.
+        """
+        return all_or_raise(self.try_delete_topics(topics, timeout_ms, validate_only))
+
+    def try_delete_topics(
+        self,
+        topics: Iterable[str | bytes],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> list[DeletedTopic | TidelogError]:
+        """The same with each topic's own outcome, in order."""
+        data = self._ask(
+            "delete topics",
+            wire_admin.DELETE_TOPICS,
+            wire_admin.delete_topics_request(topics, validate_only=validate_only),
+            self._limit_ms(timeout_ms),
+        )
+        return wire_admin.read_deleted_topics(data)
+
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, NewPartitions | int],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, int]:
+        """Raise numbers of partitions to these in all; topic → its number now."""
+        wanted = {
+            name: NewPartitions(count) if isinstance(count, int) else count
+            for name, count in topic_partitions.items()
+        }
+        data = self._ask(
+            "create partitions",
+            wire_admin.CREATE_PARTITIONS,
+            wire_admin.create_partitions_request(wanted, validate_only=validate_only),
+            self._limit_ms(timeout_ms),
+        )
+        return dict(all_or_raise(wire_admin.read_partition_counts(data)))
