@@ -26,7 +26,7 @@ from tidelog.metadata_quorum.controller.sessions import (
     SESSION_TIMEOUT_MS,
     Sessions,
 )
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -185,16 +185,21 @@ class BrokerSessions:
             self._controller.image_ahead(), lambda each: table.session(each) is not None
         )
         try:
-            if silent:
-                await self._controller.write(
-                    lambda image: rounds.fence_all(image, silent),
-                    tried="fence brokers that are silent",
-                    timeout_ms=self.times.round_timeout_ms,
-                )
+            for broker in silent:
+                if table.session(broker.broker_id) is None:
+                    await self._fence(broker)
             await self._tidy(now_ms)
         except TidelogError:
             # Not the controller any more, or a quorum that is slow: the next round tries again.
             return
+
+    async def _fence(self, broker: BrokerImage) -> None:
+        """A write for each: one that holds many replicas keeps the loop busy long enough."""
+        await self._controller.write(
+            lambda image: broker_changes.fence(image, broker.broker_id, broker.epoch),
+            tried=f"fence broker {broker.broker_id}",
+            timeout_ms=self.times.round_timeout_ms,
+        )
 
     async def _tidy(self, now_ms: int) -> None:
         if now_ms >= self._next_drain_ms:

@@ -7,9 +7,7 @@ get other leaders.
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
-from tidelog.metadata_quorum.controller.broker_changes import fence
 from tidelog.metadata_quorum.controller.configuration import cluster_value
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.leaders import plan_balance
@@ -17,7 +15,6 @@ from tidelog.metadata_quorum.controller.reassignment import alter_reassignments
 from tidelog.metadata_quorum.controller.reassignment_plan import drain_round
 from tidelog.metadata_quorum.controller.settings import is_true
 from tidelog.metadata_quorum.image import BrokerImage, Image
-from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.wire.ids import BrokerId
 
 DRAIN_MOVES_MAX: Final = 100
@@ -33,19 +30,6 @@ def silent_brokers(
         for broker in image.brokers.values()
         if not broker.is_fenced and not has_session(broker.broker_id)
     )
-
-
-def fence_all(image: Image, silent: tuple[BrokerImage, ...]) -> Decision[tuple[BrokerId, ...]]:
-    """Fence them in one write; those that registered anew meanwhile are left alone."""
-    records: list[MetadataRecord] = []
-    fenced: list[BrokerId] = []
-    for broker in silent:
-        decision = fence(image, broker.broker_id, broker.epoch)
-        if decision.answer:
-            image = apply_entry(image, decision.records)
-            records += decision.records
-            fenced.append(broker.broker_id)
-    return Decision(records=tuple(records), answer=tuple(fenced))
 
 
 def balance(image: Image) -> Decision[int]:
