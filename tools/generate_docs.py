@@ -59,6 +59,14 @@ def configuration_page() -> str:
         "",
         *tree_lines(NodeConfiguration),
         "",
+        "## A cluster that runs",
+        "",
+        "Kept in the metadata and changed with `tidelog config`. A topic's value comes first, then",
+        "its broker's, then the cluster's, then the default. A value that this release does not act",
+        "upon is refused.",
+        "",
+        *_dynamic_lines(),
+        "",
         "## Clients",
         "",
         "Arguments of the classes in `tidelog.client`. Names are those of Kafka's Python clients.",
@@ -67,6 +75,23 @@ def configuration_page() -> str:
         title = str(inspect.getdoc(kind)).removesuffix(".")
         lines += ["", f"### {title}", "", *arguments_lines(kind)]
     return "\n".join(lines) + "\n"
+
+
+def _dynamic_lines() -> list[str]:
+    from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE
+    from tidelog.metadata_quorum.controller.settings import NUMBER_MAX, Kind
+
+    lines = ["| setting | of | default | allowed now | meaning |", "|---|---|---|---|---|"]
+    for name in sorted(CATALOGUE):
+        setting = CATALOGUE[name]
+        of = ", ".join(scope.value for scope in setting.scopes)
+        allowed = ", ".join(f"`{value}`" for value in setting.served or setting.choices)
+        if not allowed and setting.kind is Kind.NUMBER:
+            highest = " or more" if setting.highest == NUMBER_MAX else f" to {setting.highest}"
+            allowed = f"{setting.lowest}{highest}"
+        cells = (f"`{name}`", of, f"`{setting.default}`", allowed, cell(setting.documentation))
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def pages() -> dict[Path, str]:
