@@ -307,6 +307,7 @@ class AppendEntriesRequest(_message.Message):
     ROUND_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_BYTES_FIELD_NUMBER: _builtins.int
+    LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
     term: _builtins.int
     """The leader's term."""
     previous_index: _builtins.int
@@ -323,6 +324,10 @@ class AppendEntriesRequest(_message.Message):
     """Grows with each round of heartbeats; echoed. Confirms leadership for ReadIndex."""
     snapshot_bytes: _builtins.int
     """The size of that snapshot in bytes."""
+    leader_address: _builtins.str
+    """With a snapshot: `host:port` of the sender's cluster listener. A receiver that is far behind may
+    know no members yet that name the sender; it fetches the snapshot there.
+    """
     @_builtins.property
     def route(self) -> Global___QuorumRoute:
         """Who leads whom."""
@@ -349,10 +354,11 @@ class AppendEntriesRequest(_message.Message):
         round: _builtins.int = ...,
         snapshot: Global___QuorumSnapshotId | None = ...,
         snapshot_bytes: _builtins.int = ...,
+        leader_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "entries", b"entries", "previous_index", b"previous_index", "previous_term", b"previous_term", "round", b"round", "route", b"route", "snapshot", b"snapshot", "snapshot_bytes", b"snapshot_bytes", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "entries", b"entries", "leader_address", b"leader_address", "previous_index", b"previous_index", "previous_term", b"previous_term", "round", b"round", "route", b"route", "snapshot", b"snapshot", "snapshot_bytes", b"snapshot_bytes", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -119,7 +119,9 @@ def applied_is_committed(board: Board, member: Seen, apply: Apply) -> str | None
 
 
 def restart_forgets_nothing(board: Board, member: Seen, recovered: Recovered) -> str | None:
-    """A start finds every flushed term, vote, entry and snapshot, or says what it repairs."""
+    """A start finds every flushed term, vote and entry (a snapshot holds those before its end), or
+    says what it repairs.
+    """
     flushed, found = member.flushed, recovered.hard_state
     vote = flushed.hard_state.voted_for
     if found.term < flushed.hard_state.term or (
@@ -127,8 +129,6 @@ def restart_forgets_nothing(board: Board, member: Seen, recovered: Recovered) ->
     ):
         return f"forgot term {flushed.hard_state.term} and its vote, found {found.term}"
     end = 1 if recovered.snapshot is None else recovered.snapshot.id.end_index
-    if flushed.snapshot is not None and end < flushed.snapshot.id.end_index:
-        return f"forgot the snapshot up to {flushed.snapshot.id.end_index}"
     last = recovered.entries[-1].index if recovered.entries else end - 1
     last = max(last, end - 1)
     if found.repair is not None:

@@ -44,6 +44,8 @@ class LinkPorts(msgspec.Struct, frozen=True, kw_only=True):
     deliver: Callable[[Message, int], bool]
     on_dead: Callable[[int], None]
     """The member's process is said to be gone."""
+    own_address: Callable[[], str] = str
+    """Where this node is reached, as far as it knows."""
 
 
 class PeerLink:
@@ -101,7 +103,11 @@ class PeerLink:
                 except TimeoutError:
                     break
                 while self._queue:
-                    await stream.send(encode_append_request(self._ports.here, self._take()))
+                    await stream.send(
+                        encode_append_request(
+                            self._ports.here, self._take(), self._ports.own_address()
+                        )
+                    )
             await stream.end_sending()
             scope.cancel()
 

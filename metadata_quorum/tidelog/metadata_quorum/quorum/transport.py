@@ -71,6 +71,7 @@ class QuorumTransport:
             here=here,
             deliver=deliver,
             on_dead=on_dead,
+            own_address=lambda: self._addresses.get(here.member_id, ""),
         )
         self._peer_addresses = dict(peer_addresses)
         self._addresses: dict[MemberId, str] = {}

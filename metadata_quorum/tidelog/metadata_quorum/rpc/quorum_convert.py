@@ -47,8 +47,10 @@ def entry_checksum(entry: Entry) -> int:
 # -- AppendEntries -------------------------------------------------------------------------------
 
 
-def encode_append_request(here: Identity, request: AppendRequest) -> bytes:
-    """What a leader sends."""
+def encode_append_request(
+    here: Identity, request: AppendRequest, leader_address: str = ""
+) -> bytes:
+    """What a leader sends; with a snapshot also where it is to be fetched."""
     message = quorum_pb2.AppendEntriesRequest(
         term=request.term,
         previous_index=request.previous_index,
@@ -68,7 +70,14 @@ def encode_append_request(here: Identity, request: AppendRequest) -> bytes:
         message.snapshot.end_index = request.snapshot.end_index
         message.snapshot.term = request.snapshot.term
         message.snapshot_bytes = request.snapshot_bytes
+        message.leader_address = leader_address
     return message.SerializeToString()
+
+
+def read_leader_address(data: bytes) -> str:
+    """Of an offer that was decoded already; empty: it does not say."""
+    address: str = quorum_pb2.AppendEntriesRequest.FromString(data).leader_address
+    return address
 
 
 def decode_append_request(here: Identity, data: bytes) -> AppendRequest:

@@ -16,7 +16,7 @@ from tidelog.metadata_quorum.quorum.waiting import again
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.messages import ReadIndexRequest
-from tidelog.metadata_quorum.raft.types import Member, Members
+from tidelog.metadata_quorum.raft.types import Member, MemberId, Members
 from tidelog.metadata_quorum.rpc import quorum_convert, quorum_joining
 from tidelog.metadata_quorum.rpc.quorum_joining import Piece
 from tidelog.metadata_quorum.rpc.quorum_route import NO_LEADER, Identity, Sender
@@ -98,11 +98,19 @@ class QuorumRpc:
                         scope.start(self._send_answers(incoming, stream), name="append answers")
                     elif request.sender != incoming.sender:
                         raise _changed_sender()
+                    if request.snapshot is not None:
+                        self._learn_leader(request.sender, data)
                     self._transport.deliver(request, len(data))
                 scope.cancel()
         finally:
             if incoming is not None:
                 self._transport.on_stream_end(incoming)
+
+    def _learn_leader(self, sender: MemberId, data: bytes) -> None:
+        """A node far behind may know no members that name its leader."""
+        address = quorum_convert.read_leader_address(data)
+        if address:
+            self._transport.learn_address(sender, address)
 
     async def fetch_snapshot(self, context: RequestContext, message: bytes) -> bytes:
         """`FetchSnapshot`: also the question whether this node lives."""
