@@ -87,6 +87,10 @@ class Store:
         """By a new process."""
         return await open_(self.disk(), self.boot_id)
 
+    def suffer(self, *names: str) -> None:
+        """These faults happen from now on, as likely as the store was made with; no others."""
+        self.world.faults.active = {FaultKind(name): None for name in names}
+
     def files(self) -> Files:
         """Every file as it is seen."""
         return {path: bytes(inode.seen) for path, inode in self.medium.files()}

@@ -88,8 +88,9 @@ class QuorumStorageFiles:
         self._journal.check_usable()
         content = SnapshotContent(id=snapshot_id, members=members, state=tuple(state))
         snapshot = await self._snapshots.save(content)
-        before, self._in_use = self._in_use, snapshot_id
-        await self._snapshots.keep_only([snapshot_id, before or snapshot_id])
+        before = self._in_use or snapshot_id
+        self._in_use = max(before, snapshot_id)
+        await self._snapshots.remove_older(snapshot_id, before)
         return snapshot
 
     async def begin_fetched(self, snapshot_id: SnapshotId, size_bytes: int) -> int:

@@ -73,9 +73,11 @@ class SnapshotFiles:
         size_bytes = sum(len(piece) for piece in pieces)
         return Snapshot(id=content.id, members=content.members, size_bytes=size_bytes)
 
-    async def keep_only(self, kept: Sequence[SnapshotId]) -> None:
-        """Remove all other whole snapshots."""
-        removed = [each for each in await self.ids() if each not in kept]
+    async def remove_older(self, newest: SnapshotId, kept: SnapshotId) -> None:
+        """Remove whole snapshots before `newest`, except one. A later one may have been fetched,
+        and the log is to give way to it next.
+        """
+        removed = [each for each in await self.ids() if each < newest and each != kept]
         for snapshot_id in removed:
             await self._disk.remove(snapshot_name(snapshot_id))
         if removed:

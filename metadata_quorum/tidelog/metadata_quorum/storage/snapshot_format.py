@@ -84,7 +84,7 @@ def decode_snapshot(data: bytes, where: str) -> SnapshotContent:
         raise corrupt(where, f"damage at byte {position}: the foot does not fit")
     try:
         decoded = _MEMBERS.decode(members)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise corrupt(where, f"the members do not decode: {error}") from None
     return SnapshotContent(
         id=SnapshotId(end_index=LogIndex(end_index), term=Term(term)),
