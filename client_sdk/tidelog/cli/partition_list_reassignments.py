@@ -1,0 +1,59 @@
+"""`tidelog partition list-reassignments`."""
+
+import argparse
+from typing import Final
+
+from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.errors import EXIT_OK
+from tidelog.cli.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.partition_arguments import shown
+from tidelog.cli.table import listed, size, table
+
+DESCRIPTION: Final = "List the moves of replicas that are under way, with how much is left."
+EXAMPLES: Final = (("tidelog partition list-reassignments", "what is moving"),)
+_HEAD: Final = ("Partition", "Replicas", "Adding", "Removing", "Remaining")
+
+
+def configure(parser: Parser) -> None:
+    """Form and address."""
+    add_json(
+        parser,
+        "a list of {topic, partition, replicas, adding_replicas, removing_replicas, "
+        "remaining_bytes}; -1: not known",
+    )
+    add_bootstrap(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print them."""
+    with admin_client(arguments) as admin:
+        moves = admin.list_partition_reassignments()
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "topic": each.partition.topic,
+                    "partition": each.partition.partition,
+                    "replicas": list(each.replicas),
+                    "adding_replicas": list(each.adding_replicas),
+                    "removing_replicas": list(each.removing_replicas),
+                    "remaining_bytes": each.remaining_bytes,
+                }
+                for each in moves
+            ]
+        )
+    elif moves:
+        rows = [
+            (
+                shown(each.partition),
+                listed(each.replicas),
+                listed(each.adding_replicas),
+                listed(each.removing_replicas),
+                size(each.remaining_bytes),
+            )
+            for each in moves
+        ]
+        print(table(_HEAD, rows, right="Remaining"))
+    else:
+        print("no move is under way")
+    return EXIT_OK
