@@ -66,10 +66,11 @@ docs: ## write the generated pages of docs/
 	@tools/setup.sh dev
 	@$(PYTHON) -m tools.generate_docs
 
-sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n)
+sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n RESUME=1)
 	@tools/setup.sh dev
 	@$(PYTHON) -m tidelog.chaos.sim $(if $(SUITE),--suite $(SUITE)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(RESUME),--resume) $(ARGS)
 
 chaos: ## real processes under faults: kill -9 while producing (ROUNDS=n SEED=n)
 	@tools/setup.sh dev

@@ -8,11 +8,13 @@ from typing import TextIO
 
 from tidelog.chaos.checkers.raft_invariants import list_invariants
 from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.ledger import Ledger, hash_rooms, ledger_path
 from tidelog.chaos.sim.planted import Plant, load_planted
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
 from tidelog.chaos.sim.suites import SUITES, RunResult, Suite, load_suite
 
 SEEDS_DEFAULT = 100
+LEDGER_EVERY = 50
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -25,6 +27,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="replay this one and print every event")
     parser.add_argument("--seconds", type=_positive, help="stop after the seed that ends later")
     parser.add_argument("--hashes", action="store_true", help="print each seed's trace hash")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where the ledger ends, and write it on"
+    )
     parser.add_argument("--planted", help="plant this bug and stop at the first finding")
     parser.add_argument(
         "--list-invariants", action="store_true", help="what is checked of a quorum, and when"
@@ -44,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     """0: nothing wrong; 1: a seed shows a violation, or none a planted bug; 2: a broken plant."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.resume and options.first_seed:
+        parser.error("--resume begins where the ledger ends, not at --first-seed")
     out = sys.stdout
     if options.list_invariants:
         print("\n".join(list_invariants()), file=out)
@@ -62,21 +69,36 @@ def main(arguments: list[str] | None = None) -> int:
         return search_planted(suite, options.planted, plants[options.planted], _seeds(options), out)
     shown = itertools.count(1)
 
-    def on_result(result: RunResult) -> None:
+    ledger = _open_ledger(suite, at_commit) if options.resume else None
+    seeds = _seeds(options, 0 if ledger is None else ledger.page.next_seed)
+
+    def on_result(result: RunResult, cpu_seconds: float) -> None:
         if options.hashes:
             print(f"{result.seed} {result.trace_hash}", file=out)
         if result.violations and next(shown) <= runner.FAILURES_SHOWN:
             runner.print_failure(suite, result, at_commit, out)
         out.flush()
+        if ledger is not None:
+            ledger.add(result, cpu_seconds)
+            if result.seed % LEDGER_EVERY == 0:
+                ledger.save()
 
     totals = runner.run_seeds(
         suite,
-        _seeds(options),
+        seeds,
         jobs=options.jobs,
         seconds_max=options.seconds,
         on_result=on_result,
     )
     runner.print_summary(suite, totals, at_commit, out)
+    if ledger is not None:
+        ledger.save()
+        page = ledger.page
+        print(
+            f"ledger     {ledger.key}: {page.next_seed} run, {page.counting} counting, "
+            f"{len(page.seeds_with_violations)} with violations",
+            file=out,
+        )
     return 1 if totals.failures else 0
 
 
@@ -92,10 +114,15 @@ def search_planted(suite: Suite, name: str, plant: Plant, seeds: Iterable[int], 
     return 0 if found.seed is not None else 1
 
 
-def _seeds(options: argparse.Namespace) -> Iterable[int]:
+def _open_ledger(suite: Suite, at_commit: str) -> Ledger:
+    return Ledger(ledger_path(suite.name), hash_rooms(suite.rooms), at_commit)
+
+
+def _seeds(options: argparse.Namespace, resumed: int = 0) -> Iterable[int]:
+    first = resumed or options.first_seed
     if options.seeds is None and options.seconds is not None:
-        return itertools.count(options.first_seed)
-    return range(options.first_seed, options.first_seed + (options.seeds or SEEDS_DEFAULT))
+        return itertools.count(first)
+    return range(first, first + (options.seeds or SEEDS_DEFAULT))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def run_seeds(
     *,
     jobs: int = 1,
     seconds_max: float | None = None,
-    on_result: Callable[[RunResult], None] = lambda _: None,
+    on_result: Callable[[RunResult, float], None] = lambda _result, _seconds: None,
 ) -> Totals:
     """Run seed after seed, in `jobs` processes, until the time is over."""
     totals = Totals()
@@ -88,7 +88,7 @@ def run_seeds(
         for result, cpu_s in results:
             totals.add(result)
             totals.cpu_seconds += cpu_s
-            on_result(result)
+            on_result(result, cpu_s)
             if seconds_max is not None and time.perf_counter() - begin_s >= seconds_max:
                 break
     totals.seconds = time.perf_counter() - begin_s

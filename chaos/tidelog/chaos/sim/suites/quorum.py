@@ -18,4 +18,23 @@ def run_quorum(seed: int, watch: Watch | None = None) -> RunResult:
     return run(seed, watch)
 
 
-QUORUM: Final = Suite(name="quorum", run=run_quorum)
+_QUORUM: Final = "metadata_quorum/tidelog/metadata_quorum"
+
+QUORUM: Final = Suite(
+    name="quorum",
+    run=run_quorum,
+    rooms=(
+        f"{_QUORUM}/raft",
+        f"{_QUORUM}/quorum",
+        f"{_QUORUM}/storage",
+        f"{_QUORUM}/rpc/quorum_convert.py",
+        f"{_QUORUM}/rpc/quorum_joining.py",
+        f"{_QUORUM}/rpc/quorum_route.py",
+        f"{_QUORUM}/rpc/quorum_service.py",
+        "proto/tidelog/v1/quorum.proto",
+        "proto/tidelog/wire",
+        "ports/tidelog/ports",
+        "chaos/tidelog/chaos/checkers",
+        "chaos/tidelog/chaos/sim",
+    ),
+)
