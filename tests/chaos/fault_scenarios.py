@@ -138,6 +138,32 @@ async def wall_jump(world: World) -> bool:
     return abs(clock.wall_ms() - clock.monotonic_ns() // 1_000_000 - before) > 1
 
 
+async def clock_rate(world: World) -> bool:
+    """A second of the loop is no second of the machine."""
+    victim = node(world)
+    clock = victim.ports.clock
+    await act_if_active(world, FaultKind.CLOCK_RATE, victim)
+    before_ns = clock.monotonic_ns()
+    await asyncio.sleep(1)
+    return abs(clock.monotonic_ns() - before_ns - 1_000_000_000) > 100_000_000
+
+
+async def wipe(world: World) -> bool:
+    """What was flushed is not there any more."""
+    process = await _flushed_file(world)
+    await act_if_active(world, FaultKind.WIPE, process)
+    names: list[str] = []
+
+    async def look(ports: SimulatedPorts) -> None:
+        names.extend(await ports.open_disk().list())
+
+    if not process.is_dead:
+        process.kill()
+    process.machine.start("again", look)
+    await asyncio.sleep(1)
+    return "log" not in names
+
+
 # -- network ---------------------------------------------------------------------------------------
 
 
@@ -411,4 +437,6 @@ SCENES: Final[dict[FaultKind, Observe]] = {
     FaultKind.NO_SPACE: no_space,
     FaultKind.READ_ONLY: read_only,
     FaultKind.SLOW_DISK: slow_disk,
+    FaultKind.CLOCK_RATE: clock_rate,
+    FaultKind.WIPE: wipe,
 }

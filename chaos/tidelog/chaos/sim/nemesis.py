@@ -17,6 +17,7 @@ _MS: Final = 1_000_000
 _PAUSE_NS: Final = (50 * _MS, 3_000 * _MS)
 _CUT_NS: Final = (100 * _MS, 14_000 * _MS)
 _READ_ONLY_NS: Final = (50 * _MS, 2_000 * _MS)
+_CLOCK_RATES: Final = (0.5, 0.8, 1.25, 2.0)
 _JUMP_MS_MAX: Final = 86_400_000
 
 Act = Callable[[Process], Coroutine[Any, Any, None]]
@@ -39,6 +40,8 @@ class Nemesis:
             FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
             FaultKind.READ_ONLY: self._make_read_only,
             FaultKind.BIT_FLIP: self._flip_bit,
+            FaultKind.CLOCK_RATE: self._change_clock_rate,
+            FaultKind.WIPE: self._wipe,
         }
 
     def kinds(self) -> list[FaultKind]:
@@ -100,6 +103,16 @@ class Nemesis:
 
     async def _flip_bit(self, victim: Process) -> None:
         flip_some_bit(self._world, victim.machine, self._random)
+
+    async def _change_clock_rate(self, victim: Process) -> None:
+        victim.machine.set_clock_rate(_CLOCK_RATES[self._random.below(len(_CLOCK_RATES))])
+
+    async def _wipe(self, victim: Process) -> None:
+        """The machine loses its disks; whoever starts it again finds them empty."""
+        if not victim.machine.is_down:
+            victim.machine.crash()
+        for name in list(victim.machine.media):
+            victim.machine.wipe(name)
 
     def _chosen_peers(self) -> list[Process]:
         peers = self._peers()

@@ -1,0 +1,77 @@
+"""The suite of the quorum: a slice of its seeds is clean, and it finds the planted bugs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.chaos.checkers.raft_invariants import GROUPS, list_invariants
+from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.__main__ import main
+from tidelog.chaos.sim.planted.of_quorum import PLANTED
+from tidelog.chaos.sim.planted.search import find
+from tidelog.chaos.sim.suites.quorum import QUORUM
+from tidelog.chaos.sim.suites.quorum_datagrams import run_datagrams
+from tidelog.chaos.sim.suites.quorum_nodes import run_nodes
+
+SLICE = 100
+JOBS = 2
+PLANTED_SEEDS_MAX = 2_000
+INVARIANTS_MIN = 16
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Simulated nodes log what they suffer."""
+    with runner.quiet():
+        yield
+
+
+@pytest.mark.slow
+def test_a_slice_of_seeds_shows_no_violation() -> None:
+    totals = runner.run_seeds(QUORUM, range(SLICE), jobs=JOBS)
+    print(f"{totals.counting} of {SLICE} seeds of the suite quorum count")
+    assert [(result.seed, result.violations) for result in totals.failures] == []
+    assert totals.counting >= SLICE * 3 // 4, "most seeds do enough to count"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
+    found = find(QUORUM, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
+    print(found)
+    assert found.seed is not None, str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [run_datagrams, run_nodes], ids=["datagrams", "nodes"])
+def test_one_seed_gives_one_history(run: object) -> None:
+    assert callable(run)
+    first = run(3, None)
+    assert first.events > 0
+    assert run(3, None) == first
+
+
+@pytest.mark.slow
+def test_both_modes_have_figures_of_the_same_names() -> None:
+    datagrams, nodes = run_datagrams(0, None), run_nodes(0, None)
+    assert list(datagrams.figures) == list(nodes.figures)
+
+
+def test_every_invariant_has_a_name_of_its_own_and_says_what_it_means() -> None:
+    invariants = [invariant for _, group in GROUPS for invariant in group]
+    names = [getattr(invariant, "__name__", "") for invariant in invariants]
+    assert len(set(names)) == len(names) >= INVARIANTS_MIN
+    assert all(invariant.__doc__ for invariant in invariants)
+    assert len(list_invariants()) == len(names)
+
+
+def test_every_plant_expects_an_invariant_or_a_history_check() -> None:
+    known = {getattr(invariant, "__name__", "") for _, group in GROUPS for invariant in group}
+    known |= {"not_linearizable", "not_alive", "restless", "states_agree"}
+    for name, plant in PLANTED.items():
+        assert plant.expected <= known, f"{name} expects what nobody checks"
+
+
+def test_the_command_lists_the_invariants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-invariants"]) == 0
+    assert "one_vote_per_term" in capsys.readouterr().out
