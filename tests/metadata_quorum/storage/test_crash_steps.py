@@ -294,3 +294,35 @@ def test_marks_that_are_made_anew_are_the_old_or_the_new_ones(death: str) -> Non
     with Store(DEATHS[death]) as store:
         steps = crash_everywhere(store, death, torn, work, verify)
         assert "rename marks.new marks" in steps, steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_vote_new", [False, True])
+def test_a_start_that_is_killed_judges_a_torn_tail_no_other_way(is_vote_new: bool) -> None:
+    """The machine left a torn block of full length; then every start but the last one is killed."""
+
+    async def tear(store: Store) -> None:
+        storage = await store.open()
+        term = 3 if is_vote_new else 2
+        torn = entry(14, term, b"torn" * 9)
+        await storage.perform([persist(torn, term=term, vote=True)])
+
+    with Store() as store:
+        truth = store.run(fill(store, is_settled=True))
+        store.run(tear(store))
+        files = store.files()
+    newest = max(path for path in files if path.startswith("journal"))
+    files[newest] = files[newest].replace(b"torn" * 9, bytes(36))
+    if is_vote_new:
+        truth = msgspec.structs.replace(truth, term=Term(3))
+
+    async def work(disk: StepDisk, boot_id: str) -> None:
+        await open_(disk, boot_id)
+
+    async def verify(store: Store) -> None:
+        assert check((await store.open()).recovered, truth), "it was never acknowledged"
+
+    with Store() as store:
+        store.crash()
+        steps = crash_everywhere(store, "killed", files, work, verify)
+        assert any(step.startswith("create journal") for step in steps), steps

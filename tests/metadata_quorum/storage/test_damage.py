@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.metadata_quorum.storage.storage_steps import entry, format_, persist
 from tests.metadata_quorum.storage.stores import (
     Files,
     Store,
@@ -204,3 +205,47 @@ def test_after_a_machine_crash_the_last_block_may_be_torn_anywhere(store: Store)
         torn = files[newest][:begin] + bytes(length) + files[newest][begin + length :]
         where = f"{length} bytes missing"
         assert outcome(store, files | {newest: torn}, truth, where, end_index_min=11) == "whole"
+
+
+def test_a_cut_that_is_lost_is_known_by_the_mark(store: Store) -> None:
+    async def fill_and_cut() -> None:
+        await format_(store.disk())
+        storage = await store.open()
+        await storage.perform([persist(*(entry(index) for index in range(1, 7)), term=1)])
+        await storage.settle()
+        await storage.perform([persist(entry(4, 2, b"x" * 800), cut=4, term=2)])
+        await storage.perform([persist(entry(5, 2, b"x" * 800), entry(6, 2))])
+        await storage.settle()
+
+    store.run(fill_and_cut())
+    files = store.files()
+    first = min(path for path in files if path.startswith("journal"))
+    store.put({path: files[path] for path in ("quorum.json", "marks", first)})
+    recovered = store.run(store.open()).recovered
+    assert recovered.entries == tuple(entry(index) for index in range(1, 4))
+    repair = recovered.hard_state.repair
+    assert repair is not None
+    assert (repair.from_index, repair.last_index, repair.last_term) == (4, 6, 2)
+
+
+@pytest.mark.parametrize("text", [b"one", b"two", b"three"])
+def test_a_process_killed_again_and_again_without_a_settle_loses_nothing(
+    store: Store, text: bytes
+) -> None:
+    """Each life's last block is damaged before the next one."""
+
+    async def begin() -> None:
+        await format_(store.disk())
+
+    store.run(begin())
+    texts = [b"one", b"two", b"three"]
+    for index, data in enumerate(texts, start=1):
+        storage = store.run(store.open())
+        store.run(storage.perform([persist(entry(index, 1, data * 5), term=1)]))
+    files = store.files()
+    path = next(each for each, content in files.items() if text * 5 in content)
+    store.put(files | {path: files[path].replace(text * 5, b"?" * len(text * 5))})
+    state = store.run(store.open()).recovered.hard_state
+    assert state.repair is not None
+    assert state.repair.from_index == texts.index(text) + 1
+    assert state.repair.last_index == 3
