@@ -274,3 +274,27 @@ def test_older_metadata_never_replaces_newer() -> None:
     leader = world.core.metadata.leader("t", 0)
     assert leader is not None
     assert (leader[0].broker_id, leader[1]) == (2, 9)
+
+
+def test_a_topic_known_from_another_call_is_asked_for_again_when_its_leader_changed() -> None:
+    world = World()
+    world.core.metadata.apply(view({"t": [(1, 3)]}), world.now_ns)
+    world.core.assign([T0], world.now_ns)
+    world.core.seek(T0, 5)
+    world.tick()
+    world.step(StreamOpened(broker_id=1, stream=1))
+    refused = PartitionBatches(
+        topic_id=TOPIC_ID,
+        partition=0,
+        batches=b"",
+        fetch_sum=0,
+        high_watermark=-1,
+        log_start_offset=-1,
+        error=failure(ErrorCode.FENCED_LEADER_EPOCH),
+    )
+    answer = FetchAnswered(
+        broker_id=1, stream=1, session_epoch=1, size_bytes=0, partitions=(refused,)
+    )
+    effects = [*world.step(answer), *world.tick(1_500)]
+    asked = [found for found in effects if isinstance(found, FetchMetadata)]
+    assert [found.topics for found in asked] == [("t",)]

@@ -298,6 +298,9 @@ class ConsumerCore:
             return
         name = state.topic_partition
         leader = self.metadata.leader(name.topic, name.partition)
+        if name.topic in self.metadata.topics:
+            # Known from another call, perhaps: a refresh asks for topics in use only.
+            self.topics.used.setdefault(name.topic, None)
         if leader is None:
             if name.topic in self.metadata.topics:
                 self.topics.refresh(now_ns)
