@@ -223,7 +223,7 @@ class ServerProcess:
 
 def server_command(settings_file: Path) -> list[str]:
     """What starts a node; one that waits for its quorum serves already."""
-    return [sys.executable, "-m", "tidelog.chaos.live.quorum_node", str(settings_file)]
+    return [sys.executable, "-m", "tidelog", "server", "--config", str(settings_file)]
 
 
 def wait_until(
