@@ -157,6 +157,32 @@ def test_a_failed_flush_is_final(store: Store, is_machine: bool) -> None:
     assert check(recovered, msgspec.structs.replace(truth, entries=entries))
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_what_a_start_shows_after_a_failed_flush_is_durable(store: Store, is_reset: bool) -> None:
+    """The kernel marks pages clean that it could not write: the next flush succeeds on nothing."""
+    store.run(fill(store, is_settled=True))
+    storage = store.run(store.open())
+    snapshot_id = SnapshotId(LogIndex(12), Term(2))
+    snapshot = store.run(storage.save_snapshot(snapshot_id, MEMBERS, [b"of 11"]))
+    state = HardState(term=Term(3), voted_for=MEMBER)
+    reset = ResetLog(sequence=0, snapshot=snapshot, hard_state=state)
+    later = LATER if not is_reset else entry(12, 3)
+    store.suffer("flush_error")
+    with pytest.raises(TidelogError):
+        store.run(storage.perform([*([reset] if is_reset else []), persist(later, term=3)]))
+    store.suffer()
+    store.kill()
+    store.medium.is_failed = False
+    for _, inode in store.medium.files():
+        inode.pending.clear()
+    shown = store.run(store.open()).recovered
+    assert shown.entries[-1] == later
+    store.crash()
+    recovered = store.run(store.open()).recovered
+    assert recovered.entries[-1] == later
+    assert recovered == shown
+
+
 def test_a_write_that_was_broken_off_is_final(store: Store) -> None:
     store.run(fill(store, is_settled=True))
     storage = store.run(store.open())

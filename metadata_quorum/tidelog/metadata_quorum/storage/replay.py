@@ -68,6 +68,8 @@ class Replayed(msgspec.Struct, kw_only=True):
     """So is this."""
     is_clean: bool = True
     """The newest segment can be appended to, and its newest block says all there is to know."""
+    is_marked: bool = True
+    """A mark says that the newest block that counts was flushed."""
 
     def cut(self, from_index: LogIndex) -> None:
         """Entries from here on are gone; below the log's start: the log starts here now."""
@@ -114,6 +116,7 @@ def replay(
         only_one = proven == replayed.sequence + 1
         _take_loss_before(replayed, torn.head, only_one=only_one)
     _take_votes(replayed, mark, torn)
+    replayed.is_marked = mark.sequence >= replayed.sequence
     return replayed
 
 

@@ -57,14 +57,8 @@ def resolve(replayed: Replayed, usable: Snapshot | None, newest: Snapshot | None
     end_index = LogIndex(base + len(entries))
     repair = _repair(replayed, damage, end_index)
     hard_state = msgspec.structs.replace(replayed.hard_state, repair=repair)
-    is_known = replayed.is_clean and damage is None and not is_reset
-    opening = Plan(
-        from_index=LogIndex(end_index + 1),
-        previous_term=entries[-1].term if entries else base_term,
-        is_reset=is_reset,
-        entries=(),
-        hard_state=hard_state,
-    )
+    is_known = replayed.is_clean and replayed.is_marked and damage is None and not is_reset
+    opening = _opening(replayed, base, base_term, entries, hard_state, is_reset=is_reset)
     return Resolved(
         snapshot=snapshot,
         entries=entries,
@@ -72,6 +66,31 @@ def resolve(replayed: Replayed, usable: Snapshot | None, newest: Snapshot | None
         base_index=base,
         base_term=base_term,
         opening=None if is_known and hard_state == replayed.hard_state else opening,
+    )
+
+
+def _opening(
+    replayed: Replayed,
+    base: LogIndex,
+    base_term: Term,
+    entries: tuple[Entry, ...],
+    hard_state: HardState,
+    *,
+    is_reset: bool,
+) -> Plan:
+    """The state, and once more the entries of a newest block that no mark covers. If its flush
+    failed, the page cache shows it and calls it clean, but the disk may not have it: another flush
+    would say nothing (docs/adr/0011-quorum-storage.md).
+    """
+    count = len(entries)
+    if not replayed.is_marked:
+        count = min(count, max(0, replayed.from_index - 1 - base))
+    return Plan(
+        from_index=LogIndex(base + count + 1),
+        previous_term=entries[count - 1].term if count else base_term,
+        is_reset=is_reset,
+        entries=entries[count:],
+        hard_state=hard_state,
     )
 
 
