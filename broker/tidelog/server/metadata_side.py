@@ -57,7 +57,7 @@ def of_member(
         ports,
         cluster_id=role.storage.cluster_id,
         applied_index=lambda: role.quorum.applied_index,
-        trouble=lambda: role.quorum.failure,
+        trouble=lambda: role.quorum.failure or role.quorum.join_error,
     )
 
 

@@ -94,14 +94,12 @@ def _another_node(cluster: QuorumCluster, directory: Path) -> str:
 
 def _wrong_cluster(cluster: QuorumCluster, directory: Path) -> str:
     """A node of another cluster that asks to join this one."""
-    node = cluster.follower()
     address = cluster.nodes[1].place.cluster_address
     place = Place(node_id=STRANGER, client_address="127.0.0.1:0", cluster_address="127.0.0.1:0")
     stranger = ServerProcess(directory / "stranger", place, bootstrap_servers=(address,))
     if not (stranger.data_dir / "node.json").exists():
         stranger.format("--cluster-id", "0" * 32, "--join")
     stranger.start()
-    del node
     try:
 
         def is_refused() -> str | None:
@@ -137,8 +135,10 @@ def _malformed_voter(cluster: QuorumCluster, directory: Path) -> str:
     target = str(directory / "nowhere")
     return _told(
         run_command(
-            ["storage", "format", "--data-dir", target, "--node-id", str(STRANGER)]
-            + ["--cluster-id", "1" * 32, "--initial-voters", voters]
+            [
+                *("storage", "format", "--data-dir", target, "--node-id", str(STRANGER)),
+                *("--cluster-id", "1" * 32, "--initial-voters", voters),
+            ]
         )
     )
 
