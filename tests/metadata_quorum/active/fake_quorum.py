@@ -9,7 +9,7 @@ thrown away, and its caller is told INDETERMINATE.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from tidelog.metadata_quorum.quorum.port import StateMachine
+from tidelog.metadata_quorum.quorum.port import NO_PROPOSER, StateMachine
 from tidelog.metadata_quorum.raft.core_port import Description, MemberProgress
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.types import (
@@ -44,6 +44,9 @@ class FakeQuorum:
         self.leader: MemberId | None = None
         self.refusal: TidelogError | None = None
         """Of the next proposal, in a term that goes on."""
+        self.refusal_takes_ms = 0
+        """Until its proposer hears of it; later proposals come in between."""
+        self._refused_proposer = NO_PROPOSER
         self.has_ended = False
         self.is_cut_off = False
         """It believes that it leads, and nobody hears it."""
@@ -143,11 +146,18 @@ class FakeQuorum:
             ),
         )
 
-    async def propose(self, data: bytes, *, term: Term) -> LogIndex:
+    async def propose(self, data: bytes, *, term: Term, proposer: int = NO_PROPOSER) -> LogIndex:
         """See `Quorum`."""
         self.calls.append("propose")
         refusal, self.refusal = self.refusal, None
+        if refusal is None and NO_PROPOSER < proposer <= self._refused_proposer:
+            refusal = TidelogError(
+                ErrorCode.UNAVAILABLE, tried="propose", happened="one before it was refused"
+            )
         if refusal is not None:
+            self._refused_proposer = max(self._refused_proposer, proposer)
+            if self.refusal_takes_ms:
+                await asyncio.sleep(self.refusal_takes_ms / 1000)
             raise refusal
         self._validate_leads(term)
         index = self._append(EntryKind.COMMAND, data)

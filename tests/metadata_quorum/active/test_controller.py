@@ -328,3 +328,24 @@ def test_the_end_of_the_quorum_ends_the_controller_in_order() -> None:
         assert (await refused(scene)).code is ErrorCode.UNAVAILABLE
 
     run(work)
+
+
+def test_what_was_decided_upon_a_refused_proposal_is_never_committed() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        scene.quorum.refusal_takes_ms = 20
+        scene.quorum.refusal = TidelogError(
+            ErrorCode.UNAVAILABLE, tried="propose", happened="the leadership is being handed over"
+        )
+        outcomes = Outcomes()
+        async with TaskScope() as scope:
+            for name in ("a", "b", "c"):
+                scope.start(outcomes.keep(scene, name, "1"), name=name)
+                await asyncio.sleep(0.005)
+        assert outcomes.errors == dict.fromkeys(("a", "b", "c"), ErrorCode.UNAVAILABLE)
+        await scene.set("d", "1")
+        assert value_of(scene.controller.image(), "b") == ""
+        assert scene.controller.image_ahead() == scene.controller.image()
+
+    run(work)

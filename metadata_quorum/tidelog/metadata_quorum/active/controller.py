@@ -19,7 +19,7 @@ from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.term import ActiveTerm, AppliedState, Inbox
 from tidelog.metadata_quorum.active.writes import AnswerT, Decide, Write, Written
 from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.quorum.port import Quorum
+from tidelog.metadata_quorum.quorum.port import NO_PROPOSER, Quorum
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.records import AbortRecord, MetadataRecord, encode_entry
 from tidelog.ports import Clock, TaskScope
@@ -52,6 +52,8 @@ class ActiveController:
         self._term: Term | None = None
         """Led by this node, active or being prepared."""
         self._active: ActiveTerm | None = None
+        self._proposers = NO_PROPOSER
+        """Begun so far: one for each image ahead."""
         self._terms: list[ActiveTerm] = []
         """With proposals that may have no outcome yet."""
 
@@ -117,8 +119,7 @@ class ActiveController:
     async def hold(self) -> AsyncIterator[None]:
         """Nothing is proposed inside, and nothing is in flight: for a transfer of the leadership.
 
-        A quorum that hands over refuses proposals for a while; one that is refused between two
-        that are accepted would leave a gap.
+        A quorum that hands over refuses proposals for a while: here they wait instead.
         """
         self._inbox.hold()
         try:
@@ -184,6 +185,7 @@ class ActiveController:
                 inbox=self._inbox,
                 scope=scope,
                 limits=self._limits,
+                proposer=self._next_proposer(),
             )
             self._terms = [each for each in self._terms if each.in_flight_count]
             self._terms.append(active)
@@ -204,6 +206,10 @@ class ActiveController:
         while not self._state.image().cluster_id and self._is_leader_of(term):
             # The quorum itself proposes what it was formatted with, as the first command.
             seen = await self.quorum.wait_change(seen)
+
+    def _next_proposer(self) -> int:
+        self._proposers += 1
+        return self._proposers
 
     def _is_leader_of(self, term: Term) -> bool:
         description = self.quorum.describe()

@@ -98,8 +98,11 @@ class ActiveTerm:
         inbox: Inbox,
         scope: TaskScope,
         limits: ActiveLimits,
+        proposer: int,
     ) -> None:
         self.term = term
+        self._proposer = proposer
+        """To the quorum: a number above every earlier one's on this node."""
         self.image_ahead = state.image()
         self._quorum = quorum
         self._state = state
@@ -185,7 +188,7 @@ class ActiveTerm:
     async def _carry(self, batch: Batch, data: bytes, entered: asyncio.Event) -> None:
         entered.set()
         try:
-            index = await self._quorum.propose(data, term=self.term)
+            index = await self._quorum.propose(data, term=self.term, proposer=self._proposer)
         except TidelogError as error:
             self._break()
             batch.on_failed(error)

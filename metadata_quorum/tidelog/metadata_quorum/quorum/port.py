@@ -5,7 +5,7 @@ ports as well.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
@@ -19,6 +19,9 @@ from tidelog.metadata_quorum.raft.types import (
     SnapshotId,
 )
 from tidelog.wire.ids import LogIndex, Term
+
+NO_PROPOSER: Final = 0
+"""Of a proposal that stands alone."""
 
 
 class QuorumStorage(Protocol):
@@ -110,8 +113,12 @@ class Quorum(Protocol):
 
     def describe(self) -> Description: ...
 
-    async def propose(self, data: bytes, *, term: Term) -> LogIndex:
-        """Returns after the entry was committed and applied here; `term` is the leader's own."""
+    async def propose(self, data: bytes, *, term: Term, proposer: int = NO_PROPOSER) -> LogIndex:
+        """Returns after the entry was committed and applied here; `term` is the leader's own.
+
+        Of one proposer's entries none is taken after one that was refused, so that each may build
+        upon those before it. Whoever goes on after a refusal is a new proposer, of a higher number.
+        """
         ...
 
     async def read_index(self, *, timeout_ms: int) -> LogIndex:

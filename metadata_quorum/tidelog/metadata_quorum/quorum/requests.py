@@ -12,7 +12,7 @@ from typing import TypeVar
 from tidelog.metadata_quorum.quorum.applying import Applying
 from tidelog.metadata_quorum.quorum.inbox import Inbox
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
-from tidelog.metadata_quorum.quorum.port import QuorumStorage
+from tidelog.metadata_quorum.quorum.port import NO_PROPOSER, QuorumStorage
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.waiting import (
     AppliedWaiters,
@@ -101,20 +101,28 @@ class RequestDesk:
         """As of now; `applied_index` may be ahead of the state machine's."""
         return self._core.describe()
 
-    async def propose(self, data: bytes, *, term: Term) -> LogIndex:
+    async def propose(self, data: bytes, *, term: Term, proposer: int = NO_PROPOSER) -> LogIndex:
         """See `Quorum`."""
-        self._check_open("propose to the metadata quorum")
+        try:
+            self._check_may_propose()
+        except TidelogError as error:
+            self._proposals.end_proposer(proposer, again(error))
+            raise
+        request_id = self._next_request_id()
+        future = self._proposals.begin(request_id, self._now_ms(), proposer)
+        self._inbox.put(Propose(request_id=request_id, data=data, term=term))
+        return await future
+
+    def _check_may_propose(self) -> None:
+        tried = "propose to the metadata quorum"
+        self._check_open(tried)
         if self._writer.full_error is not None:
             raise TidelogError(
                 ErrorCode.STORAGE_FULL,
-                tried="propose to the metadata quorum",
+                tried=tried,
                 happened=f"its disk on this node is full: {self._writer.full_error.happened}",
                 hint="Free space in the data directory; the node goes on by itself.",
             )
-        request_id = self._next_request_id()
-        future = self._proposals.begin(request_id, self._now_ms())
-        self._inbox.put(Propose(request_id=request_id, data=data, term=term))
-        return await future
 
     async def read_index(self, *, timeout_ms: int) -> LogIndex:
         """See `Quorum`."""

@@ -281,9 +281,14 @@ class QuorumRunner(RequestDesk):
             self._applied_waiters.on_applied(self._applying.applied_index)
             self._changes.bump()
             return self._core.give(Persisted(sequence=item.sequence))
-        if isinstance(item, Propose) and self._is_too_early(item):
+        if isinstance(item, Propose) and (self._is_cut_off(item) or self._is_too_early(item)):
             return []
         return self._core.give(item)
+
+    def _is_cut_off(self, proposal: Propose) -> bool:
+        """What follows on a refused one of its proposer was built upon what will never be."""
+        error = self._proposals.refusal_before(proposal.request_id)
+        return error is not None and self._proposals.refuse(proposal.request_id, error)
 
     def _is_too_early(self, proposal: Propose) -> bool:
         """Nothing comes before the bootstrap command, or it would never be proposed."""

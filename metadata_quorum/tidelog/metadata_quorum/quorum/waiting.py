@@ -10,6 +10,7 @@ from collections import deque
 from typing import TypeVar
 
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
+from tidelog.metadata_quorum.quorum.port import NO_PROPOSER
 from tidelog.metadata_quorum.raft.effects import Accepted, Done, ReadAt
 from tidelog.metadata_quorum.raft.types import Entry
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -68,30 +69,37 @@ class Proposals:
 
     begin ──► Accepted(index, term) ──► the entry at `index` is applied: its term tells
       │                  └──► leadership lost, snapshot installed: INDETERMINATE
-      └──► Refused: nothing was changed
+      └──► Refused: nothing was changed, and the proposer's later ones are refused as well
     """
 
     def __init__(self, limits: QuorumLimits) -> None:
         self._timeout_ms = limits.propose_timeout_ms
-        self._submitted: dict[int, asyncio.Future[LogIndex]] = {}
+        self._submitted: dict[int, tuple[int, asyncio.Future[LogIndex]]] = {}
+        """With the number of the proposer."""
+        self._refused_proposer = NO_PROPOSER
+        """The highest of which a proposal was refused, and why it was."""
+        self._refusal: TidelogError | None = None
         self._accepted: dict[LogIndex, tuple[Term, asyncio.Future[LogIndex]]] = {}
         self._deadlines: deque[tuple[int, asyncio.Future[LogIndex]]] = deque()
 
     def __len__(self) -> int:
         return len(self._submitted) + len(self._accepted)
 
-    def begin(self, request_id: int, now_ms: int) -> "asyncio.Future[LogIndex]":
+    def begin(
+        self, request_id: int, now_ms: int, proposer: int = NO_PROPOSER
+    ) -> "asyncio.Future[LogIndex]":
         """What the proposer awaits."""
         future: asyncio.Future[LogIndex] = asyncio.get_running_loop().create_future()
-        self._submitted[request_id] = future
+        self._submitted[request_id] = (proposer, future)
         self._deadlines.append((now_ms + self._timeout_ms, future))
         return future
 
     def accept(self, request_id: int, accepted: Accepted) -> bool:
         """It stands in the log; False: this request is no proposal of a caller."""
-        future = self._submitted.pop(request_id, None)
-        if future is None:
+        found = self._submitted.pop(request_id, None)
+        if found is None:
             return False
+        _, future = found
         if not future.done():
             assert accepted.index not in self._accepted, "an index is given to one proposal"
             self._accepted[accepted.index] = (accepted.term, future)
@@ -99,11 +107,32 @@ class Proposals:
 
     def refuse(self, request_id: int, error: TidelogError) -> bool:
         """Nothing was changed; False: this request is no proposal of a caller."""
-        future = self._submitted.pop(request_id, None)
-        if future is None:
+        found = self._submitted.pop(request_id, None)
+        if found is None:
             return False
+        proposer, future = found
+        self.end_proposer(proposer, error)
         settle(future, error)
         return True
+
+    def end_proposer(self, proposer: int, refusal: TidelogError) -> None:
+        """One of its proposals was refused: those after it may have been built upon it."""
+        if proposer > self._refused_proposer:
+            self._refused_proposer, self._refusal = proposer, refusal
+
+    def refusal_before(self, request_id: int) -> TidelogError | None:
+        """Why it is refused because one before it, of the same proposer, was; None: it is not."""
+        proposer, _ = self._submitted.get(request_id, (NO_PROPOSER, None))
+        if not NO_PROPOSER < proposer <= self._refused_proposer:
+            return None
+        assert self._refusal is not None, "a proposer is cut off by a refusal"
+        is_lost = self._refusal.code is ErrorCode.NOT_CONTROLLER
+        return TidelogError(
+            ErrorCode.NOT_CONTROLLER if is_lost else ErrorCode.UNAVAILABLE,
+            tried=_PROPOSE,
+            happened=f"one before it was refused: {self._refusal.happened}",
+            hint=self._refusal.hint if is_lost else "",
+        )
 
     def on_applied(self, entries: tuple[Entry, ...]) -> None:
         """Entries were applied: those who proposed them are done."""
@@ -144,7 +173,7 @@ class Proposals:
         """The node stops: what was only submitted was not done."""
         self.lose(error.happened)
         submitted, self._submitted = self._submitted, {}
-        for future in submitted.values():
+        for _, future in submitted.values():
             settle(future, again(error))
         self._deadlines.clear()
 
