@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidelog.chaos.checkers import raft_sent, raft_steps, raft_stored, raft_whole
 from tidelog.chaos.checkers.raft_board import Board, Seen
 from tidelog.metadata_quorum.raft.core_port import Description
-from tidelog.metadata_quorum.raft.effects import Apply, Persist, ResetLog
+from tidelog.metadata_quorum.raft.effects import Apply, Persist, ResetLog, Role
 from tidelog.metadata_quorum.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -36,6 +36,7 @@ _BY_MESSAGE: Final[dict[type, tuple[Callable[[Board, Seen, Any], str | None], ..
 
 GROUPS: Final[tuple[tuple[str, Sequence[Callable[..., str | None]]], ...]] = (
     ("after each step", raft_steps.STEP_INVARIANTS),
+    ("after a leader's step", raft_steps.LEADER_INVARIANTS),
     (
         "on each message",
         (
@@ -75,6 +76,8 @@ class RaftWatch:
 
     def __init__(self) -> None:
         self.board = Board()
+        self.paces: dict[tuple[str, str], None] = {}
+        """How leaders' views of members changed."""
 
     def on_start(
         self,
@@ -105,9 +108,21 @@ class RaftWatch:
             found = invariant(board, member, before, after)
             if found is not None:
                 board.blame(invariant.__name__, member, found)
+        if after.role is Role.LEADER:
+            for invariant in raft_steps.LEADER_INVARIANTS:
+                found = invariant(board, member, before, after)
+                if found is not None:
+                    board.blame(invariant.__name__, member, found)
+            if before is not None and before.role is Role.LEADER:
+                self._remember_paces(before, after)
         member.description = after
         if after.commit_index > member.commit_index:
             member.commit_index = after.commit_index
+
+    def _remember_paces(self, before: Description, after: Description) -> None:
+        for old, new in zip(before.progress, after.progress, strict=False):
+            if old.state != new.state and old.id == new.id:
+                self.paces["progress", f"{old.state}>{new.state}"] = None
 
     def on_sent(self, member: Seen, message: Message) -> None:
         """It is about to leave."""

@@ -241,7 +241,6 @@ def _took_lead(before: Description | None, after: Description) -> bool:
 
 
 STEP_INVARIANTS = (
-    one_leader_per_term,
     term_never_falls,
     flushed_state_is_true,
     commit_never_falls,
@@ -249,8 +248,13 @@ STEP_INVARIANTS = (
     pointers_in_order,
     last_term_is_true,
     log_starts_in_snapshot,
-    leader_is_furthest,
     only_whole_voters_campaign,
+)
+"""After each step that had an effect."""
+
+LEADER_INVARIANTS = (
+    one_leader_per_term,
+    leader_is_furthest,
     leader_is_complete,
     leader_has_majority,
     commit_counts_own_term,
@@ -258,4 +262,4 @@ STEP_INVARIANTS = (
     majority_holds_commit,
     one_change_of_members,
 )
-"""After each step that had an effect."""
+"""After those of a member that leads."""

@@ -19,6 +19,7 @@ import contextvars
 import gc
 import heapq
 import math
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
@@ -343,9 +344,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         self._trace.is_closed = True
         self.close()
-        for task in left:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            _close_coroutine(task)
+        with warnings.catch_warnings():
+            # A task that never began had coroutines in its arguments; nobody will await them now.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in left:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _close_coroutine(task)
         self._owners.clear()
         self._generators.clear()
         self._queue.clear()

@@ -4,7 +4,8 @@ Each is one of those that Raft implementations had. A substitute stands in for a
 room for the time of a run.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,6 @@ from tidelog.chaos.sim.quorum.node_disk import NodeDisk
 from tidelog.metadata_quorum.raft import (
     agreement,
     changes,
-    follower,
     leader,
     reads,
     repair,
@@ -27,11 +27,12 @@ from tidelog.metadata_quorum.raft import (
 )
 from tidelog.metadata_quorum.raft.core import RaftCore
 from tidelog.metadata_quorum.raft.core_port import Core
-from tidelog.metadata_quorum.raft.effects import Apply, ReadAt
+from tidelog.metadata_quorum.raft.effects import Apply, Persist, ReadAt, ResetLog
 from tidelog.metadata_quorum.raft.messages import AppendRequest, VoteRequest
 from tidelog.metadata_quorum.raft.node import Node
 from tidelog.metadata_quorum.raft.roles import LeaderState
 from tidelog.metadata_quorum.raft.types import HardState, MemberId, Options, Recovered, Snapshot
+from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -265,16 +266,51 @@ def vote_before_it_is_flushed() -> Substitution:
     return Substitution(Node, "send_after", send_after)
 
 
-def follow_an_older_term() -> Substitution:
-    """Entries of a leader that was replaced are taken all the same."""
-    original = follower.on_append_request
+def report_before_the_flush() -> Substitution:
+    """The storage says that a write is flushed when it has only begun."""
 
-    def on_append_request(node: Node, request: AppendRequest) -> None:
-        if request.term < node.term:
-            request = msgspec.structs.replace(request, term=node.term)
-        original(node, request)
+    class Hasty(QuorumStorageFiles):
+        _last: asyncio.Task[None] | None = None
 
-    return Substitution(follower, "on_append_request", on_append_request)
+        async def perform(self, effects: Sequence[Persist | ResetLog]) -> None:
+            if any(isinstance(effect, ResetLog) for effect in effects):
+                await self._after(self._last, list(effects))
+                return
+            self._last = asyncio.ensure_future(self._after(self._last, list(effects)))
+            await asyncio.sleep(0)
+
+        async def _after(
+            self, before: asyncio.Task[None] | None, effects: list[Persist | ResetLog]
+        ) -> None:
+            if before is not None:
+                await before
+            await super().perform(effects)
+
+    return _storage_made_into(Hasty)
+
+
+def storage_hides_damage() -> Substitution:
+    """What is corrupt is left out at a start, as if it had never been acknowledged."""
+
+    class Forgetful(QuorumStorageFiles):
+        @property
+        def recovered(self) -> Recovered:
+            found = super().recovered
+            state = msgspec.structs.replace(found.hard_state, repair=None)
+            return msgspec.structs.replace(found, hard_state=state)
+
+    return _storage_made_into(Forgetful)
+
+
+def _storage_made_into(kind: type[QuorumStorageFiles]) -> Substitution:
+    original = factory.open_storage
+
+    async def open_storage(*arguments: Any) -> QuorumStorageFiles:
+        storage = await original(*arguments)
+        storage.__class__ = kind
+        return storage
+
+    return Substitution(factory, "open_storage", open_storage)
 
 
 def snapshot_says_more_than_it_holds() -> Substitution:
@@ -362,8 +398,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
     ),
     "commit_beyond_what_is_equal": _plant(commit_beyond_what_is_equal, "commits_agree"),
     "vote_before_it_is_flushed": _plant(vote_before_it_is_flushed, "vote_is_flushed"),
-    "follow_an_older_term": _plant(
-        follow_an_older_term, "log_matching", "ack_is_equal", "committed_stays", "commits_agree"
+    "report_before_the_flush": _plant(report_before_the_flush, "restart_forgets_nothing"),
+    "storage_hides_damage": _plant(
+        storage_hides_damage, "restart_forgets_nothing", "repair_ends_whole"
     ),
     "snapshot_says_more_than_it_holds": _plant(
         snapshot_says_more_than_it_holds, "commits_agree", "pointers_in_order", "applied_in_order"

@@ -51,7 +51,7 @@ class WholeCluster:
         self._uuids = world.seeds.purpose("uuids")
         self.segment_bytes = _SEGMENTS[self._uuids.below(len(_SEGMENTS))]
         self.limits = QuorumLimits(
-            tick_ms=plan.tick_ms,
+            tick_ms=2 * plan.tick_ms,
             snapshot_after_entries=plan.snapshot_after_entries,
             snapshot_piece_bytes=64,
             snapshot_retry_ms=1_000,

@@ -9,11 +9,11 @@ from tidelog.chaos.sim.suites.quorum_datagrams import run_datagrams
 from tidelog.chaos.sim.suites.quorum_nodes import run_nodes
 from tidelog.chaos.sim.suites.result import RunResult, Suite, Watch
 
-WHOLE_EVERY: Final = 4
+WHOLE_EVERY: Final = 8
 
 
 def run_quorum(seed: int, watch: Watch | None = None) -> RunResult:
-    """Every fourth seed is played by whole nodes, which cost several times as much."""
+    """Every eighth seed is played by whole nodes, which cost several times as much."""
     run = run_nodes if seed % WHOLE_EVERY == WHOLE_EVERY - 1 else run_datagrams
     return run(seed, watch)
 

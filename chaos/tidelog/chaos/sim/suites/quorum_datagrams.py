@@ -19,11 +19,11 @@ from tidelog.chaos.sim.trace import Trace
 
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 24
-_PERIOD_NS: Final = (1_200 * MS, 3_000 * MS)
+_PERIOD_NS: Final = (900 * MS, 2_400 * MS)
 _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 60_000 * MS
 _LOOK_NS: Final = 50 * MS
-_STABLE_NS: Final = 2_500 * MS
+_STABLE_NS: Final = 1_800 * MS
 _STEPS_MAX: Final = 400_000
 
 
@@ -197,7 +197,7 @@ class DatagramRun:
                 "changes": self.operator.changes,
                 "transfers": self.operator.transfers,
             },
-            transitions=tuple(self.trace.transitions),
+            transitions=(*self.trace.transitions, *self.cluster.watch.paces),
         )
 
 

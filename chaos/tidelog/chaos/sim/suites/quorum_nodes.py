@@ -34,7 +34,7 @@ _PERIOD_NS: Final = (1_500 * MS, 3_500 * MS)
 _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 90_000 * MS
 _LOOK_NS: Final = 100 * MS
-_STABLE_NS: Final = 2_500 * MS
+_STABLE_NS: Final = 1_800 * MS
 _STEPS_MAX: Final = 1_500_000
 
 
@@ -183,7 +183,7 @@ class NodesRun:
                 "transfers": self.operator.transfers,
                 "restores": self.troubles.restores,
             },
-            transitions=tuple(world.trace.transitions),
+            transitions=(*world.trace.transitions, *self.cluster.watch.paces),
         )
 
 
