@@ -53,6 +53,8 @@ class FakeQuorum:
         self.members = Members(
             tuple(Member(id=member_id(each), address=f"n{each}:1") for each in range(1, nodes + 1))
         )
+        self.committed_members: Members | None = None
+        """If they are others than `members`: a change is not committed yet."""
         self.calls: list[str] = []
         self._waiting: dict[LogIndex, asyncio.Future[LogIndex]] = {}
         self._changes = 1
@@ -129,7 +131,7 @@ class FakeQuorum:
             snapshot=None,
             members=self.members,
             members_index=LogIndex(0),
-            committed_members=self.members,
+            committed_members=self.committed_members or self.members,
             is_repairing=False,
             transfer_to=None,
             progress=tuple(
@@ -201,6 +203,7 @@ class FakeQuorum:
     async def promote(self, member_id: MemberId, *, timeout_ms: int) -> Members:
         """See `Quorum`."""
         del timeout_ms
+        self.calls.append("promote")
         self.members = Members(
             tuple(
                 Member(id=each.id, address=each.address, is_learner=False)
@@ -214,6 +217,7 @@ class FakeQuorum:
     async def remove_member(self, member_id: MemberId, *, timeout_ms: int) -> Members:
         """See `Quorum`."""
         del timeout_ms
+        self.calls.append("remove_member")
         self.members = Members(tuple(each for each in self.members if each.id != member_id))
         return self.members
 

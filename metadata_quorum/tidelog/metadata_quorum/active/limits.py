@@ -15,7 +15,7 @@ class ActiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     entry_bytes_max: int = 512 * 1024
     """Larger writes are split into a group of entries; half of what the quorum takes."""
     in_flight_bytes_max: int = 8 * 1024 * 1024
-    """Proposed and not committed; half of what the quorum takes, so that it refuses none of them."""
+    """Proposed and not committed; half of what the quorum takes, so that it refuses none."""
     in_flight_entries_max: int = 256
     confirmation_timeout_ms: int = 5_000
     """For the round that shows that this node still leads."""

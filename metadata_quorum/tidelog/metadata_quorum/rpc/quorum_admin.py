@@ -74,7 +74,8 @@ class QuorumAdmin:
         tried = f"make node {asked.node_id} a voter"
         members = self._led(tried).members
         member = _find(members, asked.node_id, asked.directory_uuid, tried)
-        if not asked.validate_only and member.is_learner:
+        if not asked.validate_only:
+            # Also one that is a voter here: what made it one may not be committed yet.
             members = await self._quorum.promote(member.id, timeout_ms=timeout_ms)
         response = quorum_admin_pb2.AddVoterResponse(members=_members_message(members))
         return Executed(response=response.SerializeToString(), applied_index=NO_INDEX)
@@ -88,7 +89,7 @@ class QuorumAdmin:
         tried = f"remove node {asked.node_id} from the quorum"
         description = self._led(tried)
         members = description.members
-        member = _find(members, asked.node_id, asked.directory_uuid, tried)
+        member = _find_leaving(description, asked.node_id, asked.directory_uuid, tried)
         if members.voters == (member.id,):
             raise invalid(tried, "it is the last voter", "Add another voter first.")
         if not asked.validate_only:
@@ -146,6 +147,17 @@ def _find(members: Members, node_id: int, directory_uuid: bytes, tried: str) -> 
             hint=f"The members are {known}.",
         )
     return member
+
+
+def _find_leaving(
+    description: Description, node_id: int, directory_uuid: bytes, tried: str
+) -> Member:
+    """One whose removal is not committed yet may be asked for again, and then waits for that."""
+    member_id = MemberId(NodeId(node_id), directory_uuid)
+    leaving = description.committed_members.find(member_id)
+    if leaving is not None:
+        return leaving
+    return _find(description.members, node_id, directory_uuid, tried)
 
 
 def _find_voter(members: Members, node_id: int, tried: str) -> MemberId | None:
