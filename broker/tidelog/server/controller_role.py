@@ -89,5 +89,10 @@ async def open_controller(
     disk: Disk, identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
 ) -> ControllerRole:
     """Check whose directory it is, and recover what it holds."""
-    storage = await open_storage(disk, node_id=identity.node_id, cluster_id=identity.cluster_id)
+    storage = await open_storage(
+        disk,
+        node_id=identity.node_id,
+        cluster_id=identity.cluster_id,
+        boot_id=ports.host.boot_id(),
+    )
     return ControllerRole(storage, configuration, ports)
