@@ -49,6 +49,7 @@ class NodeWatch:
                 scope.start(self._watch_storage(self._broker), name="storage log")
             if self._controller is not None:
                 scope.start(self._watch_quorum(self._controller), name="quorum log")
+                scope.start(self._watch_quorum_disk(self._controller), name="quorum disk log")
 
     async def _watch_storage(self, broker: BrokerRole) -> None:
         """Say once when the disk has failed: the node goes on answering, with errors."""
@@ -58,6 +59,20 @@ class NodeWatch:
             if failure is not None and failure not in told:
                 told.append(failure)
                 log_events.error("storage_stopped", what="partitions", error=failure)
+            await self._clock.sleep(WATCH_MS)
+
+    async def _watch_quorum_disk(self, controller: ControllerRole) -> None:
+        """Say when the quorum's disk is full, and when it has room again: the others go on, and
+        nobody else would notice that one of them keeps nothing.
+        """
+        is_full = False
+        while True:
+            error = controller.quorum.full_disk
+            if error is not None and not is_full:
+                log_events.error("quorum_disk_full", error=error)
+            elif error is None and is_full:
+                log_events.info("quorum_disk_has_room")
+            is_full = error is not None
             await self._clock.sleep(WATCH_MS)
 
     async def _watch_loop(self) -> None:

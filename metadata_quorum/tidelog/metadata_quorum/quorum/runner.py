@@ -193,6 +193,11 @@ class QuorumRunner(RequestDesk):
         """Why this node was not let in when it asked last, if so."""
         return None if self._join is None else self._join.last_error
 
+    @property
+    def full_disk(self) -> TidelogError | None:
+        """What the quorum's disk refuses with while it has no room."""
+        return self._writer.full_error
+
     def peer_error(self, member_id: MemberId) -> TidelogError | None:
         """Why this node's stream to a member broke last; None: it did not, or there is none."""
         return self._transport.last_error(member_id)
