@@ -2,8 +2,9 @@
 
 Owns what of the copy is taken over, and the form of the file: a snapshot of the quorum, whose
 checksums are all checked. Numbers that only ever grow jump ahead, so that nothing which was given
-out after the export is given out a second time. It must never leave a formatted directory without
-the copy in it: `node.json` is written last.
+out after the export is given out a second time. Records that lie in the directory stay, if they are
+of the same cluster. It must never replace a quorum's directory. One that was interrupted is
+completed by the next.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from tidelog.metadata_quorum.raft.types import (
 from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
 from tidelog.metadata_quorum.storage.snapshot_format import decode_snapshot
+from tidelog.metadata_quorum.storage.survey import survey
 from tidelog.ports import Disk, Random
 from tidelog.ports.real.disk import open_disk
 from tidelog.ports.real.random import RealRandom
@@ -127,34 +129,59 @@ async def restore_disks(
     members = _members(options, random)
     own = next(each for each in members if each.id.node_id == options.node_id)
     restored = renewed(image, cluster_id)
-    if await storage_format.is_formatted(disk):
-        raise TidelogError(
-            ErrorCode.STORAGE_IN_USE,
-            tried=f"restore metadata to {disk.name}",
-            happened="it is formatted already",
-            hint="Nothing was changed. Name an empty directory.",
-        )
+    await _check_data(disk, quorum_disk, options.node_id, cluster_id)
     uuid = await _format_quorum(quorum_disk, options, cluster_id, own, members)
     await _write_snapshot(quorum_disk, members, restored)
-    identity = await storage_format.format_node(
-        disk,
-        quorum_disk,
-        identity=NodeIdentity(
-            format_version=storage_format.FORMAT_VERSION,
-            cluster_id=cluster_id,
-            node_id=options.node_id,
-            directory_id=random.uuid().hex(),
-        ),
-        quorum=QuorumFormat(directory_uuid=uuid, bootstrap=members, bootstrap_command=b""),
-    )
+    if not await storage_format.is_formatted(disk):
+        await storage_format.format_node(
+            disk,
+            quorum_disk,
+            identity=NodeIdentity(
+                format_version=storage_format.FORMAT_VERSION,
+                cluster_id=cluster_id,
+                node_id=options.node_id,
+                directory_id=random.uuid().hex(),
+            ),
+            quorum=QuorumFormat(directory_uuid=uuid, bootstrap=members, bootstrap_command=b""),
+        )
     formatted = Formatted(
-        cluster_id=identity.cluster_id,
-        node_id=identity.node_id,
+        cluster_id=cluster_id,
+        node_id=options.node_id,
         data_dir=options.data_dir,
         directory_uuid=uuid.hex(),
         voters=tuple(each.id.node_id for each in members),
     )
     return formatted, restored
+
+
+async def _check_data(disk: Disk, quorum_disk: Disk, node_id: int, cluster_id: str) -> None:
+    """Records that are here stay, if they are the restored cluster's; a quorum is not replaced."""
+    tried = f"restore metadata to {disk.name}"
+    if quorum_identity.FILE_NAME in await quorum_disk.list():
+        found = await quorum_identity.read_identity(quorum_disk, node_id=node_id)
+        is_restored = bool(found.bootstrap.members) and not found.bootstrap_command
+        if not is_restored or await _has_content(quorum_disk):
+            raise TidelogError(
+                ErrorCode.STORAGE_IN_USE,
+                tried=tried,
+                happened=f"{quorum_disk.name} is formatted already",
+                hint="Nothing was changed. Name an empty directory, or move that one away.",
+            )
+    if await storage_format.is_formatted(disk):
+        kept = await storage_format.read_identity(disk, node_id)
+        if kept.cluster_id != cluster_id:
+            raise TidelogError(
+                ErrorCode.WRONG_CLUSTER,
+                tried=tried,
+                happened=f"it belongs to cluster {kept.cluster_id}, not to {cluster_id}",
+                hint="Nothing was changed. Name an empty directory, or the other cluster's export.",
+            )
+
+
+async def _has_content(quorum_disk: Disk) -> bool:
+    """Whether a restore was completed, or the node has run since."""
+    found = await survey(quorum_disk)
+    return found.snapshot is not None or found.last_index > 0
 
 
 def _members(options: FormatOptions, random: Random) -> Members:

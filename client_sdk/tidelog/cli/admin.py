@@ -1,8 +1,10 @@
 """What the commands that ask the cluster share: a client, and JSON output."""
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import BadInput
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "tidelog-cli"
 REACH_TIMEOUT_MS: Final = 3_000
 """A person waits: an address that nobody answers at is told after so long."""
+ANSWER_TIMEOUT_MS: Final = 10_000
+"""The same for a quorum that has no leader; an election takes two seconds."""
 
 
 def bootstrap_servers(arguments: argparse.Namespace) -> list[str]:
@@ -41,6 +45,25 @@ def admin_client(arguments: argparse.Namespace) -> "AdminClient":
         client_id=CLIENT_ID,
         bootstrap_timeout_ms=REACH_TIMEOUT_MS,
     )
+
+
+@contextlib.contextmanager
+def quorum_hint() -> Iterator[None]:
+    """Where nobody leads, say what a quorum needs."""
+    from tidelog.wire.errors import ErrorCode, TidelogError
+
+    try:
+        yield
+    except TidelogError as error:
+        if error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED):
+            raise
+        raise TidelogError(
+            error.code,
+            tried="ask the metadata quorum",
+            happened=error.happened,
+            hint="it needs a majority of its voters: start them; if they are gone for good, "
+            "see `tidelog quorum recover --help`",
+        ) from None
 
 
 def print_json(value: object) -> None:

@@ -13,7 +13,7 @@ DESCRIPTION: Final = (
     "Unset settings while the cluster runs, so that the next source counts: the cluster's value, "
     "the node's file, the default. All of them are unset, or none."
 )
-EXAMPLES: Final = ((f"{COMMAND} --topic orders retention.ms", "as the cluster has it"),)
+EXAMPLES: Final = ((f"{COMMAND} --topic orders segment.bytes", "as the cluster has it"),)
 
 
 def configure(parser: Parser) -> None:

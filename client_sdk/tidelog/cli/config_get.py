@@ -19,7 +19,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = (
     (f"{COMMAND} --topic orders", "all settings of a topic"),
-    (f"{COMMAND} --topic orders retention.ms", "one of them"),
+    (f"{COMMAND} --topic orders segment.bytes", "one of them"),
     (f"{COMMAND} --cluster", "what all brokers have in common"),
 )
 

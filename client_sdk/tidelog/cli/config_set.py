@@ -13,8 +13,8 @@ DESCRIPTION: Final = (
     "Set settings while the cluster runs; the others stay. All of them are set, or none."
 )
 EXAMPLES: Final = (
-    (f"{COMMAND} --topic orders retention.ms=86400000", "one topic"),
-    (f"{COMMAND} --cluster retention.ms=604800000", "all topics that do not say otherwise"),
+    (f"{COMMAND} --topic orders segment.bytes=67108864", "one topic"),
+    (f"{COMMAND} --cluster segment.bytes=67108864", "all topics that do not say otherwise"),
 )
 
 

@@ -1,4 +1,4 @@
-"""`tidelog dev`: one node in the foreground.
+"""`tidelog dev`: one node in the foreground, or several as processes of their own.
 
 Owns the options and what can be told to be wrong before a node starts. The node itself, and what it
 says, are the server's.
@@ -16,14 +16,18 @@ from tidelog.cli.parser import Parser, number
 DESCRIPTION: Final = (
     "Run one node on this machine, in the foreground, until Ctrl-C. It says where it "
     "listens, where its data is and whether that survives, and what to type next. The line "
-    "`bootstrap: HOST:PORT` on stdout is for programs: it comes when the node serves."
+    "`bootstrap: HOST:PORT` on stdout is for programs: it comes when the node serves. With "
+    "--brokers N it runs N nodes, each a process, broker and controller both; one that dies is "
+    "started again, and the line names all of them, with commas."
 )
 EXAMPLES: Final = (
     ("tidelog dev", "try it out: a temporary directory, port 9192 or a free one"),
     ("tidelog dev --data-dir data", "keep the data"),
     ("tidelog dev --port 0 --config node.toml", "any free port, settings from a file"),
+    ("tidelog dev --brokers 3", "a cluster of three: kill one and see what happens"),
 )
 _PARTITIONS_MAX: Final = 10_000
+_BROKERS_MAX: Final = 9
 
 
 def configure(parser: Parser) -> None:
@@ -44,6 +48,13 @@ def configure(parser: Parser) -> None:
         help="partitions of topics that are created without a number (default: 1)",
     )
     parser.add_argument("--config", metavar="FILE", help="settings as TOML")
+    parser.add_argument(
+        "--brokers",
+        type=number(1, _BROKERS_MAX),
+        default=1,
+        metavar="N",
+        help="how many nodes, at most 9; their ports follow at distances of 100 (default: 1)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         read_text(arguments.config, "tidelog dev --config")
     if arguments.port:
         check_port(arguments.port)
+    if arguments.brokers > 1:
+        return _run_cluster(arguments)
     from tidelog.server.dev import DevOptions, run_dev
 
     options = DevOptions(
@@ -65,6 +78,24 @@ def run(arguments: argparse.Namespace) -> int:
         configuration_file=arguments.config,
     )
     return run_dev(options, os.environ)
+
+
+def _run_cluster(arguments: argparse.Namespace) -> int:
+    if arguments.config is not None:
+        raise BadInput(
+            f"tidelog dev --brokers {arguments.brokers} --config {arguments.config}",
+            "each node of a cluster has settings of its own",
+            "leave --config out, or run `tidelog server` once for each node",
+        )
+    from tidelog.server.cluster_dev import ClusterDevOptions, run_cluster_dev
+
+    options = ClusterDevOptions(
+        brokers=arguments.brokers,
+        port=arguments.port,
+        data_dir=arguments.data_dir,
+        partitions=arguments.partitions,
+    )
+    return run_cluster_dev(options)
 
 
 def _may_write(directory: Path) -> bool:

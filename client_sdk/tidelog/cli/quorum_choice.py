@@ -3,12 +3,19 @@
 Owns the refusals that need no call: a node that is no member, several directories of one node.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client.admin_types import QuorumDescription, QuorumMember
+
+
+_JOIN: Final = (
+    "a new node becomes a learner when it runs: `tidelog storage format --join`, then "
+    "`tidelog server`, with quorum.bootstrap_servers set"
+)
+_LIST: Final = "`tidelog quorum describe` lists the members; one that was removed stays out"
 
 
 def to_promote(
@@ -42,7 +49,7 @@ def to_remove(
 ) -> "QuorumMember":
     """The member to remove."""
     tried = f"remove node {node_id} from the quorum"
-    found = _named(quorum, node_id, directory_uuid, tried)
+    found = _named(quorum, node_id, directory_uuid, tried, hint=_LIST)
     if len(found) > 1:
         _ambiguous(tried, node_id, found)
     return found[0]
@@ -68,7 +75,11 @@ def _members(quorum: "QuorumDescription", node_id: int) -> list["QuorumMember"]:
 
 
 def _named(
-    quorum: "QuorumDescription", node_id: int, directory_uuid: bytes | None, tried: str
+    quorum: "QuorumDescription",
+    node_id: int,
+    directory_uuid: bytes | None,
+    tried: str,
+    hint: str = _JOIN,
 ) -> list["QuorumMember"]:
     members = _members(quorum, node_id)
     if not members:
@@ -80,8 +91,7 @@ def _named(
             ErrorCode.UNKNOWN_VOTER,
             tried=tried,
             happened=f"the quorum has no member of that node id; it has {known}",
-            hint="a new node becomes a learner when it runs: `tidelog storage format --join`, then "
-            "`tidelog server`, with quorum.bootstrap_servers set",
+            hint=hint,
         )
     if directory_uuid is None:
         return members

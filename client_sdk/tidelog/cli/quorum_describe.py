@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.table import table
@@ -21,6 +21,8 @@ EXAMPLES: Final = (
     ("tidelog quorum describe", "who leads, who lags"),
     ("tidelog quorum describe --json", "for programs"),
 )
+SILENT_AFTER_MS: Final = 2_000
+"""Many heartbeats, and an election timeout of the default."""
 _HEAD: Final = (
     "Node",
     "Role",
@@ -47,8 +49,8 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    with admin_client(arguments) as admin:
-        quorum = admin.describe_metadata_quorum()
+    with quorum_hint(), admin_client(arguments) as admin:
+        quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
     if arguments.json:
         print_json(as_json(quorum))
     else:
@@ -64,6 +66,8 @@ def state(member: "QuorumMemberStatus") -> str:
         return "fetching snapshot"
     if member.last_contact_ms < 0:
         return "never heard"
+    if member.last_contact_ms > SILENT_AFTER_MS:
+        return "silent"
     return "following"
 
 

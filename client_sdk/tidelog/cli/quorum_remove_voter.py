@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.quorum_arguments import directory_uuid, node_id
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Find the member, remove it, say who votes now."""
     from tidelog.cli import quorum_choice, quorum_describe
 
-    with admin_client(arguments) as admin:
-        quorum = admin.describe_metadata_quorum()
+    with quorum_hint(), admin_client(arguments) as admin:
+        quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
         chosen = quorum_choice.to_remove(quorum, arguments.node, arguments.directory_uuid)
         members = admin.remove_voter(
             chosen.node_id, chosen.directory_uuid, validate_only=arguments.dry_run

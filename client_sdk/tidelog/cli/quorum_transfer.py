@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.quorum_arguments import node_id
@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Hand over, and say who leads."""
     from tidelog.cli import quorum_choice
 
-    with admin_client(arguments) as admin:
+    with quorum_hint(), admin_client(arguments) as admin:
         wanted = FURTHEST
         if arguments.node is not None:
-            quorum = admin.describe_metadata_quorum()
+            quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
             wanted = quorum_choice.to_lead(quorum, arguments.node).node_id
         leader = admin.transfer_leadership(wanted)
     if arguments.json:

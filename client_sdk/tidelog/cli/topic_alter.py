@@ -15,8 +15,8 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = (
     (f"{COMMAND} orders -p 12", "twelve partitions in all"),
-    (f"{COMMAND} orders --config retention.ms=86400000", "keep a day"),
-    (f"{COMMAND} orders --unset retention.ms", "as the cluster has it"),
+    (f"{COMMAND} orders --config segment.bytes=67108864", "small segments"),
+    (f"{COMMAND} orders --unset segment.bytes", "as the cluster has it"),
 )
 _COUNT_MAX: Final = 2_147_483_647
 

@@ -16,7 +16,7 @@ from tidelog.client.errors import PeerError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.connections import Connections, all_failed
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")
@@ -89,30 +89,27 @@ class AdminBase(Client):
     def _ask_round(self, method: str, request: bytes, timeout_ms: int) -> bytes | TidelogError:
         """A value is final; what is raised may be tried again."""
         deadline = time.monotonic() + timeout_ms / 1000
-        addresses = self._calls.addresses()
-        last: TidelogError | None = None
-        for place, address in enumerate(addresses):
-            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-            try:
-                return self._connections.call(address, method, request, left_ms)
-            except PeerError as error:
-                if error.code not in _PASSED_OVER:
-                    return error
-                last = error
-            except TidelogError as error:
-                if error.code is not ErrorCode.UNAVAILABLE:
-                    # Silence: it may have been done, so nobody else is asked to do it again.
-                    return error
-                last = error
-            if place and time.monotonic() >= deadline:
+        failures: list[tuple[str, TidelogError]] = []
+        for address in self._calls.addresses():
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            if failures and left_ms <= 0:
                 break
-        assert last is not None, "a client knows at least one address"
-        raise last
+            try:
+                return self._connections.call(address, method, request, max(1, left_ms))
+            except TidelogError as error:
+                is_passed_over = error.code is ErrorCode.UNAVAILABLE or (
+                    isinstance(error, PeerError) and error.code in _PASSED_OVER
+                )
+                if not is_passed_over:
+                    # Silence, too: it may have been done, so nobody else is asked to do it again.
+                    return error
+                failures.append((address, error))
+        raise all_failed(failures)
 
     def _pieces(self, tried: str, method: str, request: bytes, timeout_ms: int) -> Iterator[bytes]:
         """The answers of a call that has several, from one broker."""
         self._learn_brokers(tried, timeout_ms)
-        last: TidelogError | None = None
+        failures: list[tuple[str, TidelogError]] = []
         for address in self._calls.addresses():
             pieces = self._connections.pieces(address, method, request, timeout_ms)
             try:
@@ -120,14 +117,13 @@ class AdminBase(Client):
             except TidelogError as error:
                 if error.code not in _PASSED_OVER:
                     raise
-                last = error
+                failures.append((address, error))
                 continue
             if first is not None:
                 yield first
                 yield from pieces
             return
-        assert last is not None, "a client knows at least one address"
-        raise last
+        raise all_failed(failures)
 
     def _learn_brokers(self, tried: str, timeout_ms: int) -> None:
         """Fails soon and in words if there is nobody."""

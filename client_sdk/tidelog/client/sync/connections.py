@@ -214,10 +214,11 @@ class _Round:
         if self._left and time.monotonic() < self._deadline:
             self.ask_next()
             return
-        self._on_answer(_all_failed(self._errors))
+        self._on_answer(all_failed(self._errors))
 
 
-def _all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
+def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
+    """Every address was asked, and why none of them could help."""
     if all(not error.retriable for _, error in errors):
         return errors[-1][1]
     reasons = "; ".join(

@@ -20,7 +20,7 @@ from tidelog.metadata_quorum.storage.journal import parse_segment_name
 from tidelog.metadata_quorum.storage.marks import FIRST_MARK, Mark, newest_mark
 from tidelog.metadata_quorum.storage.replay import FoundSegment, replay
 from tidelog.metadata_quorum.storage.resolve import Resolved, is_usable, resolve
-from tidelog.metadata_quorum.storage.scan import scan_segment
+from tidelog.metadata_quorum.storage.scan import SegmentScan, scan_segment
 from tidelog.metadata_quorum.storage.small_files import read_file
 from tidelog.metadata_quorum.storage.snapshot_files import SnapshotFiles
 from tidelog.ports import Disk
@@ -71,7 +71,7 @@ async def survey(disk: Disk) -> Survey:
         if usable is None and is_usable(replayed, snapshot_id):
             usable = snapshot
     resolved = resolve(replayed, usable, newest)
-    damage += _lost(resolved)
+    damage += _lost(resolved, has_damage=bool(damage))
     return Survey(
         identity=identity,
         hard_state=resolved.hard_state,
@@ -110,7 +110,7 @@ async def _read_segments(
     disk: Disk, identity: QuorumIdentity, damage: list[str]
 ) -> tuple[list[FoundSegment], int]:
     found: list[FoundSegment] = []
-    unclean: list[str] = []
+    names: list[str] = []
     size_bytes = 0
     for name in await disk.list():
         sequences = parse_segment_name(name)
@@ -119,27 +119,30 @@ async def _read_segments(
         data = await read_file(disk, name)
         size_bytes += len(data)
         scan = scan_segment(data, identity.directory_uuid)
+        names.append(name)
         found.append(FoundSegment(sequence=sequences[0], previous_sequence=sequences[1], scan=scan))
-        if not scan.is_clean:
-            unclean.append(name)
-    newest = max((segment.sequence for segment in found), default=0)
-    for name in unclean:
-        sequences = parse_segment_name(name)
-        is_newest = sequences is not None and sequences[0] == newest
-        told = "a block is damaged"
-        if is_newest:
-            told += ", or torn by the crash of a write that was never acknowledged"
-        damage.append(f"{disk.name}/{name}: {told}")
+    for place, (name, segment) in enumerate(zip(names, found, strict=True)):
+        if not segment.scan.is_clean:
+            told = _told(segment.scan, is_newest=place == len(found) - 1)
+            damage.append(f"{disk.name}/{name}: {told}")
     return found, size_bytes
 
 
-def _lost(resolved: Resolved) -> list[str]:
+def _told(scan: SegmentScan, *, is_newest: bool) -> str:
+    damaged = [block for block in scan.blocks if not (block.is_whole and block.is_sealed)]
+    is_torn = is_newest and damaged == list(scan.blocks[-1:])
+    if is_torn:
+        return "the newest block is not whole: torn by a crash, or damaged"
+    return f"{len(damaged)} of {len(scan.blocks)} blocks that can be told apart are damaged"
+
+
+def _lost(resolved: Resolved, *, has_damage: bool) -> list[str]:
     repair = resolved.hard_state.repair
     if repair is None:
-        return []
+        return ["no entry is lost by it"] if has_damage else []
     return [
         (
-            f"entries {repair.from_index} to {repair.last_index} were acknowledged and are lost here; "
-            "a leader sends them again"
+            f"entries {repair.from_index} to {repair.last_index} were acknowledged and are lost "
+            "here; a leader sends them again"
         )
     ]
