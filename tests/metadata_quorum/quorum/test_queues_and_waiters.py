@@ -5,17 +5,19 @@ from collections.abc import Coroutine
 
 import pytest
 
+from tests.metadata_quorum.quorum.memory_storage import MemoryStorage
 from tests.metadata_quorum.quorum.quorum_world import member_id, members
 from tests.metadata_quorum.quorum.test_quorum_messages import A, B, append, entry
-from tidelog.metadata_quorum.quorum.inbox import Inbox
+from tidelog.metadata_quorum.quorum.inbox import Inbox, Restored
 from tidelog.metadata_quorum.quorum.joining import was_member
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.peer_link import LinkPorts, PeerLink
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
+from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.waiting import AppliedWaiters, Proposals
-from tidelog.metadata_quorum.raft.effects import Accepted
-from tidelog.metadata_quorum.raft.inputs import PeerDied
+from tidelog.metadata_quorum.raft.effects import Accepted, Persist
+from tidelog.metadata_quorum.raft.inputs import PeerDied, Persisted
 from tidelog.metadata_quorum.raft.membership import encode_members
 from tidelog.metadata_quorum.raft.messages import AppendRequest
 from tidelog.metadata_quorum.raft.types import (
@@ -133,6 +135,29 @@ def test_waiters_whose_callers_have_gone_do_not_pile_up() -> None:
         kept = waiters.begin(LogIndex(3))
         waiters.on_applied(LogIndex(3))
         assert kept.done()
+
+    _run(story())
+
+
+def test_a_storage_task_that_is_never_idle_does_its_other_jobs_as_well() -> None:
+    async def story() -> None:
+        limits = QuorumLimits(batches_before_job_max=3)
+        storage = MemoryStorage(member_id(1), members(1))
+
+        def persist_on(done: Persisted | Restored) -> None:
+            task.persist(Persist(sequence=done.sequence + 1))
+
+        task = StorageTask(
+            storage, RealClock(), limits, on_done=persist_on, on_full=lambda error, attempts: None
+        )
+        task.persist(Persist(sequence=1))
+        running = asyncio.ensure_future(task.run())
+        for _ in range(2):
+            flushes = task.flushes
+            async with asyncio.timeout(5):
+                await task.submit(lambda: storage.trim(LogIndex(1)))
+            assert task.flushes - flushes <= 5
+        running.cancel()
 
     _run(story())
 

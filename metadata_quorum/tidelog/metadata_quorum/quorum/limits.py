@@ -55,6 +55,8 @@ class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_piece_attempts_max: int = 5
     """In a row, for one piece; then the fetch is given up until the leader's next offer."""
 
+    batches_before_job_max: int = 16
+    """Flushed one after the other while a snapshot or a trim waits for its turn."""
     settle_after_ms: int = 50
     """Without anything to persist, before storage is told so."""
     full_disk_retry_ms: int = 500

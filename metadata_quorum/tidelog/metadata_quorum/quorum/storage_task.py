@@ -1,11 +1,12 @@
-"""The one task that writes to the quorum's storage: persist batches first, then other jobs.
+"""The one task that writes to the quorum's storage: persist batches mostly, then other jobs.
 
 Owns the order of everything durable. It must never report an effect as flushed that is not, nor
 run two writes at a time. A full disk stops nothing: the same batch is tried again until there is
 room, and nothing is acknowledged meanwhile. Any other failure is final.
 
     persist(effect) ──► [batch up to the first ResetLog] ──► storage.perform ──► on_done
-    submit(job)     ──► [one at a time, when no effect waits] ──► the submitter's future
+    submit(job)     ──► [one at a time, when no effect waits, ──► the submitter's future
+                         or after some batches that went before it]
 """
 
 import asyncio
@@ -47,6 +48,8 @@ class StorageTask:
         self._on_full = on_full
         self._effects: deque[Persist | ResetLog] = deque()
         self._jobs: deque[_Job] = deque()
+        self._passed_over = 0
+        """Batches that went before the oldest job."""
         self._news = asyncio.Event()
         self._is_ending = False
         self.full_error: TidelogError | None = None
@@ -96,9 +99,11 @@ class StorageTask:
     async def run(self) -> TidelogError | None:
         """Until `end`, or the failure that stops the quorum here for good, which is returned."""
         while True:
-            if self._effects:
+            if self._effects and not self._is_job_due():
+                self._passed_over += len(self._jobs) > 0
                 failure = await self._perform(self._take_batch())
             elif self._jobs:
+                self._passed_over = 0
                 failure = await self._jobs.popleft()(None)
                 if failure is not None and not is_final(failure):
                     failure = None
@@ -111,6 +116,10 @@ class StorageTask:
                 continue
             if failure is not None:
                 return failure
+
+    def _is_job_due(self) -> bool:
+        """A leader that is never idle would else save no snapshot, and its log grow for ever."""
+        return bool(self._jobs) and self._passed_over >= self._limits.batches_before_job_max
 
     async def _wait_news(self) -> None:
         if self._is_settled and not self._effects and not self._jobs and not self._is_ending:
