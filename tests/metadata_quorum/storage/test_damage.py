@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.metadata_quorum.storage.storage_steps import entry, format_, persist
+from tests.metadata_quorum.storage.storage_steps import entry, format_, open_, persist
 from tests.metadata_quorum.storage.stores import (
     Files,
     Store,
     Truth,
+    check,
     fill,
     open_checked,
     places,
@@ -249,3 +250,35 @@ def test_a_process_killed_again_and_again_without_a_settle_loses_nothing(
     assert state.repair is not None
     assert state.repair.from_index == texts.index(text) + 1
     assert state.repair.last_index == 3
+
+
+def damage_newest(store: Store, text: bytes) -> None:
+    """While nothing runs."""
+    files = store.files()
+    newest = max(path for path in files if path.startswith("journal"))
+    assert text in files[newest]
+    store.put(files | {newest: files[newest].replace(text, bytes(len(text)))})
+
+
+def test_the_first_block_after_a_restart_of_the_machine_is_not_taken_for_torn(
+    store: Store,
+) -> None:
+    store.run(fill(store, is_settled=True))
+    store.crash()
+    storage = store.run(store.open())
+    store.run(storage.perform([persist(entry(14, 2, b"first of this boot"))]))
+    damage_newest(store, b"first of this boot")
+    repair = store.run(store.open()).recovered.hard_state.repair
+    assert repair is not None
+    assert (repair.from_index, repair.last_index, repair.last_term) == (14, 14, 2)
+
+
+@pytest.mark.parametrize("boot_ids", [("", "node-boot-1"), ("node-boot-1", ""), ("", "")])
+def test_without_a_boot_id_a_damaged_last_block_is_torn(
+    store: Store, boot_ids: tuple[str, str]
+) -> None:
+    truth = store.run(fill(store, is_settled=True))
+    storage = store.run(open_(store.disk(), boot_ids[0]))
+    store.run(storage.perform([persist(entry(14, 2, b"of no known boot"))]))
+    damage_newest(store, b"of no known boot")
+    assert check(store.run(open_(store.disk(), boot_ids[1])).recovered, truth)
