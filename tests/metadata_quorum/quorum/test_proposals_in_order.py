@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.metadata_quorum.quorum.quorum_world import BOOTSTRAP, Life, SimulatedQuorum, options
+from tests.metadata_quorum.quorum.quorum_world import (
+    BOOTSTRAP,
+    Life,
+    SimulatedQuorum,
+    member_id,
+    options,
+)
 from tidelog.chaos.sim.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -43,6 +49,15 @@ async def _propose_in_turn(leader: Life, commands: list[bytes], proposer: int) -
     return [await each for each in under_way]
 
 
+async def _elected(quorum: SimulatedQuorum) -> Life:
+    """So soon that nothing but the election has happened."""
+    for _ in range(50_000):
+        if (leader := quorum.leader_now()) is not None:
+            return leader
+        await asyncio.sleep(0.0002)
+    raise AssertionError("no leader was elected")
+
+
 TOO_MUCH = [b"first", b"x" * 900, b"third"]
 """The second one is more than the leader takes while the first one is not committed."""
 
@@ -73,6 +88,25 @@ def test_proposals_that_stand_alone_are_taken_each_for_itself(world: World) -> N
         assert isinstance(first, int)
         assert second is ErrorCode.RESOURCE_EXHAUSTED
         assert isinstance(third, int)
+
+    world.run(story())
+
+
+def test_a_first_command_that_is_refused_is_proposed_again(world: World) -> None:
+    quorum = SimulatedQuorum(world, 1, 2, 3)
+
+    async def story() -> None:
+        for node in (1, 2):
+            quorum.lives[node].start()
+        leader = await _elected(quorum)
+        term = leader.up.describe().term
+        assert leader.machine.commands == [], "the first command is not proposed yet"
+        with pytest.raises(TidelogError) as caught:
+            await leader.up.transfer(member_id(3), timeout_ms=5_000)
+        assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+        await asyncio.sleep(1)
+        assert leader.up.describe().term == term
+        assert leader.machine.commands == [BOOTSTRAP]
 
     world.run(story())
 

@@ -42,6 +42,7 @@ from tidelog.metadata_quorum.raft.effects import (
     FetchSnapshot,
     MembersChanged,
     Persist,
+    Refused,
     ResetLog,
     Role,
     RoleChanged,
@@ -120,7 +121,8 @@ class QuorumRunner(RequestDesk):
         self._bootstrap_servers = tuple(bootstrap_servers)
         self._bootstrap_command = bootstrap_command
         self._bootstrap_term = NO_TERM
-        """In which this node proposed it last."""
+        """In which this node proposed it last, and with which request."""
+        self._bootstrap_request = 0
         self._here = Identity(cluster_id=storage.cluster_id, member_id=storage.member_id)
         self._scope: TaskScope | None = None
         self._stop_asked = asyncio.Event()
@@ -273,6 +275,7 @@ class QuorumRunner(RequestDesk):
         """The first tick comes at once: a one-voter quorum elects itself then."""
         while True:
             self._proposals.expire(self._now_ms())
+            self._propose_bootstrap()
             self._inbox.wake()
             await self._clock.sleep(self._limits.tick_ms)
 
@@ -315,6 +318,7 @@ class QuorumRunner(RequestDesk):
                     self._applying.add(effect.entries)
                 case Answer():
                     self._on_answer(effect)
+                    self._on_bootstrap_answer(effect)
                 case RoleChanged():
                     self._on_role(effect)
                 case MembersChanged():
@@ -336,25 +340,30 @@ class QuorumRunner(RequestDesk):
 
     def _on_applied(self, entries: tuple[Entry, ...]) -> None:
         """Entries are in the state machine: those who wait for them go on."""
-        self._propose_bootstrap(entries[-1])
+        self._propose_bootstrap()
         self._proposals.on_applied(entries)
         self._applied_waiters.on_applied(entries[-1].index)
         self._changes.bump()
 
-    def _propose_bootstrap(self, last: Entry) -> None:
+    def _propose_bootstrap(self) -> None:
         """The first command of a cluster. A leader that has applied an entry of its own term has
         applied all that was committed before: none is there means that there never was one.
         """
         if not self._bootstrap_command or self._applying.has_state:
             return
         description = self._core.describe()
-        is_own = description.role is Role.LEADER and last.term == description.term
-        if is_own and self._bootstrap_term != last.term:
-            self._bootstrap_term = last.term
+        term = self._applying.applied_term
+        is_own = description.role is Role.LEADER and term == description.term
+        if is_own and self._bootstrap_term != term:
+            self._bootstrap_term = term
+            request_id = self._bootstrap_request = self._next_request_id()
             command = self._bootstrap_command
-            self._inbox.put_first(
-                Propose(request_id=self._next_request_id(), data=command, term=last.term)
-            )
+            self._inbox.put_first(Propose(request_id=request_id, data=command, term=term))
+
+    def _on_bootstrap_answer(self, answer: Answer) -> None:
+        """Refused while the leadership is handed over: the next tick tries again."""
+        if answer.request_id == self._bootstrap_request and isinstance(answer.outcome, Refused):
+            self._bootstrap_term = NO_TERM
 
     def _trim(self, first_index: LogIndex) -> None:
         self._applying.trim(first_index)
