@@ -30,7 +30,7 @@ DESCRIPTION: Final = (
 EXAMPLES: Final = (
     (f"{COMMAND} --unsafe data", "of the stopped node with data_dir = data"),
     (f"{COMMAND} --unsafe data --dry-run", "only what would be done and lost"),
-    (f'{COMMAND} --unsafe data --yes-i-accept "{SENTENCE}"', "for scripts"),
+    (f'{COMMAND} --unsafe data --yes-i-accept "$SENTENCE"', "for scripts"),
 )
 
 

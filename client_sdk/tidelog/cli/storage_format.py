@@ -29,13 +29,10 @@ DESCRIPTION: Final = (
 EXAMPLES: Final = (
     (f"{COMMAND} --standalone --node-id 1 --data-dir data", "the first node of a new cluster"),
     (
-        (
-            f"{COMMAND} --config node2.toml --cluster-id ID --initial-voters "
-            "1@a:9193/UUID1,2@b:9193/UUID2,3@c:9193/UUID3"
-        ),
-        "one of three first voters; uuids from `tidelog storage random-uuid -n 3`",
+        f'{COMMAND} --config node2.toml -C ID --initial-voters "$VOTERS"',
+        "VOTERS=1@host1:9193/UUID1,2@host2:9193/UUID2,3@host3:9193/UUID3",
     ),
-    (f"{COMMAND} --config node4.toml --cluster-id ID --join", "to grow a quorum that exists"),
+    (f"{COMMAND} --config node4.toml -C ID --join", "to grow a quorum that exists"),
     (
         f"{COMMAND} --config node1.toml --standalone --restore metadata.tqs",
         "a new cluster from what `tidelog metadata export` wrote",
