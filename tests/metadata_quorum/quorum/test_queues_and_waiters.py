@@ -15,7 +15,7 @@ from tidelog.metadata_quorum.quorum.peer_link import LinkPorts, PeerLink
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
-from tidelog.metadata_quorum.quorum.waiting import AppliedWaiters, Proposals
+from tidelog.metadata_quorum.quorum.waiting import AppliedWaiters, Proposals, Requests
 from tidelog.metadata_quorum.raft.effects import Accepted, Persist
 from tidelog.metadata_quorum.raft.inputs import PeerDied, Persisted
 from tidelog.metadata_quorum.raft.membership import encode_members
@@ -122,6 +122,23 @@ def test_a_proposal_that_is_not_committed_in_time_is_answered() -> None:
         with pytest.raises(TidelogError) as caught:
             await future
         assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+
+    _run(story())
+
+
+def test_a_change_without_an_answer_is_uncertain_and_a_read_is_not_done() -> None:
+    async def story() -> None:
+        requests = Requests()
+        change = requests.begin(1, is_change=True)
+        read = requests.begin(2, is_change=False)
+        stopping = TidelogError(ErrorCode.UNAVAILABLE, tried="ask", happened="the node is stopping")
+        requests.fail_all(stopping)
+        codes = []
+        for future in (change, read):
+            with pytest.raises(TidelogError) as caught:
+                await future
+            codes.append(caught.value.code)
+        assert codes == [ErrorCode.INDETERMINATE, ErrorCode.UNAVAILABLE]
 
     _run(story())
 

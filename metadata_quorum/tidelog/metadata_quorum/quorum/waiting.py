@@ -36,20 +36,25 @@ class Requests:
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Success]] = {}
+        self._changes: dict[int, None] = {}
+        """Of those that wait: what may take effect although its answer is lost."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, request_id: int) -> "asyncio.Future[Success]":
+    def begin(self, request_id: int, *, is_change: bool) -> "asyncio.Future[Success]":
         """What the caller awaits; it says `forget` at the end."""
         assert request_id not in self._waiting, f"request {request_id} is under way"
         future: asyncio.Future[Success] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = future
+        if is_change:
+            self._changes[request_id] = None
         return future
 
     def forget(self, request_id: int) -> None:
         """The caller has gone."""
         self._waiting.pop(request_id, None)
+        self._changes.pop(request_id, None)
 
     def answer(self, request_id: int, outcome: Success | TidelogError) -> None:
         """Wake the caller, if it is still there."""
@@ -58,10 +63,11 @@ class Requests:
             settle(future, outcome)
 
     def fail_all(self, error: TidelogError) -> None:
-        """Nobody will answer any more."""
+        """Nobody will answer any more: a change may stand in the log, here or elsewhere."""
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            settle(future, again(error))
+        for request_id, future in waiting.items():
+            is_change = request_id in self._changes
+            settle(future, _unknown_outcome(error) if is_change else again(error))
 
 
 class Proposals:
@@ -249,6 +255,15 @@ def settle(future: "asyncio.Future[_T]", outcome: _T | TidelogError) -> None:
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
+
+
+def _unknown_outcome(error: TidelogError) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INDETERMINATE,
+        tried="ask the metadata quorum",
+        happened=f"no answer came: {error.happened}",
+        hint="Look with `tidelog quorum describe` before asking again.",
+    )
 
 
 def _displaced(index: LogIndex) -> TidelogError:
