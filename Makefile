@@ -9,6 +9,7 @@ PYTHON := $(BIN)/python
 T ?= tests
 ARGS ?=
 SUITE ?=
+CASE ?=
 SEED ?=
 SEEDS ?=
 SECONDS ?=
@@ -72,13 +73,14 @@ sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n RESUME=1)
 	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(RESUME),--resume) $(ARGS)
 
-chaos: ## real processes under faults: kill -9 while producing (ROUNDS=n SEED=n)
+chaos: ## real processes under faults: kill -9 while producing, or CASE=name (ROUNDS=n SEED=n)
 	@tools/setup.sh dev
-	@$(PYTHON) -m tidelog.chaos.live $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(PYTHON) -m tidelog.chaos.live $(if $(CASE),--case $(CASE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-bench: ## measure, beside a peer in the same run with PEERS=kafka
+bench: ## measure, beside a peer in the same run with PEERS=kafka, the quorum with PEERS=etcd
 	@tools/setup.sh dev
-	@$(PYTHON) -m bench $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+	@$(PYTHON) -m $(if $(filter etcd,$(PEERS)),bench.quorum,bench) \
+	  $(if $(PEERS),--peers $(PEERS)) $(ARGS)
 
 cluster: ## several nodes on this machine in a later release; today one, as `make run`
 	@tools/setup.sh run

@@ -1,37 +1,76 @@
-"""`python -m tidelog.chaos.live`: kill a node while it is written to, and count what is there."""
+"""`python -m tidelog.chaos.live [--case NAME]`: faults of real processes, and what they showed.
+
+Without a case a node is killed while it is written to, and every record is counted; `--case` runs
+those of the metadata quorum.
+"""
 
 import argparse
 import sys
 import tempfile
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from tidelog.chaos.live.kill_while_producing import Verdict, run
+from tidelog.chaos.live.quorum_cases import CASES
 from tidelog.wire.errors import TidelogError
+
+PRODUCING = "producing"
+PRODUCING_ROUNDS = 10
 
 
 def main() -> int:
     """Exit code 0: valid and without anomaly; 1: an anomaly; 3: a fault that nobody felt."""
-    parser = argparse.ArgumentParser(prog="tidelog.chaos.live", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="how often the node is killed")
-    parser.add_argument("--seed", type=int, default=1, help="decides when it is killed")
-    parser.add_argument(
-        "--acknowledged-min", type=int, default=3_000, help="records acknowledged before each kill"
-    )
-    arguments = parser.parse_args()
-    if min(arguments.rounds, arguments.acknowledged_min) < 1:
-        parser.error("--rounds and --acknowledged-min are at least 1")
-    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as directory:
+    arguments = _parser().parse_args()
+    if arguments.acknowledged_min < 1 or (arguments.rounds is not None and arguments.rounds < 1):
+        print("--rounds and --acknowledged-min are at least 1", file=sys.stderr)
+        return 2
+    with ExitStack() as stack:
         try:
-            verdict = run(
-                Path(directory),
-                rounds=arguments.rounds,
-                seed=arguments.seed,
-                acknowledged_min=arguments.acknowledged_min,
-            )
+            return _run(arguments, _directory(arguments.directory, stack))
         except TidelogError as error:
             print(f"error: {error.tried}\n{error.happened}\nhint: {error.hint}", file=sys.stderr)
             return 2
-    return report(verdict)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tidelog.chaos.live", description=__doc__)
+    parser.add_argument("--case", choices=[PRODUCING, *CASES, "quorum"], default=PRODUCING)
+    parser.add_argument("--rounds", type=int, help="how often; default: the case's own number")
+    parser.add_argument("--seed", type=int, default=1, help="decides when and where")
+    parser.add_argument(
+        "--acknowledged-min", type=int, default=3_000, help="records acknowledged before each kill"
+    )
+    parser.add_argument("--directory", help="an empty one, kept with logs and histories")
+    return parser
+
+
+def _directory(given: str | None, stack: ExitStack) -> Path:
+    if given is None:
+        temporary = tempfile.TemporaryDirectory(prefix="tidelog-chaos-")
+        return Path(stack.enter_context(temporary))
+    directory = Path(given)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _run(arguments: argparse.Namespace, directory: Path) -> int:
+    if arguments.case == PRODUCING:
+        rounds = arguments.rounds or PRODUCING_ROUNDS
+        least = arguments.acknowledged_min
+        found = run(directory, rounds=rounds, seed=arguments.seed, acknowledged_min=least)
+        return report(found)
+    names = list(CASES) if arguments.case == "quorum" else [arguments.case]
+    codes: list[int] = []
+    for name in names:
+        case, began = CASES[name], time.monotonic()
+        print(f"== {name}: {case.summary}", flush=True)
+        place = directory / name
+        place.mkdir()
+        rounds = arguments.rounds or case.rounds
+        codes.append(case.run(place, rounds=rounds, seed=arguments.seed))
+        print(f"{name} took {time.monotonic() - began:.0f} s\n", flush=True)
+    return max(codes)
 
 
 def report(verdict: Verdict) -> int:
