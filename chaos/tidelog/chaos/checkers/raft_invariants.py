@@ -239,6 +239,7 @@ def _refill(member: Seen, recovered: Recovered) -> None:
     """From now on what was found is what is flushed: luck may have kept more than promised."""
     member.description = None
     member.contact_ms = None
+    member.now_ms = -1
     member.unflushed.clear()
     flushed = member.flushed
     flushed.hard_state = recovered.hard_state

@@ -200,9 +200,10 @@ class QuorumNode:
         self.pass_time("tick")
 
     def pass_time(self, cause: str) -> None:
-        """Tell the core what time it is."""
-        if self.core is not None:
-            self.seen.now_ms = now_ms = self.now_ms()
+        """Tell the core what time it is, if a millisecond has passed."""
+        now_ms = self.now_ms()
+        if self.core is not None and now_ms != self.seen.now_ms:
+            self.seen.now_ms = now_ms
             effects = self.core.tick(now_ms)
             if effects:
                 self._perform(effects, cause)

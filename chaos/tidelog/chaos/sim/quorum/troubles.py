@@ -76,6 +76,7 @@ class Troubles:
         self.is_over = True
         cluster.faults.heal()
         cluster.wires.heal()
+        cluster.wires.forget()
         for node in cluster.nodes.values():
             node.resume()
             node.set_rate(1.0)

@@ -29,6 +29,7 @@ class Wires:
         self._faults = faults
         self._deliver = deliver
         self.cuts: dict[tuple[int, int], FaultKind] = {}
+        self._age = 0
 
     def send(self, source: int, target: int, datagram: object) -> None:
         """Send and forget."""
@@ -52,9 +53,11 @@ class Wires:
             if faults.fires(FaultKind.DATAGRAM_REORDER):
                 delay_ns += self._random.below(_REORDER_NS_MAX)
                 faults.took_effect(FaultKind.DATAGRAM_REORDER, f"n{source}>n{target}")
-        self._agenda.after(delay_ns, self._arrive, source, target, datagram)
+        self._agenda.after(delay_ns, self._arrive, self._age, source, target, datagram)
 
-    def _arrive(self, source: int, target: int, datagram: object) -> None:
+    def _arrive(self, age: int, source: int, target: int, datagram: object) -> None:
+        if age != self._age:
+            return
         if self.cuts:
             kind = self.cuts.get((source, target))
             if kind is not None:
@@ -70,3 +73,7 @@ class Wires:
     def heal(self) -> None:
         """All links are whole."""
         self.cuts.clear()
+
+    def forget(self) -> None:
+        """What is under way is lost: nothing late disturbs who comes after."""
+        self._age += 1

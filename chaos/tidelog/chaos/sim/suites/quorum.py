@@ -18,6 +18,17 @@ def run_quorum(seed: int, watch: Watch | None = None) -> RunResult:
     return run(seed, watch)
 
 
+_CHECKERS: Final = (
+    "history",
+    "linearizability",
+    "raft_board",
+    "raft_content",
+    "raft_invariants",
+    "raft_sent",
+    "raft_steps",
+    "raft_stored",
+    "raft_whole",
+)
 _QUORUM: Final = "metadata_quorum/tidelog/metadata_quorum"
 
 QUORUM: Final = Suite(
@@ -34,7 +45,7 @@ QUORUM: Final = Suite(
         "proto/tidelog/v1/quorum.proto",
         "proto/tidelog/wire",
         "ports/tidelog/ports",
-        "chaos/tidelog/chaos/checkers",
+        *(f"chaos/tidelog/chaos/checkers/{name}.py" for name in _CHECKERS),
         "chaos/tidelog/chaos/sim",
     ),
 )

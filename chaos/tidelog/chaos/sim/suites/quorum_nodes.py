@@ -33,6 +33,9 @@ _PERIODS_MAX: Final = 16
 _PERIOD_NS: Final = (1_500 * MS, 3_500 * MS)
 _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 90_000 * MS
+_LATE: Final = (FaultKind.NETWORK_DELAY, FaultKind.LATE_PROCESSING)
+_LATE_NS: Final = 6_000 * MS
+"""After the heal: what is under way late, such as a hand-over, has arrived by then."""
 _LOOK_NS: Final = 100 * MS
 _STABLE_NS: Final = 1_800 * MS
 _STEPS_MAX: Final = 1_500_000
@@ -107,6 +110,8 @@ class NodesRun:
     async def _prove_life(self) -> None:
         """A leader, a write, a read at every member, everybody caught up; then nobody stirs."""
         loop, cluster = self.world.loop, self.cluster
+        if any(kind in self.plan.kinds for kind in _LATE):
+            await self._go(_LATE_NS)
         until_ns = loop.now_ns + _LIVENESS_NS
         while what_lacks(cluster.leader(), cluster.nodes):
             if loop.now_ns >= until_ns:

@@ -61,6 +61,8 @@ def what_lacks(leader: JudgedNode | None, nodes: Mapping[int, JudgedNode]) -> st
             return f"{node.name} knows no leader"
         if own.is_repairing or own.commit_index < description.commit_index - _BEHIND_MAX:
             return f"{node.name} is at {own.commit_index} of {description.commit_index}"
+    if description.transfer_to is not None:
+        return "the leader is handing over"
     if description.members != description.committed_members:
         return "members are not committed"
     if len(description.members.members) != len(nodes):
