@@ -44,6 +44,8 @@ class FakeQuorum:
         self.leader: MemberId | None = None
         self.refusal: TidelogError | None = None
         """Of the next proposal, in a term that goes on."""
+        self.steps_down_after = 0
+        """So many proposals more the leadership is lost; 0: it is not."""
         self.refusal_takes_ms = 0
         """Until its proposer hears of it; later proposals come in between."""
         self._refused_proposer = NO_PROPOSER
@@ -166,6 +168,10 @@ class FakeQuorum:
         future: asyncio.Future[LogIndex] = asyncio.get_running_loop().create_future()
         self._waiting[index] = future
         self._schedule(index)
+        if self.steps_down_after:
+            self.steps_down_after -= 1
+            if not self.steps_down_after:
+                asyncio.get_running_loop().call_soon(lambda: self.step_down(2, keeps=True))
         return await future
 
     async def read_index(self, *, timeout_ms: int) -> LogIndex:

@@ -349,3 +349,26 @@ def test_what_was_decided_upon_a_refused_proposal_is_never_committed() -> None:
         assert scene.controller.image_ahead() == scene.controller.image()
 
     run(work)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_write_cut_short_by_lost_leadership_has_an_outcome_at_once(seed: int) -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        scene.quorum.commit_ms = None
+        scene.quorum.steps_down_after = 3
+        records = tuple(
+            ClusterConfigurationRecord(changes={f"k{number}": "x" * 100}) for number in range(100)
+        )
+        with pytest.raises(TidelogError) as caught:
+            await scene.controller.write(
+                lambda _: Decision(records=records, answer=7), tried="set many", timeout_ms=60_000
+            )
+        assert caught.value.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNAVAILABLE)
+        scene.quorum.commit_ms = 1
+        scene.quorum.lead()
+        await scene.wait_active()
+        assert value_of(scene.controller.image(), "k0") == ""
+
+    run(work, seed=seed, limits=ActiveLimits(entry_bytes_max=2_000))

@@ -176,14 +176,24 @@ class ActiveTerm:
             return
         for place, data in enumerate(batch.entries):
             if self.is_broken:
-                batch.void(len(batch.entries) - place)
-                self._on_outcome(batch)
+                self._void(batch, place)
                 return
             # The loop may start tasks in any order: the next entry waits until this one is with
             # the quorum, which takes it before its call waits for the first time.
             entered = asyncio.Event()
             self._scope.start(self._carry(batch, data, entered), name="carry an entry")
-            await entered.wait()
+            try:
+                await entered.wait()
+            except asyncio.CancelledError:
+                # The leadership is lost: nobody will propose the rest.
+                self._void(batch, place + 1)
+                raise
+
+    def _void(self, batch: Batch, place: int) -> None:
+        """Its entries from here on are not proposed."""
+        if place < len(batch.entries):
+            batch.void(len(batch.entries) - place)
+            self._on_outcome(batch)
 
     async def _carry(self, batch: Batch, data: bytes, entered: asyncio.Event) -> None:
         entered.set()

@@ -6,7 +6,7 @@ it writes depends on the image at its turn.
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from tidelog.wire.ids import LogIndex
 AnswerT = TypeVar("AnswerT")
 Decide = Callable[[Image], Decision[AnswerT]]
 """Pure: run once, at the write's turn, against everything that was decided before it."""
+
+_UNKNOWN: Final = (ErrorCode.INDETERMINATE, ErrorCode.DEADLINE_EXCEEDED)
 
 
 class Written(msgspec.Struct, Generic[AnswerT], frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class Batch:
         self.size_bytes = sum(len(each) for each in entries)
         self.settled = asyncio.Event()
         self.failure: TidelogError | None = None
+        self._is_void = False
+        """Not all of it was proposed: none of it takes effect."""
         self._waiting = len(entries)
         self._last_index = LogIndex(0)
 
@@ -128,13 +132,21 @@ class Batch:
 
     def on_failed(self, error: TidelogError) -> None:
         """One of its entries is not, or nobody knows. A refused one makes the whole group void."""
-        if self.failure is None or error.code is ErrorCode.NOT_CONTROLLER:
+        is_better = error.code is ErrorCode.NOT_CONTROLLER and not self._is_void
+        if self.failure is None or is_better:
             self.failure = error
         self._on_entry()
 
     def void(self, count: int) -> None:
-        """Its last entries were not proposed, since one before them was refused."""
-        assert self.failure is not None, "a group is left unfinished only after a failure"
+        """Its last entries are never proposed: what became of those before them is the same."""
+        assert 0 < count <= self._waiting, "what was not proposed has no outcome yet"
+        if self.failure is None or self.failure.code in _UNKNOWN:
+            self._is_void = True
+            self.failure = TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried="write metadata",
+                happened="the leadership was lost before all of it was proposed",
+            )
         for _ in range(count):
             self._on_entry()
 

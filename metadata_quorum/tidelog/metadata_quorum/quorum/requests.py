@@ -248,9 +248,7 @@ class RequestDesk:
 
     async def _ask(self, request: Request, tried: str, timeout_ms: int) -> Success:
         self._check_open(tried)
-        future = self._requests.begin(
-            request.request_id, is_change=not isinstance(request, Read)
-        )
+        future = self._requests.begin(request.request_id, is_change=not isinstance(request, Read))
         self._inbox.put(request)
         try:
             return await self._within(timeout_ms, future, tried)
