@@ -40,9 +40,9 @@ async def _idle(ports: SimulatedPorts) -> None:
 class Store:
     """One directory; a new process opens it after each `kill` or `crash`."""
 
-    def __init__(self, chances: dict[str, float] | None = None) -> None:
+    def __init__(self, chances: dict[str, float] | None = None, *, seed: int = 0) -> None:
         kinds = {FaultKind(name): chance for name, chance in (chances or {}).items()}
-        self.world = World(0, enabled=kinds, probabilities=kinds)
+        self.world = World(seed, enabled=kinds, probabilities=kinds)
         self.machine = self.world.machine("node")
         self._process: Process | None = None
         self._lives = 0

@@ -183,21 +183,35 @@ def test_what_a_start_shows_after_a_failed_flush_is_durable(store: Store, is_res
     assert recovered == shown
 
 
-def test_a_write_that_was_broken_off_is_final(store: Store) -> None:
-    store.run(fill(store, is_settled=True))
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_write_that_was_broken_off_is_final(store: Store, is_written: bool) -> None:
+    """Within its append or within its flush: nothing tells what of it took effect."""
+    truth = store.run(fill(store, is_settled=True))
     storage = store.run(store.open())
+    first, second = entry(14, 2, b"first"), entry(15, 2, b"second")
+    store.run(storage.perform([persist(first)]))
 
     async def break_off() -> None:
-        task = asyncio.ensure_future(storage.perform([persist(LATER)]))
-        await asyncio.sleep(1e-6)
+        before = store.medium.used_bytes()
+        task = asyncio.ensure_future(storage.perform([persist(second)]))
+        await asyncio.sleep(3e-6)
+        for _ in range(1_000):
+            if not is_written or store.medium.used_bytes() > before:
+                break
+            await asyncio.sleep(1e-6)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        await asyncio.sleep(0.1)
 
     store.run(break_off())
     with pytest.raises(TidelogError) as refused:
-        store.run(storage.perform([persist(LATER)]))
+        store.run(storage.perform([persist(second)]))
     assert refused.value.code is ErrorCode.STORAGE_FAILED
+    assert "broken off" in refused.value.happened
+    store.run(storage.close())
+    recovered = store.run(store.open()).recovered
+    assert check(recovered, msgspec.structs.replace(truth, entries=(*truth.entries, first, second)))
 
 
 def test_the_log_does_not_give_way_to_a_snapshot_that_is_gone(store: Store) -> None:
