@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.sim.ledger import Ledger, hash_rooms
+from tidelog.chaos.sim.ledger import ROOT, Ledger, hash_rooms
+from tidelog.chaos.sim.suites.quorum import QUORUM
 from tidelog.chaos.sim.suites.result import RunResult
 
 
@@ -62,3 +63,7 @@ def test_the_key_follows_the_code_and_nothing_else(tmp_path: Path) -> None:
     assert hash_rooms(("room",), tmp_path) == before
     (room / "a.py").write_text("one = 2\n")
     assert hash_rooms(("room",), tmp_path) != before
+
+
+def test_every_room_of_the_quorum_suite_is_there() -> None:
+    assert [room for room in QUORUM.rooms if not (ROOT / room).exists()] == []

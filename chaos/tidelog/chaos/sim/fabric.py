@@ -52,7 +52,9 @@ class Fabric:
     # -- the wire, for pipes -------------------------------------------------------------------
 
     def delay_ns(self, source: str, target: str) -> int:
-        """How long the next frame travels."""
+        """How long the next frame travels; within a machine no network is in between."""
+        if source == target:
+            return self.random.between(*DELAY_NS)
         if self.faults.fires(FaultKind.NETWORK_DELAY):
             delay = self.random.between(*_LONG_DELAY_NS)
             self.faults.took_effect(FaultKind.NETWORK_DELAY, f"{source}>{target}", f"{delay} ns")
@@ -140,7 +142,9 @@ class Fabric:
             exchange.flow()
 
     def maybe_break(self, exchange: Exchange) -> None:
-        """By seed: the connection breaks, with everything on it."""
+        """By seed: the connection breaks, with everything on it; never one within a machine."""
+        if exchange.caller.place.name == exchange.peer.partition(":")[0]:
+            return
         if not self.faults.fires(FaultKind.BREAK):
             return
         self.faults.took_effect(FaultKind.BREAK, f"{exchange.caller.place.name}>{exchange.peer}")

@@ -29,6 +29,24 @@ _CHECKERS: Final = (
     "raft_stored",
     "raft_whole",
 )
+_WORLD: Final = (
+    "clock",
+    "disk",
+    "exchange",
+    "fabric",
+    "faults",
+    "loop",
+    "medium",
+    "network",
+    "pipes",
+    "places",
+    "process",
+    "seeds",
+    "trace",
+    "world",
+)
+_PLAYS: Final = ("quorum", "quorum_datagrams", "quorum_nodes", "verdict")
+_SIM: Final = "chaos/tidelog/chaos/sim"
 _QUORUM: Final = "metadata_quorum/tidelog/metadata_quorum"
 
 QUORUM: Final = Suite(
@@ -46,6 +64,8 @@ QUORUM: Final = Suite(
         "proto/tidelog/wire",
         "ports/tidelog/ports",
         *(f"chaos/tidelog/chaos/checkers/{name}.py" for name in _CHECKERS),
-        "chaos/tidelog/chaos/sim",
+        f"{_SIM}/quorum",
+        *(f"{_SIM}/{name}.py" for name in _WORLD),
+        *(f"{_SIM}/suites/{name}.py" for name in _PLAYS),
     ),
 )
