@@ -13,9 +13,10 @@ JUNK = "junk = [bytearray(n % 977) for n in range(200_000)]; del junk[::3]; " + 
 EAGER = "import gc; gc.set_threshold(40, 2, 2); gc.disable = lambda: None; " + PLAIN
 
 
-def hashes(program: str = PLAIN, **environment: str) -> list[str]:
+def hashes(program: str = PLAIN, *, suite: str = "skeleton", **environment: str) -> list[str]:
+    arguments = ["--suite", suite, "--seeds", SEEDS, "--first-seed", "5", "--hashes"]
     done = subprocess.run(
-        [sys.executable, "-c", program, "--seeds", SEEDS, "--first-seed", "4", "--hashes"],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -57,3 +58,11 @@ def test_another_allocator_gives_the_same_trace(expected: list[str]) -> None:
 @pytest.mark.slow
 def test_an_eager_collector_gives_the_same_trace(expected: list[str]) -> None:
     assert hashes(EAGER, PYTHONHASHSEED="3") == expected
+
+
+@pytest.mark.slow
+def test_a_quorum_gives_the_same_traces_whatever_is_around_it() -> None:
+    first = hashes(suite="quorum", PYTHONHASHSEED="0")
+    assert len(set(first)) == int(SEEDS)
+    assert hashes(JUNK, suite="quorum", PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
+    assert hashes(EAGER, suite="quorum", PYTHONHASHSEED="3") == first
