@@ -83,7 +83,9 @@ def test_an_id_that_another_living_process_holds_is_refused() -> None:
     )
     happened = refused(image, other, ErrorCode.BROKER_ID_IN_USE, is_living=True)
     assert "h1:2" in happened
-    copied = clusters.registration(1, 1, boot="elsewhere")
+    copied = msgspec.structs.replace(
+        clusters.registration(1, 1, boot="elsewhere"), listeners={"cluster": "h9:2"}
+    )
     refused(image, copied, ErrorCode.BROKER_ID_IN_USE, is_living=True)
     assert register(image, other, is_living=False).records
 
@@ -91,6 +93,12 @@ def test_an_id_that_another_living_process_holds_is_refused() -> None:
 def test_who_holds_the_directory_on_the_same_boot_is_the_successor() -> None:
     image = clusters.cluster(1)
     assert register(image, clusters.registration(1, 1), is_living=True).records
+
+
+def test_who_holds_the_directory_at_the_same_addresses_after_a_boot_is_the_successor() -> None:
+    image = clusters.cluster(1)
+    booted = clusters.registration(1, 1, boot="elsewhere")
+    assert register(image, booted, is_living=True).records
 
 
 def test_a_registration_moves_leaders_away_before_the_new_process_serves() -> None:

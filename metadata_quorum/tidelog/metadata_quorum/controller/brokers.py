@@ -150,12 +150,15 @@ def _leave_lost_directory(
 def _took_over(known: BrokerImage, registration: Registration) -> bool:
     """Whether the registered process must be dead: this one holds the lock of its directory.
 
-    A lock is told from a copied directory by the boot of the machine.
+    A lock is told from a copied directory by the boot of the machine, or, where the machine has
+    booted since, by the address: this process listens where the other one did.
     """
-    if not known.boot_id or known.boot_id != registration.boot_id:
-        return False
     held = [each.uuid for each in known.directories]
-    return any(each.uuid in held for each in registration.directories)
+    if not any(each.uuid in held for each in registration.directories) or not known.boot_id:
+        return False
+    return known.boot_id == registration.boot_id or dict(known.listeners) == dict(
+        registration.listeners
+    )
 
 
 def _refuse_foreign_directories(image: Image, registration: Registration, tried: str) -> None:
