@@ -66,7 +66,7 @@ COMPARED: Final = (
 
 
 def tidelog_lines(cluster: QuorumCluster) -> list[Line]:
-    """Through client listeners, of the leader's broker and of another one; straight to the leader."""
+    """Through the leader's broker, through another one, and straight to the leader."""
     leader, follower = cluster.leader(), cluster.follower()
     pids = tuple(node.pid for node in cluster.running())
     numbers = itertools.count(1)
