@@ -22,6 +22,7 @@ from tidelog.metadata_quorum.storage.recover_unsafe import (
 from tidelog.metadata_quorum.storage.survey import Survey, survey
 from tidelog.ports import Disk
 from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.host import RealHost
 from tidelog.ports.real.random import RealRandom
 from tidelog.server.storage_format import QUORUM_DIRECTORY
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -110,7 +111,7 @@ async def _recover(directory: Path, found: Survey, recovery: Recovery, backup: P
 
 async def _copy(disk: Disk, recovery: Recovery, new_disk: Disk) -> None:
     """Opening the old directory repairs what a crash left, as every start of the node does."""
-    old = await open_storage(disk)
+    old = await open_storage(disk, boot_id=RealHost().boot_id())
     await copy_recovered(old, recovery, new_disk)
 
 

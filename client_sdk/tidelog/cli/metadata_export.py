@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.cli.admin import admin_client, print_json
 from tidelog.cli.errors import EXIT_OK, BadInput
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
-from tidelog.cli.table import size
+from tidelog.cli.table import count, size
 
 if TYPE_CHECKING:
     from tidelog.client import AdminClient
@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(told)
     else:
+        topics, brokers = count(len(image.topics), "topic"), count(len(image.brokers), "broker")
         print(
-            f"wrote {file}: {size(size_bytes)}, checked; {len(image.topics)} topics with "
-            f"{image.partition_count} partitions, {len(image.brokers)} brokers, as of entry "
-            f"{image.version}"
+            f"wrote {file}: {size(size_bytes)}, checked; {topics} with "
+            f"{count(image.partition_count, 'partition')}, {brokers}, as of entry {image.version}"
         )
     return EXIT_OK
 

@@ -10,6 +10,7 @@ from tidelog.cli.dev import check_directory
 from tidelog.cli.errors import EXIT_OK, BadInput
 from tidelog.cli.parser import Parser, add_json, number
 from tidelog.cli.quorum_arguments import TypedVoter, address, initial_voters, node_id
+from tidelog.cli.table import count
 
 if TYPE_CHECKING:
     from tidelog.server.configuration import NodeConfiguration
@@ -228,11 +229,11 @@ def _restore(arguments: argparse.Namespace, options: "FormatOptions") -> int:
     if arguments.json:
         print_json(formatted)
     else:
-        topics, brokers = len(image.topics), len(image.brokers)
+        topics, brokers = count(len(image.topics), "topic"), count(len(image.brokers), "broker")
         print(as_text(formatted))
         print(
-            f"restored: {topics} topics with {image.partition_count} partitions, "
-            f"{brokers} brokers, all fenced until they start"
+            f"restored: {topics} with {count(image.partition_count, 'partition')}, {brokers}; "
+            "a broker is fenced until it starts"
         )
     return EXIT_OK
 

@@ -42,3 +42,8 @@ def known(value: int) -> str:
 def listed(values: Sequence[int]) -> str:
     """Broker ids."""
     return ",".join(map(str, values)) or "-"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 topic`, `2 topics`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,7 +16,7 @@ from tidelog.client.errors import PeerError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Connections, all_failed
+from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS, Connections, all_failed
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")
@@ -76,32 +76,38 @@ class AdminBase(Client):
         self._learn_brokers(tried, timeout_ms)
         return self._calls.any(method, request, timeout_ms)
 
-    def _ask(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
-        """The answer of the first broker that has one; its error is raised at once."""
+    def _ask(
+        self, tried: str, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool = True
+    ) -> bytes:
+        """The answer of the first broker that has one; its error is raised at once.
+
+        `may_repeat`: asked a second time, the call would not deny what it did the first time.
+        """
         self._learn_brokers(tried, timeout_ms)
         answer = self._calls.until(
-            timeout_ms, lambda left_ms: self._ask_round(method, request, left_ms)
+            timeout_ms,
+            lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
         )
         if isinstance(answer, TidelogError):
             raise answer
         return answer
 
-    def _ask_round(self, method: str, request: bytes, timeout_ms: int) -> bytes | TidelogError:
+    def _ask_round(
+        self, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool
+    ) -> bytes | TidelogError:
         """A value is final; what is raised may be tried again."""
         deadline = time.monotonic() + timeout_ms / 1000
         failures: list[tuple[str, TidelogError]] = []
-        for address in self._calls.addresses():
+        addresses = self._calls.addresses()
+        for place, address in enumerate(addresses):
             left_ms = int((deadline - time.monotonic()) * 1000)
             if failures and left_ms <= 0:
                 break
+            share_ms = _share_ms(left_ms, len(addresses) - place, may_repeat=may_repeat)
             try:
-                return self._connections.call(address, method, request, max(1, left_ms))
+                return self._connections.call(address, method, request, max(1, share_ms))
             except TidelogError as error:
-                is_passed_over = error.code is ErrorCode.UNAVAILABLE or (
-                    isinstance(error, PeerError) and error.code in _PASSED_OVER
-                )
-                if not is_passed_over:
-                    # Silence, too: it may have been done, so nobody else is asked to do it again.
+                if not _is_passed_over(error, may_repeat=may_repeat):
                     return error
                 failures.append((address, error))
         raise all_failed(failures)
@@ -130,6 +136,24 @@ class AdminBase(Client):
         self._check_usable(tried)
         if not self._calls.metadata.is_known:
             self._calls.refresh((), timeout_ms)
+
+
+def _share_ms(left_ms: int, addresses: int, *, may_repeat: bool) -> int:
+    """A broker that knows no controller looks for one until its share is over."""
+    if addresses == 1:
+        return left_ms
+    if may_repeat:
+        return min(left_ms, ADDRESS_TIMEOUT_MS)
+    return min(left_ms, max(ADDRESS_TIMEOUT_MS, left_ms // addresses))
+
+
+def _is_passed_over(error: TidelogError, *, may_repeat: bool) -> bool:
+    """After silence it may have been done: what cannot be repeated is not asked of anybody else."""
+    if error.code is ErrorCode.DEADLINE_EXCEEDED:
+        return may_repeat
+    if isinstance(error, PeerError):
+        return error.code in _PASSED_OVER
+    return error.code is ErrorCode.UNAVAILABLE
 
 
 def all_or_raise(results: Iterable[T | TidelogError]) -> list[T]:

@@ -149,6 +149,7 @@ class PartitionCalls(AdminBase):
             wire_admin.REMOVE_BROKER,
             wire_admin.remove_broker_request(broker_id, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            may_repeat=False,
         )
 
     def _topic_id(self, name: str, timeout_ms: int, tried: str) -> bytes:

@@ -57,6 +57,7 @@ class QuorumCalls(AdminBase):
             wire_quorum.REMOVE_VOTER,
             wire_quorum.remove_voter_request(node_id, directory_uuid, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            may_repeat=False,
         )
         return wire_quorum.read_removed(data)
 

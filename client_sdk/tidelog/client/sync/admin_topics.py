@@ -34,6 +34,7 @@ class TopicCalls(AdminBase):
             wire_admin.DELETE_TOPICS,
             wire_admin.delete_topics_request(topics, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            may_repeat=False,
         )
         return wire_admin.read_deleted_topics(data)
 
