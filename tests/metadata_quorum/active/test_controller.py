@@ -372,3 +372,80 @@ def test_a_write_cut_short_by_lost_leadership_has_an_outcome_at_once(seed: int) 
         assert value_of(scene.controller.image(), "k0") == ""
 
     run(work, seed=seed, limits=ActiveLimits(entry_bytes_max=2_000))
+
+
+MANY = tuple(ClusterConfigurationRecord(changes={f"k{number}": "1"}) for number in range(100))
+IN_SLICES = ActiveLimits(applied_records_max=10)
+
+
+def test_others_run_while_a_large_write_is_decided() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        turns: list[str] = []
+
+        def decide(_: Image) -> Decision[int]:
+            async def other() -> None:
+                while "propose" not in scene.quorum.calls:
+                    turns.append("other")
+                    await asyncio.sleep(0)
+
+            scene.quorum.calls.clear()
+            scope.start(other(), name="other")
+            return Decision(records=MANY, answer=7)
+
+        async with TaskScope() as scope:
+            await scene.controller.write(decide, tried="set many", timeout_ms=60_000)
+        assert len(turns) >= 5
+        assert value_of(scene.controller.image(), "k99") == "1"
+
+    run(work, limits=IN_SLICES)
+
+
+def test_leadership_lost_while_a_large_write_is_decided_leaves_nothing_of_it() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+
+        def decide(_: Image) -> Decision[int]:
+            asyncio.get_running_loop().call_soon(lambda: scene.quorum.step_down(2, keeps=True))
+            return Decision(records=MANY, answer=7)
+
+        with pytest.raises(TidelogError) as caught:
+            await scene.controller.write(decide, tried="set many", timeout_ms=60_000)
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        scene.quorum.lead()
+        await scene.wait_active()
+        assert value_of(scene.controller.image_ahead(), "k0") == ""
+
+    run(work, limits=ActiveLimits(applied_records_max=1))
+
+
+def test_what_is_decided_when_a_hand_over_begins_is_proposed_after_it() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        entered = asyncio.Event()
+
+        def decide(_: Image) -> Decision[int]:
+            entered.set()
+            return Decision(records=MANY, answer=7)
+
+        async def write() -> None:
+            await scene.controller.write(decide, tried="set many", timeout_ms=60_000)
+
+        outcomes = Outcomes()
+        async with TaskScope() as scope:
+            scene.quorum.commit_ms = 300
+            scope.start(outcomes.keep(scene, "a", "1"), name="in flight")
+            await asyncio.sleep(0.01)
+            scope.start(write(), name="write")
+            await entered.wait()
+            async with scene.controller.hold():
+                before = len(scene.quorum.entries)
+                await asyncio.sleep(1)
+                assert list(outcomes.answers) == ["a"]
+                assert len(scene.quorum.entries) == before
+        assert value_of(scene.controller.image(), "k99") == "1"
+
+    run(work, limits=ActiveLimits(applied_records_max=1))

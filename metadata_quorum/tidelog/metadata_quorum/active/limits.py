@@ -12,6 +12,8 @@ class ActiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Decided in one turn of the loop."""
     combined_records_max: int = 1_000
     """Of several small writes in one entry; a larger write stands alone."""
+    applied_records_max: int = 2_000
+    """Of one write, applied to the image ahead without letting anything else run."""
     entry_bytes_max: int = 512 * 1024
     """Larger writes are split into a group of entries; half of what the quorum takes."""
     in_flight_bytes_max: int = 8 * 1024 * 1024

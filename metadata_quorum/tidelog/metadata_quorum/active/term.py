@@ -80,6 +80,11 @@ class Inbox:
         """Whether a write may be taken out."""
         return bool(self.waiting) and not self._holds
 
+    async def wait_released(self) -> None:
+        """Until nothing is held."""
+        while self._holds:
+            await self.wait_news()
+
     async def wait_news(self) -> None:
         """Until something was put in, released or woken since the last wait."""
         await self._news.wait()
@@ -111,6 +116,8 @@ class ActiveTerm:
         self._limits = limits
         self._in_flight: deque[Batch] = deque()
         self._in_flight_bytes = 0
+        self._is_deciding = False
+        """`image_ahead` holds what is not in flight yet."""
         self.is_broken = False
         """A proposal failed: `image_ahead` stands on what may not exist."""
         assert not state.has_open_group(), "an open group is aborted before a term begins"
@@ -119,7 +126,11 @@ class ActiveTerm:
         """The owning task of the image ahead; cancelled when the leadership is lost."""
         while not self.is_broken:
             if self._inbox.is_ready and self._has_room():
-                await self._perform(self._take())
+                batch = await self._take()
+                if self._has_ground():
+                    await self._perform(batch)
+                else:
+                    batch.fail_all(_lost_ground())
             else:
                 await self._inbox.wait_news()
 
@@ -141,30 +152,46 @@ class ActiveTerm:
             and self._in_flight_bytes < limits.in_flight_bytes_max
         )
 
-    def _take(self) -> Batch:
+    async def _take(self) -> Batch:
         """Decide what waits, as much as one entry should hold."""
         limits = self._limits
         writes: list[Pending] = []
         records: list[MetadataRecord] = []
-        while self._inbox.waiting and len(writes) < limits.combined_writes_max:
-            write = self._inbox.waiting.popleft()
-            writes.append(write)
-            records += self._decide(write)
-            if len(records) >= limits.combined_records_max:
-                break
+        self._is_deciding = True
+        try:
+            while self._inbox.waiting and len(writes) < limits.combined_writes_max:
+                write = self._inbox.waiting.popleft()
+                writes.append(write)
+                records += await self._decide(write)
+                if len(records) >= limits.combined_records_max:
+                    break
+            await self._inbox.wait_released()
+        except asyncio.CancelledError:
+            for write in writes:
+                write.fail(ErrorCode.NOT_CONTROLLER, "the leadership was lost meanwhile")
+            raise
+        finally:
+            self._is_deciding = False
         entries: tuple[bytes, ...] = ()
         if records:
             name = writes[0].tried if len(writes) == 1 else f"{len(writes)} writes"
             entries = encode_group(records, name=name, bytes_max=limits.entry_bytes_max)
         return Batch(tuple(writes), entries=entries)
 
-    def _decide(self, write: Pending) -> tuple[MetadataRecord, ...]:
-        before = self.image_ahead
-        records = write.decide(before)
-        if records:
-            after = apply_entry(before, records)
-            invariants.check_step(before, after)
-            self.image_ahead = after
+    async def _decide(self, write: Pending) -> tuple[MetadataRecord, ...]:
+        """A large write is applied in slices: a loop that is held up for an election timeout would
+        cost the leadership, and the next controller would decide the same.
+        """
+        image = self.image_ahead
+        records = write.decide(image)
+        slice_length = self._limits.applied_records_max
+        for start in range(0, len(records), slice_length):
+            if start:
+                await asyncio.sleep(0)
+            after = apply_entry(image, records[start : start + slice_length])
+            invariants.check_step(image, after)
+            image = after
+        self.image_ahead = image
         return records
 
     async def _perform(self, batch: Batch) -> None:
@@ -232,6 +259,10 @@ class ActiveTerm:
         description = self._quorum.describe()
         return description.role is Role.LEADER and description.term == self.term
 
+    def _has_ground(self) -> bool:
+        """Whether what was decided stands on what is committed or may still be."""
+        return not self.is_broken
+
     def _break(self) -> None:
         """What was decided upon the failed entry must not be built upon any further."""
         self.is_broken = True
@@ -243,7 +274,8 @@ class ActiveTerm:
         self._in_flight.remove(batch)
         self._in_flight_bytes -= batch.size_bytes
         self._inbox.wake()
-        if not self._in_flight and not self.is_broken and self._leads():
+        is_settled = not self._in_flight and not self._is_deciding
+        if is_settled and not self.is_broken and self._leads():
             self._adopt_applied()
 
     def _adopt_applied(self) -> None:
@@ -262,3 +294,11 @@ class ActiveTerm:
     def last_index(self) -> LogIndex:
         """The version of the newest applied image."""
         return LogIndex(self._state.image().version)
+
+
+def _lost_ground() -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried="write metadata",
+        happened="a write that it was decided upon was refused meanwhile",
+    )
