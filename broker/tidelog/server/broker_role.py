@@ -51,6 +51,8 @@ class BrokerRole:
         self._side = side
         self._owner_task: asyncio.Task[None] | None = None
         self.session: BrokerSession | None = None
+        self.is_current = False
+        """Whether the image holds what was committed when this process registered."""
         self.replicas = Replicas(
             ports.disk,
             side.metadata,
@@ -95,6 +97,7 @@ class BrokerRole:
         await session.register()
         scope.start(session.run(), name="broker session")
         await session.wait_registered()
+        self.is_current = True
         await storage_format.remove_clean_marker(self._ports.disk)
         summary = await self.replicas.recover()
         _log_recovery(summary, was_clean=marker is not None)

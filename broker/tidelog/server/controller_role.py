@@ -5,6 +5,7 @@ of its directory is checked. The walk "a broker dies" passes through what is ass
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from tidelog.metadata_quorum.active.broker_sessions import SessionTimes
 from tidelog.metadata_quorum.active.controller import ActiveController
@@ -18,6 +19,10 @@ from tidelog.ports import Disk, Method, StreamMethod
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.storage_format import NodeIdentity
+from tidelog.wire.errors import TidelogError
+
+CATCH_UP_MS: Final = 1_000
+RETRY_MS: Final = 100
 
 
 class ControllerRole:
@@ -30,7 +35,10 @@ class ControllerRole:
         ports: NodePorts,
     ) -> None:
         self.image = LocalImage()
+        self.is_current = False
+        """Whether the image holds what was committed when this process started."""
         self.storage = storage
+        self._clock = ports.clock
         machine = MetadataStateMachine(self.image.show)
         self.quorum = QuorumRunner(
             storage=storage,
@@ -77,6 +85,17 @@ class ControllerRole:
     async def run_controller(self) -> None:
         """Until cancelled."""
         await self.parts.run()
+
+    async def catch_up(self) -> None:
+        """Until what was committed before now is applied here."""
+        while not self.is_current:
+            try:
+                await self.quorum.read_index(timeout_ms=CATCH_UP_MS)
+            except TidelogError:
+                # No leader, or none that a majority follows: there is nothing to catch up with yet.
+                await self._clock.sleep(RETRY_MS)
+            else:
+                self.is_current = True
 
     async def stop(self) -> None:
         """Hand over, answer everybody, settle what is written."""

@@ -10,7 +10,6 @@ import msgspec
 
 from tidelog.metadata_quorum.cluster_metadata import ClusterMetadata
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.metadata_quorum.raft.membership import decode_members
 from tidelog.metadata_quorum.raft.types import NodeId
 from tidelog.metadata_quorum.state_machine import MetadataStateMachine
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
@@ -78,7 +77,6 @@ def of_observer(
         cluster_id=identity.cluster_id,
         node_id=NodeId(identity.node_id),
         decode_snapshot=decode_stream_snapshot,
-        decode_members=decode_members,
     )
     return _side(
         image,

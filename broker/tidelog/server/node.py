@@ -122,6 +122,7 @@ class Node:
             scope.start(controller.run(advertised), name="quorum")
             task = scope.start(controller.run_controller(), name="controller")
             self._of_quorum.append(task)
+            scope.start(controller.catch_up(), name="catch up")
             side = of_member(controller, configuration, ports, cluster_address=cluster.address)
         else:
             side = of_observer(identity, configuration, ports)
@@ -195,6 +196,7 @@ class Node:
             build_metadata_methods(
                 side.metadata,
                 Gate(authorizer=authorizer, is_ready=lambda: self._is_open),
+                Gate(authorizer=authorizer, is_ready=lambda: self._is_open and self._is_current()),
                 clock=self._ports.clock,
                 timeout_ms=limits.admin_timeout_ms,
                 node_settings={},
@@ -213,6 +215,12 @@ class Node:
             "the client listener serves what the contract assigns to it"
         )
         return methods
+
+    def _is_current(self) -> bool:
+        """Whether the image holds what was committed when this process started."""
+        if self._broker is not None:
+            return self._broker.is_current
+        return self._controller is not None and self._controller.is_current
 
     # -- stop ------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ NOT_REPEATABLE: Final = frozenset(
 )
 """Asked again after an unknown outcome they would deny what they did themselves."""
 _NS_PER_MS: Final = 1_000_000
+ANSWER_NS: Final = 200 * _NS_PER_MS
+"""Kept of a caller's deadline for the answer's way, at most."""
 
 
 class ClusterMetadata:
@@ -100,7 +102,9 @@ class ClusterMetadata:
         may_repeat: bool,
     ) -> Forwarded:
         start_ns = self._clock.monotonic_ns()
-        end_ns = min(context.deadline_ns, start_ns + timeout_ms * _NS_PER_MS)
+        left_ns = min(context.deadline_ns - start_ns, timeout_ms * _NS_PER_MS)
+        # What became of it should reach the caller before it gives up.
+        end_ns = start_ns + left_ns - min(left_ns // 10, ANSWER_NS)
 
         async def attempt(leader: Leader, attempt_ms: int) -> ForwardAnswer:
             left_ms = max(1, (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS)

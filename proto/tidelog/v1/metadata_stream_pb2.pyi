@@ -244,6 +244,7 @@ class MetadataHeartbeat(_message.Message):
     LEADER_ID_FIELD_NUMBER: _builtins.int
     TERM_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     commit_index: _builtins.int
     """Its commit index."""
     leader_id: _builtins.int
@@ -254,6 +255,12 @@ class MetadataHeartbeat(_message.Message):
     def error(self) -> _errors_pb2.Error:
         """Set, the stream ends after it: why the voter cannot serve it any longer; go to another one."""
 
+    @_builtins.property
+    def members(self) -> _quorum_pb2.QuorumMembers:
+        """The members of the quorum as the voter knows them, in the first heartbeat and when they changed;
+        otherwise unset. Where the leader and other voters are reached.
+        """
+
     def __init__(
         self,
         *,
@@ -261,10 +268,11 @@ class MetadataHeartbeat(_message.Message):
         leader_id: _builtins.int = ...,
         term: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
+        members: _quorum_pb2.QuorumMembers | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "members", b"members"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "error", b"error", "leader_id", b"leader_id", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "error", b"error", "leader_id", b"leader_id", "members", b"members", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

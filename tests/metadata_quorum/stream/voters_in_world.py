@@ -207,7 +207,6 @@ class Stage:
                 cluster_id=CLUSTER,
                 node_id=NodeId(9),
                 decode_snapshot=decode_snapshot,
-                decode_members=lambda data: Members(),
             )
             try:
                 await self.observer.run()

@@ -15,7 +15,6 @@ from tidelog.metadata_quorum.port import Metadata
 from tidelog.metadata_quorum.rpc.controller_methods import local_reads
 from tidelog.metadata_quorum.rpc.forwarding import FORWARDED, SERVED_FILES, left_ms
 from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHandler
-from tidelog.ports.request_context import CLIENT_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 METADATA_FILES: Final = SERVED_FILES
@@ -34,26 +33,28 @@ async def settled_at_once(version: int) -> None:
 def build_metadata_methods(
     metadata: Metadata,
     gate: Gate,
+    read_gate: Gate,
     *,
     clock: Clock,
     timeout_ms: int,
     node_settings: Mapping[str, str],
     settle: Settle = settled_at_once,
 ) -> Mapping[str, Method]:
-    """The methods by full name."""
-    unary: dict[str, UnaryHandler] = {}
+    """The methods by full name; `read_gate` stands before those that this node's image answers."""
+    forwarded: dict[str, UnaryHandler] = {}
     for name in FORWARDED:
-        unary[name] = _forward(name, metadata, clock, timeout_ms, settle)
-    for name, read in local_reads(node=node_settings).items():
-        unary[name] = _read(metadata, read)
+        forwarded[name] = _forward(name, metadata, clock, timeout_ms, settle)
     for name in NOT_SERVED:
-        unary[name] = _refuse(name)
+        forwarded[name] = _refuse(name)
+    reads: dict[str, UnaryHandler] = {
+        name: _read(metadata, read) for name, read in local_reads(node=node_settings).items()
+    }
     streams: dict[str, StreamHandler] = {EXPORT: MetadataExport(metadata).export_metadata}
     accesses = read_accesses(METADATA_FILES)
-    assert all(accesses[name].listener == CLIENT_LISTENER for name in (*unary, *streams)), (
-        "the contract assigns these methods to the client listener"
-    )
-    return guard_all(unary, streams, accesses, gate)
+    return {
+        **guard_all(forwarded, {}, accesses, gate),
+        **guard_all(reads, streams, accesses, read_gate),
+    }
 
 
 def _forward(

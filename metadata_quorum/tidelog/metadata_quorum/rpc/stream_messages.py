@@ -9,7 +9,15 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind, NodeId, SnapshotId
+from tidelog.metadata_quorum.raft.types import (
+    Entry,
+    EntryKind,
+    Member,
+    MemberId,
+    Members,
+    NodeId,
+    SnapshotId,
+)
 from tidelog.metadata_quorum.rpc.errors import fill_error, read_error
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
@@ -101,6 +109,8 @@ def encode_voter_message(message: VoterMessage) -> bytes:
         response.heartbeat.term = message.term
         if message.error is not None:
             fill_error(response.heartbeat.error, message.error)
+        if message.members is not None:
+            _fill_members(response.heartbeat.members, message.members)
     return response.SerializeToString()
 
 
@@ -137,6 +147,7 @@ def decode_voter_message(data: bytes) -> VoterMessage:
                 leader=None if beat.leader_id == NO_LEADER else NodeId(beat.leader_id),
                 term=Term(beat.term),
                 error=read_error(beat.error) if beat.HasField("error") else None,
+                members=_read_members(beat.members) if beat.HasField("members") else None,
             )
         case _:
             raise _invalid("no response that this release knows is set")
@@ -164,6 +175,30 @@ def _decode_entry(message: quorum_pb2.QuorumEntry, index: LogIndex) -> Entry:
             happened="its checksum does not agree",
         )
     return entry
+
+
+def _fill_members(message: quorum_pb2.QuorumMembers, members: Members) -> None:
+    message.SetInParent()
+    for member in members:
+        message.members.add(
+            node_id=member.id.node_id,
+            directory_uuid=member.id.directory_uuid,
+            address=member.address,
+            is_learner=member.is_learner,
+        )
+
+
+def _read_members(message: quorum_pb2.QuorumMembers) -> Members:
+    return Members(
+        tuple(
+            Member(
+                id=MemberId(NodeId(each.node_id), each.directory_uuid),
+                address=each.address,
+                is_learner=each.is_learner,
+            )
+            for each in message.members
+        )
+    )
 
 
 def _invalid(happened: str) -> TidelogError:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.metadata_quorum.raft.types import Entry, NodeId, SnapshotId
+from tidelog.metadata_quorum.raft.types import Entry, Members, NodeId, SnapshotId
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LogIndex, Term
 
@@ -52,6 +52,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     leader: NodeId | None
     term: Term
     error: TidelogError | None = None
+    members: Members | None = None
+    """In the first one and when they changed: where voters are reached."""
 
 
 VoterMessage = SnapshotPiece | CommittedEntries | Heartbeat

@@ -19,8 +19,6 @@ from tidelog.metadata_quorum.quorum.port import StateMachine
 from tidelog.metadata_quorum.raft.types import (
     NO_INDEX,
     NO_TERM,
-    EntryKind,
-    Members,
     NodeId,
     Snapshot,
     SnapshotId,
@@ -49,7 +47,6 @@ _FINAL: Final = (ErrorCode.WRONG_CLUSTER, ErrorCode.UNSUPPORTED_VERSION)
 """Going to another voter would not help: the node stops."""
 
 DecodeSnapshot = Callable[[bytes], tuple[Snapshot, Sequence[bytes]]]
-DecodeMembers = Callable[[bytes], Members]
 
 
 class MetadataObserver:
@@ -65,7 +62,6 @@ class MetadataObserver:
         cluster_id: str,
         node_id: NodeId,
         decode_snapshot: DecodeSnapshot,
-        decode_members: DecodeMembers,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -74,7 +70,6 @@ class MetadataObserver:
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._decode_snapshot = decode_snapshot
-        self._decode_members = decode_members
         self._applied_index = NO_INDEX
         self._applied_term = NO_TERM
         self._commit_index = NO_INDEX
@@ -191,6 +186,8 @@ class MetadataObserver:
         if is_newer or (heartbeat.term == self._leader_term and heartbeat.leader is not None):
             self._leader_term = heartbeat.term
             self._leader = heartbeat.leader
+        if heartbeat.members is not None:
+            self._addresses.learn(heartbeat.members)
         if heartbeat.error is not None:
             raise heartbeat.error
 
@@ -205,9 +202,6 @@ class MetadataObserver:
         last = message.entries[-1]
         assert last.index <= message.commit_index, f"entry {last.index} is not committed"
         self._machine.apply(message.entries)
-        for entry in message.entries:
-            if entry.kind is EntryKind.MEMBERS:
-                self._addresses.learn(self._decode_members(entry.data))
         self._applied_index = last.index
         self._applied_term = last.term
         self._commit_index = max(self._commit_index, message.commit_index)
@@ -228,7 +222,6 @@ class MetadataObserver:
         assert snapshot.id == piece.id, f"{snapshot.id} came as {piece.id}"
         self._drop_snapshot()
         self._machine.restore(snapshot, state)
-        self._addresses.learn(snapshot.members)
         self._applied_index = snapshot.last_index
         self._applied_term = snapshot.id.term
         self._commit_index = max(self._commit_index, snapshot.last_index)

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from tidelog.metadata_quorum.quorum.port import Quorum
-from tidelog.metadata_quorum.raft.types import Entry, NodeId, Snapshot
+from tidelog.metadata_quorum.raft.types import Entry, Members, NodeId, Snapshot
 from tidelog.metadata_quorum.rpc import stream_messages
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
@@ -112,6 +112,7 @@ class _Session:
         self._credit_bytes = begin.credit_bytes
         self._is_history_checked = begin.last_applied_term == 0
         self._told: tuple[NodeId | None, Term] | None = None
+        self._told_members: Members | None = None
         self._has_ended = False
         self._news = asyncio.Event()
 
@@ -247,17 +248,20 @@ class _Session:
         description = self._quorum.describe()
         leader = None if description.leader is None else description.leader.node_id
         now = (leader, description.term)
-        if self._told != now:
+        if self._told != now or self._told_members != description.members:
             self._told = now
             await self._send(self._heartbeat())
 
     def _heartbeat(self, error: TidelogError | None = None) -> Heartbeat:
         description = self._quorum.describe()
+        is_news = self._told_members != description.members
+        self._told_members = description.members
         return Heartbeat(
             commit_index=description.commit_index,
             leader=None if description.leader is None else description.leader.node_id,
             term=description.term,
             error=error,
+            members=description.members if is_news else None,
         )
 
     async def _send(self, message: VoterMessage) -> None:
