@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from tests.metadata_quorum.quorum.quorum_world import (
@@ -19,7 +20,7 @@ from tidelog.chaos.sim.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.transport import SERVICE
 from tidelog.metadata_quorum.raft.effects import Role
-from tidelog.metadata_quorum.raft.types import SnapshotId
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind, HardState, Snapshot, SnapshotId
 from tidelog.metadata_quorum.rpc.quorum_joining import encode_piece_request
 from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -268,3 +269,29 @@ def test_a_failed_disk_ends_the_quorum_of_this_node_for_good(world: World) -> No
         await quorum.propose(b"by another")
 
     world.run(story())
+
+
+def test_a_log_that_does_not_lead_up_to_the_snapshot_gives_way_to_it_at_the_start(
+    world: World,
+) -> None:
+    quorum = SimulatedQuorum(world, 1)
+
+    async def story() -> list[bytes]:
+        storage = quorum.lives[1].storage
+        snapshot_id = SnapshotId(LogIndex(11), Term(2))
+        data = msgspec.msgpack.encode((BOOTSTRAP,))
+        storage.files = {snapshot_id: (data, (BOOTSTRAP,), members(1))}
+        storage.snapshot = Snapshot(id=snapshot_id, members=members(1), size_bytes=len(data))
+        storage.hard_state = HardState(term=Term(2))
+        storage.entries = [
+            Entry(index=LogIndex(index), term=Term(1), kind=EntryKind.COMMAND, data=b"lost")
+            for index in range(1, 6)
+        ]
+        quorum.start()
+        leader = await quorum.leader()
+        await quorum.propose(b"after")
+        assert leader.up.committed_entries(LogIndex(3), 100) is None, "they are in the snapshot"
+        assert [each.index for each in storage.entries] == [11, 12]
+        return leader.machine.commands
+
+    assert world.run(story()) == [BOOTSTRAP, b"after"]

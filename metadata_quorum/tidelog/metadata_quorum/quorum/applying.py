@@ -52,7 +52,14 @@ class Applying:
         """Whether a command was ever applied."""
         self.entries_since_snapshot = 0
         self.bytes_since_snapshot = 0
-        self._entries.extend(e for e in recovered.entries if e.index <= self.applied_index)
+        covered = [each for each in recovered.entries if each.index <= self.applied_index]
+        if covered and (covered[-1].index, covered[-1].term) == self.applied:
+            self._entries.extend(covered)
+
+    @property
+    def applied(self) -> tuple[LogIndex, Term]:
+        """The last entry that the state machine holds."""
+        return self.applied_index, self.applied_term
 
     @property
     def has_backlog(self) -> bool:
@@ -94,8 +101,8 @@ class Applying:
         self._on_applied(entries)
 
     def restore(self, snapshot: Snapshot, state: Sequence[bytes]) -> None:
-        """A snapshot of the leader took the place of the whole log."""
-        assert snapshot.last_index > self.applied_index, (
+        """A snapshot took the place of the whole log: a leader's, or this node's at the start."""
+        assert snapshot.last_index >= self.applied_index, (
             f"a snapshot up to {snapshot.last_index} would take back what is applied "
             f"up to {self.applied_index}"
         )
