@@ -81,7 +81,7 @@ ENTRIES: Final = (
 )
 
 
-def test_a_block() -> None:
+def test_a_block_is_these_bytes() -> None:
     table = encode_table(ENTRIES)
     head = Head(
         sequence=5,
@@ -105,11 +105,11 @@ def test_a_block() -> None:
     assert (block.head, block.entries) == (head, ENTRIES)
 
 
-def test_a_block_of_another_directory_is_none() -> None:
+def test_a_block_of_another_directory_counts_for_nothing() -> None:
     assert scan_segment(bytes.fromhex(BLOCK), UUID[::-1]).blocks == ()
 
 
-def test_a_mark() -> None:
+def test_a_mark_is_these_bytes() -> None:
     mark = Mark(
         sequence=5,
         since_sequence=3,
@@ -126,7 +126,7 @@ def test_a_mark() -> None:
     assert newest_mark(bytes.fromhex(MARK)) == mark
 
 
-def test_a_snapshot() -> None:
+def test_a_snapshot_is_these_bytes() -> None:
     content = SnapshotContent(
         id=SnapshotId(LogIndex(7), Term(2)), members=MEMBERS, state=(b"state",)
     )
@@ -134,7 +134,7 @@ def test_a_snapshot() -> None:
     assert decode_snapshot(bytes.fromhex(SNAPSHOT), "here") == content
 
 
-def test_an_identity() -> None:
+def test_an_identity_is_these_bytes() -> None:
     with Store() as store:
         store.run(format_(store.disk()))
         assert store.files()["quorum.json"].decode() == IDENTITY
@@ -144,7 +144,7 @@ def test_an_identity() -> None:
     assert (identity.directory_uuid, identity.bootstrap_command) == (UUID, b"first")
 
 
-def test_names_of_files() -> None:
+def test_files_are_named_by_what_they_hold() -> None:
     segment = "journal-00000000000000000012-00000000000000000009.log"
     assert segment_name(12, 9) == segment
     assert parse_segment_name(segment) == (12, 9)
