@@ -35,6 +35,8 @@ class MemoryStorage:
         self.members_of_fetched: Members = bootstrap
         self.refusal: ErrorCode | None = None
         """What every write raises."""
+        self.slow_load_s = 0.0
+        """How long the state of a snapshot takes to load."""
         self.writes_under_way = 0
         self.settled = 0
 
@@ -119,6 +121,7 @@ class MemoryStorage:
         return found[0][position : position + length_bytes], len(found[0])
 
     async def load_state(self, snapshot: Snapshot) -> Sequence[bytes]:
+        await asyncio.sleep(self.slow_load_s)
         return self.files[snapshot.id][1]
 
     async def _turn(self) -> None:

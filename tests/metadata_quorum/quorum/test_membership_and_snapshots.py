@@ -295,3 +295,42 @@ def test_a_log_that_does_not_lead_up_to_the_snapshot_gives_way_to_it_at_the_star
         return leader.machine.commands
 
     assert world.run(story()) == [BOOTSTRAP, b"after"]
+
+
+def test_whoever_asks_a_quorum_that_has_ended_hears_that_it_has(world: World) -> None:
+    quorum = SimulatedQuorum(world, 1)
+
+    async def follow(life: Life) -> None:
+        seen = 0
+        for _ in range(1_000):
+            seen = await life.up.wait_change(seen)
+
+    async def story() -> ErrorCode:
+        quorum.start()
+        leader = await quorum.leader()
+        await leader.up.stop()
+        with pytest.raises(TidelogError) as caught:
+            await asyncio.wait_for(follow(leader), 5)
+        return caught.value.code
+
+    assert world.run(story()) is ErrorCode.UNAVAILABLE
+
+
+def test_a_stop_during_the_start_waits_for_the_end(world: World) -> None:
+    quorum = SimulatedQuorum(world, 1)
+    life = quorum.lives[1]
+
+    async def story() -> None:
+        life.start()
+        runner = await until(lambda: life.runner)
+        assert not runner.is_running, "its snapshot is still being loaded"
+        await runner.stop()
+        assert runner.has_ended
+
+    life.storage.slow_load_s = 1.0
+    snapshot_id = SnapshotId(LogIndex(11), Term(2))
+    data = msgspec.msgpack.encode((BOOTSTRAP,))
+    life.storage.files = {snapshot_id: (data, (BOOTSTRAP,), members(1))}
+    life.storage.snapshot = Snapshot(id=snapshot_id, members=members(1), size_bytes=len(data))
+    life.storage.hard_state = HardState(term=Term(2))
+    world.run(story())

@@ -79,6 +79,8 @@ class RequestDesk:
         self._snapshot = storage.recovered.snapshot
         self.failure: TidelogError | None = None
         """Why the quorum has ended here for good, if it has."""
+        self._ending: TidelogError | None = None
+        """What everybody is told once it has ended, however it did."""
 
     # -- port.Quorum -----------------------------------------------------------------------------
 
@@ -234,6 +236,7 @@ class RequestDesk:
 
     def _fail_all(self, error: TidelogError) -> None:
         """The quorum ends here: nobody is left without an outcome."""
+        self._ending = error
         self._proposals.fail_all(error)
         self._requests.fail_all(error)
         self._applied_waiters.fail_all(error)
@@ -265,8 +268,8 @@ class RequestDesk:
             ) from None
 
     def _check_open(self, tried: str, *, may_be_starting: bool = False) -> None:
-        if self.failure is not None:
-            raise again(self.failure)
+        if self._ending is not None:
+            raise again(self._ending)
         if not self._is_running and not may_be_starting:
             raise self._unavailable("the quorum of this node is starting or stopping", tried)
         waiting = len(self._proposals) + len(self._requests) + len(self._applied_waiters)

@@ -125,6 +125,7 @@ class QuorumRunner(RequestDesk):
         self._bootstrap_request = 0
         self._here = Identity(cluster_id=storage.cluster_id, member_id=storage.member_id)
         self._scope: TaskScope | None = None
+        self._has_begun = False
         self._stop_asked = asyncio.Event()
         self._ended = asyncio.Event()
         self._role = Role.FOLLOWER
@@ -171,7 +172,8 @@ class QuorumRunner(RequestDesk):
 
         A failure of the disk is not raised: it stands in `failure`.
         """
-        assert not self._ended.is_set(), "a runner runs once"
+        assert not self._has_begun, "a runner runs once"
+        self._has_begun = True
         ending = self._unavailable("the quorum has ended")
         try:
             snapshot = self._storage.recovered.snapshot
@@ -191,6 +193,11 @@ class QuorumRunner(RequestDesk):
             self._ended.set()
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing is written here any more."""
+        return self._ended.is_set()
+
+    @property
     def join_error(self) -> TidelogError | None:
         """Why this node was not let in when it asked last, if so."""
         return None if self._join is None else self._join.last_error
@@ -207,7 +214,7 @@ class QuorumRunner(RequestDesk):
     async def stop(self) -> None:
         """Hand over if this node leads, write what is queued, answer everybody."""
         self._stop_asked.set()
-        if self._is_running:
+        if self._has_begun:
             await self._ended.wait()
 
     async def _live(self, address: str) -> None:
