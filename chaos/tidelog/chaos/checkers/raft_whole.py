@@ -3,7 +3,7 @@
 import itertools
 
 from tidelog.chaos.checkers.raft_board import Board, Seen
-from tidelog.metadata_quorum.raft.effects import Role
+from tidelog.metadata_quorum.raft.effects import Persist, Role
 
 
 def quorum_holds_committed(board: Board) -> str | None:
@@ -44,10 +44,17 @@ def winner_holds_committed(board: Board) -> str | None:
 
 
 def committed_prefixes_agree(board: Board) -> str | None:
-    """Every flushed log equals the committed one as far as the member has committed."""
+    """Every flushed log equals the committed one as far as the member has committed. What a write
+    under way cuts off is of no meaning any more.
+    """
     for member in board.alive():
         content = member.flushed
-        end = min(member.commit_index, content.last_index)
+        cuts = [
+            effect.truncate_from - 1
+            for effect in member.unflushed
+            if isinstance(effect, Persist) and effect.truncate_from is not None
+        ]
+        end = min([member.commit_index, content.last_index, *cuts])
         for index in range(content.first_index, end + 1):
             if content.entry(index) != board.committed[index - 1]:
                 return f"n{member.id.node_id} holds another {index} than was committed"
