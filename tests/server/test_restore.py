@@ -113,7 +113,7 @@ def read_back(directory: Path) -> Image:
             storage = await open_storage(disk)
             snapshot = storage.recovered.snapshot
             assert snapshot is not None
-            assert snapshot.last_index == VERSION
+            assert snapshot.last_index == VERSION + restore.INDEXES_SKIPPED
             image, _ = decode_image(await storage.load_state(snapshot))
             return image
         finally:
@@ -142,6 +142,7 @@ def test_numbers_that_only_grow_jump_ahead_and_brokers_are_fenced(
     assert partition.leader_epoch == 4 + restore.EPOCHS_SKIPPED
     assert partition.partition_epoch == 5 + restore.EPOCHS_SKIPPED
     assert image.next_producer_id == 2_000 + restore.PRODUCER_IDS_SKIPPED
+    assert image.version == VERSION + restore.INDEXES_SKIPPED
     assert image.last_broker_epoch == 3 + restore.BROKER_EPOCHS_SKIPPED
     assert image.brokers[BrokerId(1)].is_fenced
 

@@ -41,6 +41,8 @@ EPOCHS_SKIPPED: Final = 1_000
 """Leader and partition epochs that may have been used since the export, for each partition."""
 BROKER_EPOCHS_SKIPPED: Final = 1_000_000
 PRODUCER_IDS_SKIPPED: Final = 1_000_000_000
+INDEXES_SKIPPED: Final = 1_000_000_000
+"""Entries that may have followed the export: a broker that still runs must find itself behind."""
 RESTORED_TERM: Final = Term(1)
 
 
@@ -68,6 +70,7 @@ def renewed(image: Image, cluster_id: str) -> Image:
     brokers = {broker.broker_id: _renewed_broker(broker) for broker in image.brokers.values()}
     return msgspec.structs.replace(
         image,
+        version=image.version + INDEXES_SKIPPED,
         cluster_id=cluster_id,
         topics=ImageMap.of(topics),
         brokers=ImageMap.of(brokers),
@@ -223,7 +226,7 @@ async def _format_quorum(
 
 
 async def _write_snapshot(disk: Disk, members: Members, image: Image) -> None:
-    """As if it had been fetched from a leader; its name holds the last index of the export."""
+    """As if it had been fetched from a leader."""
     storage = await open_storage(disk)
     if storage.recovered.snapshot is None:
         in_force = _as_formatted(members, storage.identity)
