@@ -1,13 +1,14 @@
-"""Changes of the quorum's members that are asked for again before the first one is committed."""
+"""What only the quorum's leader may answer, while it is not sure that it leads or has committed."""
 
 import pytest
 
 from tests.metadata_quorum.active.controller_world import Scene, run
 from tests.metadata_quorum.active.fake_quorum import member_id
 from tidelog.metadata_quorum.raft.types import Member, Members
+from tidelog.metadata_quorum.rpc.admin_brokers import BrokerExecution
 from tidelog.metadata_quorum.rpc.quorum_admin import QuorumAdmin
 from tidelog.ports import RequestContext
-from tidelog.v1 import quorum_admin_pb2
+from tidelog.v1 import broker_admin_pb2, quorum_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CONTEXT = RequestContext(
@@ -70,5 +71,21 @@ def test_a_voter_that_nobody_knows_is_not_removed() -> None:
                 await ask(scene, 9)
             assert caught.value.code is ErrorCode.UNKNOWN_VOTER
             assert "The members are 1:" in caught.value.hint
+
+    run(work)
+
+
+def test_a_leader_that_nobody_hears_lists_no_brokers() -> None:
+    async def work(scene: Scene) -> None:
+        scene.quorum.lead()
+        await scene.wait_active()
+        brokers = BrokerExecution(scene.controller, lambda _: -1)
+        request = broker_admin_pb2.ListBrokersRequest().SerializeToString()
+        listed = await brokers.list_brokers(CONTEXT, request, 1_000)
+        assert listed.applied_index == scene.controller.image().version
+        scene.quorum.is_cut_off = True
+        with pytest.raises(TidelogError) as caught:
+            await brokers.list_brokers(CONTEXT, request, 1_000)
+        assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
 
     run(work)

@@ -49,8 +49,9 @@ class BrokerExecution:
     async def list_brokers(
         self, context: RequestContext, message: bytes, timeout_ms: int
     ) -> Executed:
-        """`ListBrokers`, with when each was heard of."""
-        del timeout_ms
+        """`ListBrokers`, with when each was heard of; linearizable: a majority is asked first."""
+        if self._controller.active_term is not None:
+            await self._controller.quorum.read_index(timeout_ms=timeout_ms)
         if self._controller.active_term is None:
             raise self._controller.not_controller("list brokers")
         image = self._controller.image()
