@@ -36,6 +36,7 @@ def test_brokers_without_a_vote_serve_what_controllers_decide() -> None:
 def test_a_controller_without_partitions_answers_operators_and_refuses_producers() -> None:
     async def work(cluster: Cluster) -> None:
         await cluster.create(1, "t")
+        await asyncio.sleep(1)
         assert await cluster.topics(2) == ["t"]
         with pytest.raises(TidelogError) as caught:
             await cluster.call(1, "ProduceService/Produce", b"")

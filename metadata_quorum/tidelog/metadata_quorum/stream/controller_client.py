@@ -14,6 +14,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 ATTEMPT_MS: Final = 1_000
 """Of a call that may be repeated; also how long one that may not goes on after the leader moved."""
+RETRY_FIRST_MS: Final = 5
+"""A quorum of one elects itself within milliseconds."""
 RETRY_MS: Final = 50
 _CHANGED_NOTHING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNAVAILABLE)
 _UNKNOWN: Final = (ErrorCode.DEADLINE_EXCEEDED, ErrorCode.INDETERMINATE)
@@ -57,6 +59,7 @@ class ControllerClient:
         end_ns = self._clock.monotonic_ns() + timeout_ms * _NS_PER_MS
         last: TidelogError | None = None
         is_unknown = False
+        pause_ms = RETRY_FIRST_MS
         while (left_ms := (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS) > 0:
             leader = self._view.leader()
             if leader is not None:
@@ -72,7 +75,8 @@ class ControllerClient:
                         if not may_repeat:
                             raise _indeterminate(tried, error) from None
                         is_unknown = True
-            await self._clock.sleep(min(RETRY_MS, left_ms))
+            await self._clock.sleep(min(pause_ms, left_ms))
+            pause_ms = min(RETRY_MS, 2 * pause_ms)
         happened = "no active controller is known" if last is None else _text(last)
         raise TidelogError(
             ErrorCode.DEADLINE_EXCEEDED if is_unknown else ErrorCode.UNAVAILABLE,
