@@ -128,11 +128,11 @@ class Model:
         """A fetched snapshot takes the place of the log."""
         term = max(self.state.term, 1)
         snapshot_id = SnapshotId(LogIndex(self.state.end + self.random.randint(1, 5)), Term(term))
-        saved = await storage.save_snapshot(snapshot_id, MEMBERS, [b"fetched"])
         after = State(
             term=term, vote=self.state.vote, start=snapshot_id.end_index, snapshot=snapshot_id
         )
         self.under_way = after
+        saved = await storage.save_snapshot(snapshot_id, MEMBERS, [b"fetched"])
         state = hard_state(term, self.state.vote)
         await storage.perform([ResetLog(sequence=0, snapshot=saved, hard_state=state)])
         self.state, self.under_way = after, None

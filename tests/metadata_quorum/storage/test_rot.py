@@ -31,7 +31,9 @@ def explains(recovered: Recovered, state: State) -> bool:
     known = without_old(state, recovered)
     repair = recovered.hard_state.repair
     if repair is None or recovered.hard_state.term < state.term:
-        return fits(recovered, known)
+        base = recovered.snapshot.last_index if recovered.snapshot else 0
+        end = max(base, recovered.entries[-1].index if recovered.entries else 0)
+        return fits(recovered, known) and end == state.end - 1
     kept = tuple(each for each in recovered.entries if each.index >= known.start)
     is_front = kept == known.entries[: len(kept)]
     return is_front and repair.last_index == state.end - 1
