@@ -18,6 +18,9 @@ class ActiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Larger writes are split into a group of entries; half of what the quorum takes."""
     in_flight_bytes_max: int = 8 * 1024 * 1024
     """Proposed and not committed; half of what the quorum takes, so that it refuses none."""
-    in_flight_entries_max: int = 256
+    in_flight_entries_max: int = 2
+    """Proposed and not committed. What comes meanwhile waits to be decided and shares the next
+    entry: with room for all of them each write became an entry of its own, and half as many were
+    committed in a second."""
     confirmation_timeout_ms: int = 5_000
     """For the round that shows that this node still leads."""
