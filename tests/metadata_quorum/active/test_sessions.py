@@ -207,3 +207,33 @@ def test_a_voter_that_does_not_lead_names_the_leader() -> None:
         assert BrokerId(7) in leader.machine.image().brokers
 
     simulate(work)
+
+
+def test_a_controller_that_was_stopped_itself_fences_nobody_for_that() -> None:
+    async def insist(broker: Broker) -> None:
+        await broker.serve()
+        while True:
+            await asyncio.sleep(1)
+            try:
+                await broker.beat()
+            except TidelogError:
+                broker.stream = None
+
+    async def work(world: World) -> None:
+        voter = await Voters(world, 1).active()
+        start(world, 7, insist)
+        await until(lambda: is_serving(voter, 7) or None)
+        await asyncio.sleep(5)
+        assert voter.process is not None
+        voter.process.pause()
+        await asyncio.sleep(15)
+        voter.process.resume()
+        for _ in range(400):
+            await asyncio.sleep(0.01)
+            assert is_serving(voter, 7)
+        dying = start(world, 8, serve_for_good)
+        await until(lambda: is_serving(voter, 8) or None)
+        dying.pause()
+        assert 7_000 <= await fenced_after_ms(world, voter, 8) <= 10_000
+
+    simulate(work)

@@ -139,3 +139,14 @@ def test_nobody_expires_who_was_heard_of_within_the_hint_timeout(
                 assert silent_ms >= (300 if expired.is_hinted else 2_000)
             deadline_ms = sessions.next_deadline_ms()
             assert deadline_ms is None or deadline_ms > now_ms, "what was due is gone"
+
+
+def test_silence_while_the_controller_was_held_up_does_not_count() -> None:
+    sessions = opened()
+    sessions.open(TWO, EPOCH, 1_000)
+    sessions.hint(TWO, EPOCH, 1_100)
+    sessions.excuse(30_000)
+    assert sessions.tick(30_000) == []
+    assert [each.broker_id for each in sessions.tick(30_500)] == [TWO]
+    assert sessions.tick(38_999) == []
+    assert [each.broker_id for each in sessions.tick(39_000)] == [ONE]

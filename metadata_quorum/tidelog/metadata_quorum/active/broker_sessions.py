@@ -49,6 +49,8 @@ class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
     hint_timeout_ms: int = HINT_TIMEOUT_MS
     tick_ms: int = 500
     """Between looks at the table, unless a session ends sooner."""
+    held_up_ms: int = 1_000
+    """This loop being so late, nobody's silence before counts."""
     unheard_probe_ms: int = 1_000
     """After an election: brokers that have not come by then are probed."""
     probe_timeout_ms: int = 500
@@ -174,7 +176,17 @@ class BrokerSessions:
                     self._to_probe.clear()
                 else:
                     await self._round(scope, table)
-                await self._clock.sleep(self._pause_ms(table))
+                await self._pause(self._pause_ms(table))
+
+    async def _pause(self, pause_ms: int) -> None:
+        """Whoever wakes up far too late was stopped itself, and has no right to call others dead:
+        what they said stands in its sockets.
+        """
+        due_ms = self._now_ms() + pause_ms
+        await self._clock.sleep(pause_ms)
+        now_ms = self._now_ms()
+        if now_ms - due_ms >= self.times.held_up_ms:
+            self._table.excuse(now_ms)
 
     async def _round(self, scope: TaskScope, table: Sessions) -> None:
         now_ms = self._now_ms()

@@ -33,7 +33,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     epoch: BrokerEpoch
     heard_ms: int
-    """When it was last heard of; for a fresh session, when that began."""
+    """When it was last heard of; for a fresh or an excused session, when that began."""
     is_heard: bool = False
     """False: not since this controller began."""
     hinted_ms: int | None = None
@@ -103,6 +103,17 @@ class Sessions:
         known = self._sessions.get(broker_id)
         if known is not None and known.epoch == epoch and known.hinted_ms is None:
             self._sessions[broker_id] = msgspec.structs.replace(known, hinted_ms=now_ms)
+
+    def excuse(self, now_ms: int) -> None:
+        """The controller itself was held up: what brokers said meanwhile may wait still, so that
+        each session has its whole time again. What was seen to die has the hint's time.
+        """
+        self._advance(now_ms)
+        for broker_id, known in self._sessions.items():
+            hinted_ms = None if known.hinted_ms is None else now_ms
+            self._sessions[broker_id] = msgspec.structs.replace(
+                known, heard_ms=now_ms, hinted_ms=hinted_ms
+            )
 
     def close(self, broker_id: BrokerId) -> None:
         """The broker was fenced on its own wish, or removed."""
