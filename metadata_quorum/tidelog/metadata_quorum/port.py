@@ -3,8 +3,8 @@
 Behind it stand the node's own copy of the metadata and the way to the active controller:
 
  1. `image()` is local, never waits, and never goes back to a lower version.
- 2. A write returns after its records are committed and visible in this node's `image()`; before that
-    nobody on this node sees them.
+ 2. A write returns after its records are committed and visible in this node's `image()`; before
+    that nobody on this node sees them.
  3. A write that raises NOT_CONTROLLER or UNAVAILABLE changed nothing. One that raises
     DEADLINE_EXCEEDED or INDETERMINATE may still take effect.
  4. A write that a caller gave up on (cancellation) goes on; its outcome shows in the image.
