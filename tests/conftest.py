@@ -1,4 +1,4 @@
-"""Fixtures that tests of every room share: a Toxiproxy server and a Java home.
+"""What tests of every room share: a Toxiproxy server, a Java home, no deadlines of examples.
 
 Owns how a missing tool is treated: elsewhere a skip with the ways to get it, under CI=true a
 failure.
@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support import java, toxiproxy
 
 # A run in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes depends on what else the machine does, and fails no test.
+settings.register_profile("tidelog", deadline=None)
+settings.load_profile("tidelog")
 
 
 @pytest.fixture(scope="session")
