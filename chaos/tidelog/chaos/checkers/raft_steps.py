@@ -195,7 +195,8 @@ def last_term_is_true(
     board: Board, member: Seen, before: Description | None, after: Description
 ) -> str | None:
     """The last entry has the term that is stored, also if it is a snapshot's."""
-    if after.is_repairing or after.last_index != member.asked.last_index:
+    is_installing = member.asked.first_index > after.commit_index + 1
+    if after.is_repairing or is_installing or after.last_index != member.asked.last_index:
         return None
     if after.last_term != member.asked.last_term:
         return f"takes {after.last_term} for its last term, stored is {member.asked.last_term}"
