@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from tests.broker.node_in_world import partition_batch, sealed
 from tests.server.cluster_in_world import Cluster
-from tidelog.v1 import broker_admin_pb2, metadata_admin_pb2, metadata_pb2
+from tidelog.v1 import broker_admin_pb2, metadata_admin_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -14,6 +15,23 @@ async def unfenced(cluster: Cluster, number: int) -> list[int]:
     answer = await cluster.call(number, "BrokerAdminService/ListBrokers", b"")
     brokers = broker_admin_pb2.ListBrokersResponse.FromString(answer).brokers
     return [each.broker_id for each in brokers if not each.is_fenced]
+
+
+async def stopping(cluster: Cluster, number: int) -> list[int]:
+    """Brokers that have told the controller that they stop."""
+    answer = await cluster.call(number, "BrokerAdminService/ListBrokers", b"")
+    brokers = broker_admin_pb2.ListBrokersResponse.FromString(answer).brokers
+    return [each.broker_id for each in brokers if each.is_shutting_down]
+
+
+async def topics_or_not_yet(cluster: Cluster, number: int) -> list[str] | None:
+    """None: the node says that it does not know yet."""
+    try:
+        return await cluster.topics(number)
+    except TidelogError as error:
+        if error.code is not ErrorCode.UNAVAILABLE:
+            raise
+        return None
 
 
 def test_brokers_without_a_vote_serve_what_controllers_decide() -> None:
@@ -72,6 +90,7 @@ def test_calls_go_on_after_the_leader_died_and_nothing_acknowledged_is_lost() ->
             assert asyncio.get_running_loop().time() - started < 4
             made.append(f"after-{round_}")
             await leader.restart()
+            assert await topics_or_not_yet(cluster, leader.number) in (None, sorted(made))
         await asyncio.sleep(1)
         for number in cluster.nodes:
             assert sorted(await cluster.topics(number)) == sorted(made)
@@ -122,6 +141,7 @@ def test_a_broker_that_stops_is_fenced_before_it_is_gone() -> None:
         assert node is not None
         node.request_stop()
         await cluster.wait(lambda: cluster.nodes[5].ended == 1)
+        assert await stopping(cluster, 4) == [5]
         await asyncio.sleep(2)
         assert await unfenced(cluster, 4) == [4]
         cluster.nodes[5].start()
@@ -150,6 +170,29 @@ def test_a_second_process_under_a_broker_id_in_use_is_refused() -> None:
         assert await unfenced(cluster, 1) == [2, 3, 4]
 
     Cluster(controllers=1, brokers=4).run(work)
+
+
+def test_batches_carry_the_leader_epoch_that_the_metadata_tell_also_after_a_restart() -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create(1, "t")
+        epochs = []
+        for _ in range(3):
+            request = metadata_pb2.GetMetadataRequest(topic_names=["t"])
+            raw = await cluster.call(1, "MetadataService/GetMetadata", request.SerializeToString())
+            (topic,) = metadata_pb2.GetMetadataResponse.FromString(raw).topics
+            epoch = topic.partitions[0].leader_epoch
+            batch = partition_batch(topic.topic_id, 0, sealed([b"x"]))
+            batch.leader_epoch = epoch
+            produce = produce_pb2.ProduceRequest(batches=[batch], acks=produce_pb2.ACKS_ALL)
+            raw = await cluster.call(1, "ProduceService/Produce", produce.SerializeToString())
+            (done,) = produce_pb2.ProduceResponse.FromString(raw).acknowledgements
+            assert not done.HasField("error"), done
+            epochs.append(epoch)
+            cluster.nodes[1].kill()
+            await cluster.nodes[1].restart()
+        assert epochs == sorted(set(epochs)), "each start has an epoch of its own"
+
+    Cluster(controllers=1, roles="broker,controller").run(work)
 
 
 def test_everything_can_be_exported_from_any_node() -> None:

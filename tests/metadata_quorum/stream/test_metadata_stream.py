@@ -164,6 +164,7 @@ def test_the_leader_and_its_address_are_known_as_soon_as_they_change() -> None:
         stage.start_observer("v1:1")
         await stage.wait(lambda: stage.observer is not None and bool(stage.observer.leader()))
         assert stage.observer is not None
+        await asyncio.sleep(2.1)
         quorum.leader, quorum.term = member(2).id, 5
         quorum.change()
 
@@ -172,7 +173,7 @@ def test_the_leader_and_its_address_are_known_as_soon_as_they_change() -> None:
             leader = stage.observer.leader()
             return leader is not None and (leader.address, leader.term) == ("v2:1", 5)
 
-        await stage.wait(has_moved, seconds=0.5)
+        await stage.wait(has_moved, seconds=0.2)
 
     stage.run(work())
 
