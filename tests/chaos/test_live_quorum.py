@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tidelog.chaos.checkers.history import Outcome
@@ -20,6 +21,7 @@ from tidelog.chaos.live.quorum_verdict import (
     compare,
     read_history,
     report,
+    with_known_outcomes,
     with_stale_read,
     write_history,
 )
@@ -99,6 +101,29 @@ def test_a_stale_read_put_into_a_sound_history_is_found() -> None:
 def test_no_stale_read_is_put_in_where_the_order_of_the_writes_is_open() -> None:
     at_once = [operation("write", "1", 0, 30), operation("write", "2", 5, 25), HISTORY[2]]
     assert with_stale_read(at_once) is None
+
+
+def unknown(value: str, began_ns: int) -> Operation:
+    """A write of which nobody knows what became."""
+    written = operation("write", value, began_ns, began_ns)
+    return msgspec.structs.replace(written, outcome=Outcome.INDETERMINATE)
+
+
+def test_an_unknown_write_that_was_read_is_known_from_then_on() -> None:
+    history = [*HISTORY, unknown("3", 55), operation("read", "3", 60, 70)]
+    known = with_known_outcomes(history)
+    assert (known[3].outcome, known[3].ended_ns) == (Outcome.ACKNOWLEDGED, 70)
+    assert check_history(known)[0].verdict is Verdict.LINEARIZABLE
+
+
+def test_an_unknown_write_that_was_read_and_then_not_is_a_violation() -> None:
+    seen = [unknown("3", 55), operation("read", "3", 60, 70), operation("read", "2", 80, 90)]
+    assert check_history([*HISTORY, *seen])[0].verdict is Verdict.VIOLATED
+    assert check_history(with_known_outcomes([*HISTORY, *seen]))[0].verdict is Verdict.VIOLATED
+
+
+def test_an_unknown_write_that_nobody_read_is_left_out() -> None:
+    assert with_known_outcomes([unknown("3", 5), *HISTORY]) == HISTORY
 
 
 def test_a_history_is_read_back_as_it_was_written(tmp_path: Path) -> None:

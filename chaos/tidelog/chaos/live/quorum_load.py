@@ -105,8 +105,10 @@ class QuorumLoad:
             for task in self._tasks:
                 await task
 
-    def _some_node(self) -> ServerProcess | None:
-        nodes = self._cluster.running()
+    def _some_node(self, but: ServerProcess | None = None) -> ServerProcess | None:
+        """Any; not the one that did not answer, if there is another."""
+        running = self._cluster.running()
+        nodes = [node for node in running if node is not but] or running
         return self._random.choice(nodes) if nodes else None
 
     # -- names of one's own ----------------------------------------------------------------------
@@ -124,7 +126,7 @@ class QuorumLoad:
             if error is None:
                 await asyncio.sleep(WRITER_PAUSE_SECONDS)
             else:
-                node = self._some_node()
+                node = self._some_node(but=node)
                 await asyncio.sleep(FAILED_PAUSE_SECONDS)
 
     async def _set_own(self, writer: int, number: int, node: ServerProcess) -> TidelogError | None:

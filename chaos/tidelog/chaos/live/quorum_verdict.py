@@ -53,7 +53,7 @@ def judge(cluster: QuorumCluster, load: QuorumLoad, directory: Path) -> RunVerdi
         for anomaly in compare(load.own_writes, quotas, node=address)
     ]
     write_history(directory / HISTORY_FILE, load.operations)
-    judgements = check_history(load.operations)
+    judgements = check_history(with_known_outcomes(load.operations))
     for judgement in judgements:
         if judgement.verdict is not Verdict.LINEARIZABLE:
             anomalies.append(f"{judgement.verdict.value}: {judgement}")
@@ -68,7 +68,7 @@ def judge(cluster: QuorumCluster, load: QuorumLoad, directory: Path) -> RunVerdi
         reads=sum(each.name == "read" for each in load.operations),
         configurations=sum(each.configurations for each in judgements),
         is_stale_read_found=doctored is not None
-        and check_key(doctored[0].key, doctored).verdict is Verdict.VIOLATED,
+        and check_key(doctored[0].key, with_known_outcomes(doctored)).verdict is Verdict.VIOLATED,
         anomalies=tuple(anomalies),
     )
 
@@ -108,6 +108,29 @@ def compare(writes: Sequence[OwnWrite], quotas: Mapping[str, int], *, node: str)
         if names:
             found.append(f"{node}: {len(names)} {what}: {', '.join(names[:_SHOWN_MAX])}")
     return found
+
+
+def with_known_outcomes(operations: Sequence[Operation]) -> list[Operation]:
+    """The same history without unknown outcomes: linearizable if and only if the given one is.
+
+    Every value is written once. An unknown write that nobody read can be left out: nobody read
+    between it and the next write either. One that was read took effect before the first of those
+    reads ended. Otherwise each unknown write doubles the orders that a search has to try.
+    """
+    first_seen: dict[tuple[str, object], int] = {}
+    for each in operations:
+        if each.name == "read" and each.outcome is Outcome.ACKNOWLEDGED:
+            place = (each.key, each.result)
+            first_seen[place] = min(each.ended_ns, first_seen.get(place, each.ended_ns))
+    known: list[Operation] = []
+    for each in operations:
+        if each.outcome is not Outcome.INDETERMINATE or each.name != "write":
+            known.append(each)
+        elif (seen_ns := first_seen.get((each.key, each.argument))) is not None:
+            known.append(
+                msgspec.structs.replace(each, outcome=Outcome.ACKNOWLEDGED, ended_ns=seen_ns)
+            )
+    return known
 
 
 def with_stale_read(operations: Sequence[Operation]) -> list[Operation] | None:
