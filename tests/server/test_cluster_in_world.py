@@ -172,6 +172,45 @@ def test_a_second_process_under_a_broker_id_in_use_is_refused() -> None:
     Cluster(controllers=1, brokers=4).run(work)
 
 
+def test_a_process_whose_id_another_one_took_over_stops() -> None:
+    async def work(cluster: Cluster) -> None:
+        older, younger = cluster.nodes[2], cluster.nodes[3]
+        younger.kill()
+        assert older.process is not None
+        older.process.pause()
+        await asyncio.sleep(20)
+        younger.number = 2
+        younger.settings = {
+            "listeners.client.bind": "n3:1",
+            "listeners.cluster.bind": "n3:2",
+        }
+        cluster.world.machine("n3").media.clear()
+        cluster.world.machine("n3").start("n3", younger._live)
+        await cluster.wait(lambda: younger.ready == 2)
+        older.process.resume()
+        await cluster.wait(lambda: older.error is not None)
+        assert older.error is not None
+        assert older.error.code is ErrorCode.STALE_BROKER_EPOCH
+        assert await unfenced(cluster, 1) == [2]
+
+    Cluster(controllers=1, brokers=2).run(work)
+
+
+def test_a_broker_that_was_silent_too_long_is_fenced_and_serves_again_when_it_is_back() -> None:
+    async def work(cluster: Cluster) -> None:
+        process = cluster.nodes[2].process
+        assert process is not None
+        process.pause()
+        await asyncio.sleep(15)
+        assert await unfenced(cluster, 1) == [3]
+        process.resume()
+        await asyncio.sleep(3)
+        assert await unfenced(cluster, 1) == [2, 3]
+        assert cluster.nodes[2].error is None
+
+    Cluster(controllers=1, brokers=2).run(work)
+
+
 def test_batches_carry_the_leader_epoch_that_the_metadata_tell_also_after_a_restart() -> None:
     async def work(cluster: Cluster) -> None:
         await cluster.create(1, "t")
