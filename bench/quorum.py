@@ -32,7 +32,7 @@ from tidelog.wire.errors import TidelogError
 
 VOTERS: Final = 3
 KEYS: Final = 1_000
-CALLS: Final = {1: 300, 32: 3_000, 128: 5_000}
+CALLS: Final = {1: 200, 32: 2_000, 128: 3_000}
 """Concurrency → calls of one repetition."""
 FORWARD_MS: Final = 30_000
 FAILURES: Final = (grpc.RpcError, PeerMissingError, TidelogError, OSError)
