@@ -28,9 +28,11 @@ NOT_REPEATABLE: Final = frozenset(
         "/tidelog.v1.TopicAdminService/DeleteTopics",
         "/tidelog.v1.BrokerAdminService/RemoveBroker",
         "/tidelog.v1.QuorumAdminService/RemoveVoter",
+        "/tidelog.v1.QuorumAdminService/TransferLeadership",
     }
 )
-"""Asked again after an unknown outcome they would deny what they did themselves."""
+"""Asked again after an unknown outcome they would deny what they did themselves, or undo it: a new
+leader that is asked to hand over does so."""
 _NS_PER_MS: Final = 1_000_000
 ANSWER_NS: Final = 200 * _NS_PER_MS
 """Kept of a caller's deadline for the answer's way, at most."""

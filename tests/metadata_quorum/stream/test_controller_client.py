@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.metadata_quorum.cluster_metadata import CREATE_TOPICS, ClusterMetadata
+from tidelog.metadata_quorum.cluster_metadata import CREATE_TOPICS, NOT_REPEATABLE, ClusterMetadata
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.raft.types import NodeId
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
@@ -214,5 +214,34 @@ def test_a_forwarded_call_is_answered_when_this_nodes_own_image_shows_it() -> No
         assert not waiting.done()
         image.show(Image(version=7))
         assert (await waiting).response == b"done"
+
+    simulate(work)
+
+
+@pytest.mark.parametrize(
+    "method", [*sorted(NOT_REPEATABLE), "/tidelog.v1.QuorumAdminService/TransferLeadership"]
+)
+def test_a_call_that_would_deny_or_undo_itself_is_forwarded_once(method: str) -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        network = FakeNetwork([error(ErrorCode.INDETERMINATE), error(ErrorCode.INVALID_ARGUMENT)])
+        metadata = ClusterMetadata(
+            LocalImage(),
+            ControllerClient(cast("Network", network), ports.clock, FakeView()),
+            cast("Network", network),
+            ports.clock,
+            cluster_id="c",
+            node_id=BrokerId(4),
+        )
+        context = RequestContext(
+            principal="p",
+            listener="client",
+            client_id="",
+            address="",
+            deadline_ns=NO_DEADLINE_NS,
+        )
+        with pytest.raises(TidelogError) as caught:
+            await metadata.forward(context, method, b"", timeout_ms=1_000)
+        assert caught.value.code is ErrorCode.INDETERMINATE
+        assert len(network.asked) == 1
 
     simulate(work)
