@@ -1,14 +1,30 @@
 """The metadata stream between voters and an observer: ordered, unique, resumable anywhere."""
 
 import asyncio
+from typing import cast
+
+import pytest
 
 from tests.metadata_quorum.stream.voters_in_world import (
+    CLUSTER,
     FakeQuorum,
     Stage,
     entry,
     member,
 )
+from tidelog.metadata_quorum.quorum.port import Quorum
+from tidelog.metadata_quorum.raft.types import Entry, NodeId, SnapshotId
+from tidelog.metadata_quorum.rpc import stream_messages
+from tidelog.metadata_quorum.stream.messages import (
+    CommittedEntries,
+    ObserveBegin,
+    SnapshotPiece,
+    VoterMessage,
+)
+from tidelog.metadata_quorum.stream.server import MetadataStreamServer
+from tidelog.ports import RequestContext, Stream
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LogIndex, Term
 
 
 def names(*numbers: int) -> list[bytes]:
@@ -217,5 +233,158 @@ def test_more_than_the_credit_comes_as_the_observer_applies_it() -> None:
         stage.start_voter(quorum)
         stage.start_observer("v1:1")
         await stage.wait(lambda: len(stage.seen.values) == 12)
+
+    stage.run(work())
+
+
+def test_an_observer_beyond_all_that_is_committed_is_of_another_history() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        first.commit(*(entry(index) for index in range(1, 6)))
+        second.commit(entry(1), entry(2, term=4))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: len(stage.seen.values) == 5)
+        stage.kill_voter(1)
+        await stage.wait(lambda: second.read_count > 3)
+        assert stage.error is None, "a voter that may be behind does not tell"
+        second.is_current = True
+        await stage.wait(lambda: stage.error is not None)
+        assert isinstance(stage.error, TidelogError)
+        assert stage.error.code is ErrorCode.WRONG_CLUSTER
+        assert "the last one committed is 2: another history" in stage.error.happened
+
+    stage.run(work())
+
+
+def test_terms_are_compared_only_once_the_place_is_applied() -> None:
+    stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
+
+    async def work() -> None:
+        stage.start_voter(first)
+        stage.start_voter(second)
+        first.commit(entry(1), entry(2, term=3))
+        second.applied_max = 1
+        second.commit(entry(1), entry(2, term=4), entry(3, term=4))
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: len(stage.seen.values) == 2)
+        stage.kill_voter(1)
+        await stage.wait(lambda: second.read_count > 2)
+        assert stage.error is None
+        second.applied_max = 3
+        await stage.wait(lambda: stage.error is not None)
+        assert isinstance(stage.error, TidelogError)
+        assert stage.error.code is ErrorCode.WRONG_CLUSTER
+        assert stage.seen.values == names(1, 2)
+
+    stage.run(work())
+
+
+class SaidStream:
+    """A stream on which an observer says these messages, and then nothing more."""
+
+    def __init__(self, *said: bytes) -> None:
+        self.said = list(said)
+
+    async def receive(self) -> bytes | None:
+        """As the port says."""
+        if self.said:
+            return self.said.pop(0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(self, data: bytes) -> None:
+        """As the port says."""
+
+
+async def refused(server: MetadataStreamServer, stream: SaidStream) -> ErrorCode:
+    """What comes of it within ten seconds."""
+    with pytest.raises(TidelogError) as caught:
+        async with asyncio.timeout(10):
+            await server.observe(cast("RequestContext", None), cast("Stream", stream))
+    return caught.value.code
+
+
+def begin(next_index: int, term: int) -> bytes:
+    return stream_messages.encode_observer_message(
+        ObserveBegin(
+            cluster_id=CLUSTER,
+            node_id=NodeId(9),
+            next_index=LogIndex(next_index),
+            last_applied_term=Term(term),
+            credit_bytes=1,
+        )
+    )
+
+
+def test_a_beginning_that_names_a_term_of_no_entry_is_refused() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        quorum.commit(entry(1))
+        server = MetadataStreamServer(cast("Quorum", quorum), cluster_id=CLUSTER)
+        found = await refused(server, SaidStream(begin(next_index=1, term=2)))
+        assert found is ErrorCode.INVALID_ARGUMENT
+
+    stage.run(work())
+
+
+def test_a_stream_that_does_not_begin_ends_and_counts_meanwhile() -> None:
+    stage, quorum = Stage(), FakeQuorum()
+
+    async def work() -> None:
+        server = MetadataStreamServer(cast("Quorum", quorum), cluster_id=CLUSTER, observers_max=1)
+        silent = asyncio.get_running_loop().create_task(refused(server, SaidStream()))
+        await asyncio.sleep(1)
+        assert await refused(server, SaidStream()) is ErrorCode.RESOURCE_EXHAUSTED
+        assert await silent is ErrorCode.DEADLINE_EXCEEDED
+        assert await refused(server, SaidStream()) is ErrorCode.DEADLINE_EXCEEDED
+
+    stage.run(work())
+
+
+def entries(*found: Entry, commit_index: int = 99) -> CommittedEntries:
+    return CommittedEntries(entries=found, commit_index=LogIndex(commit_index))
+
+
+def piece(end_index: int, position: int) -> SnapshotPiece:
+    return SnapshotPiece(
+        id=SnapshotId(LogIndex(end_index), Term(1)), position=position, data=b"x", total_bytes=9
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (entries(entry(2)),),
+        (entries(entry(1, term=2), entry(2, term=1)),),
+        (entries(entry(1), commit_index=0),),
+        (piece(5, 0), entries(entry(1))),
+        (piece(1, 0),),
+        (piece(5, 0), piece(6, 1)),
+        (piece(5, 3),),
+    ],
+)
+def test_a_voter_that_sends_what_cannot_be_is_left_for_another(
+    wrong: tuple[VoterMessage, ...],
+) -> None:
+    stage, quorum = Stage(), FakeQuorum(2)
+
+    async def lie(context: RequestContext, stream: Stream) -> None:
+        del context
+        await stream.receive()
+        for message in wrong:
+            await stream.send(stream_messages.encode_voter_message(message))
+        await asyncio.sleep(1)
+
+    async def work() -> None:
+        stage.start_server("v1", lie)
+        quorum.commit(entry(1), entry(2))
+        stage.start_voter(quorum)
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: stage.seen.values == names(1, 2), seconds=5)
+        assert stage.error is None
 
     stage.run(work())

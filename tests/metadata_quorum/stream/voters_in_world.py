@@ -22,7 +22,8 @@ from tidelog.metadata_quorum.raft.types import (
 from tidelog.metadata_quorum.stream.observer import MetadataObserver
 from tidelog.metadata_quorum.stream.quorum_view import Addresses
 from tidelog.metadata_quorum.stream.server import METHOD, MetadataStreamServer
-from tidelog.ports import Listener, StreamMethod
+from tidelog.ports import Listener, RequestContext, Stream, StreamMethod
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
 
 CLUSTER = "c1"
@@ -48,7 +49,11 @@ class FakeQuorum:
         self.commit_index = 0
         self.leader: MemberId | None = member(1).id
         self.term = 1
-        self.is_snapshot_gone = False
+        self.applied_max = 1_000_000
+        """What is committed beyond is not applied here."""
+        self.is_current = False
+        """Whether it knows that it has all that is committed."""
+        self.read_count = 0
         self._changes = 0
         self._news = asyncio.Event()
 
@@ -100,13 +105,24 @@ class FakeQuorum:
             await self._news.wait()
         return self._changes
 
+    async def read_index(self, *, timeout_ms: int) -> LogIndex:
+        """As the port says."""
+        self.read_count += 1
+        if not self.is_current:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried="read", happened="no majority")
+        return LogIndex(self.commit_index)
+
     def committed_entries(self, first_index: LogIndex, bytes_max: int) -> Sequence[Entry] | None:
         """As the port says."""
+        applied_index = min(self.commit_index, self.applied_max)
+        if first_index > applied_index:
+            return ()
         if first_index < self.start:
             return None
         found: list[Entry] = []
         size = 0
-        for each in self.entries[first_index - 1 : self.commit_index]:
+        for each in self.entries[first_index - 1 : applied_index]:
             size += len(each.data)
             if found and size > bytes_max:
                 break
@@ -179,6 +195,18 @@ class Stage:
         self.servers: dict[int, MetadataStreamServer] = {}
         self.observer: MetadataObserver | None = None
         self.error: Exception | None = None
+
+    def start_server(
+        self, name: str, observe: Callable[[RequestContext, Stream], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Something else serves the stream at `<name>:1`."""
+
+        async def live(ports: SimulatedPorts) -> None:
+            listener = Listener(name="cluster", bind=f"{name}:1")
+            await ports.network.serve(listener, {METHOD: StreamMethod(observe)})
+            await asyncio.Event().wait()
+
+        self.world.machine(name).start(name, live)
 
     def start_voter(self, quorum: FakeQuorum, *, cluster_id: str = CLUSTER) -> None:
         """Serve the stream of this log at `v<number>:1`."""

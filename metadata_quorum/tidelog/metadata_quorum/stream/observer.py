@@ -192,15 +192,17 @@ class MetadataObserver:
             raise heartbeat.error
 
     def _apply(self, message: CommittedEntries) -> None:
-        assert self._snapshot_id is None, "entries came between the pieces of a snapshot"
+        self._check(self._snapshot_id is None, "entries came between the pieces of a snapshot")
         term = self._applied_term
         for place, entry in enumerate(message.entries):
             expected = self._applied_index + 1 + place
-            assert entry.index == expected, f"entry {entry.index} came where {expected} was due"
-            assert entry.term >= term, f"the term falls from {term} to {entry.term}"
+            self._check(
+                entry.index == expected, f"entry {entry.index} came where {expected} was due"
+            )
+            self._check(entry.term >= term, f"the term falls from {term} to {entry.term}")
             term = entry.term
         last = message.entries[-1]
-        assert last.index <= message.commit_index, f"entry {last.index} is not committed"
+        self._check(last.index <= message.commit_index, f"entry {last.index} is not committed")
         self._machine.apply(message.entries)
         self._applied_index = last.index
         self._applied_term = last.term
@@ -209,22 +211,33 @@ class MetadataObserver:
     def _collect(self, piece: SnapshotPiece) -> None:
         """Keep a piece; with the last one the whole image is replaced."""
         if self._snapshot_id is None:
-            assert piece.id.end_index > self._applied_index + 1, "a snapshot leads back"
+            self._check(piece.id.end_index > self._applied_index + 1, "a snapshot leads back")
             self._snapshot_id = piece.id
-        assert piece.id == self._snapshot_id, "two snapshots are mixed"
-        assert piece.position == len(self._snapshot_data), "a piece of the snapshot is missing"
+        self._check(piece.id == self._snapshot_id, "two snapshots are mixed")
+        self._check(
+            piece.position == len(self._snapshot_data), "a piece of the snapshot is missing"
+        )
         if piece.total_bytes > SNAPSHOT_BYTES_MAX:
             raise _left(f"a snapshot of {piece.total_bytes} bytes is offered")
         self._snapshot_data += piece.data
         if len(self._snapshot_data) < piece.total_bytes:
             return
         snapshot, state = self._decode_snapshot(bytes(self._snapshot_data))
-        assert snapshot.id == piece.id, f"{snapshot.id} came as {piece.id}"
+        self._check(snapshot.id == piece.id, f"{snapshot.id} came as {piece.id}")
         self._drop_snapshot()
         self._machine.restore(snapshot, state)
         self._applied_index = snapshot.last_index
         self._applied_term = snapshot.id.term
         self._commit_index = max(self._commit_index, snapshot.last_index)
+
+    def _check(self, is_right: bool, happened: str) -> None:
+        """What a voter sent is its matter: if it cannot be, another voter is asked."""
+        if not is_right:
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=f"follow the metadata at {self.voter_address}",
+                happened=happened,
+            )
 
     def _drop_snapshot(self) -> None:
         self._snapshot_id = None

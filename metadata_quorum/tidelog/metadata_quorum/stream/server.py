@@ -5,10 +5,12 @@ nor one twice, nor leave one out; what the log no longer holds comes as a snapsh
 record's walk passes here; every stop reads what the stream brought.
 
 Theory of operation. A stream begins with the place that the observer has applied. Once this voter
-has that place committed as well, the terms there must agree: committed logs are prefixes of each
-other, so a difference means another history. Then one loop sends whatever is committed and not yet
-sent, as long as the observer grants bytes; with nothing to send it waits for the quorum to change,
-at most a second, and tells that it lives and whom it takes for the leader.
+has applied that place as well, the terms there must agree: committed logs are prefixes of each
+other, so a difference means another history. While it has not, it reads the quorum's index: what
+the observer applied was committed before it asked, so a place beyond that index is of another
+history too. Then one loop sends whatever is committed and not yet sent, as long as the observer
+grants bytes; with nothing to send it waits for the quorum to change, at most a second, and tells
+that it lives and whom it takes for the leader.
 """
 
 import asyncio
@@ -33,6 +35,10 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
 
 HEARTBEAT_MS: Final = 1_000
+BEGIN_MS: Final = 3_000
+"""Until `begin` must have come."""
+READ_INDEX_MS: Final = 500
+"""The observer hears nothing meanwhile."""
 ENTRIES_BYTES_MAX: Final = 512 * 1024
 OBSERVERS_MAX: Final = 1_000
 METHOD: Final = "/tidelog.v1.MetadataStreamService/ObserveMetadata"
@@ -48,10 +54,15 @@ class ObserverStatus(msgspec.Struct, frozen=True, kw_only=True):
 class MetadataStreamServer:
     """Serves every observer of one voter."""
 
-    def __init__(self, quorum: Quorum, *, cluster_id: str) -> None:
+    def __init__(
+        self, quorum: Quorum, *, cluster_id: str, observers_max: int = OBSERVERS_MAX
+    ) -> None:
         self._quorum = quorum
+        self._observers_max = observers_max
         self._cluster_id = cluster_id
         self._sessions: dict[int, _Session] = {}
+        self._open = 0
+        """Streams, also those that have not begun."""
         self._opened = 0
 
     def observers(self) -> tuple[ObserverStatus, ...]:
@@ -68,9 +79,19 @@ class MetadataStreamServer:
     async def observe(self, context: RequestContext, stream: Stream) -> None:
         """`ObserveMetadata`: until the observer ends it, or there is something it cannot have."""
         del context
-        begin = await self._receive_begin(stream)
-        if begin is None:
-            return
+        if self._open >= self._observers_max:
+            raise _refused(
+                ErrorCode.RESOURCE_EXHAUSTED, f"{self._observers_max} observers are connected here"
+            )
+        self._open += 1
+        try:
+            begin = await self._receive_begin(stream)
+            if begin is not None:
+                await self._serve(stream, begin)
+        finally:
+            self._open -= 1
+
+    async def _serve(self, stream: Stream, begin: ObserveBegin) -> None:
         self._opened += 1
         number = self._opened
         session = self._sessions[number] = _Session(self._quorum, stream, begin)
@@ -80,7 +101,13 @@ class MetadataStreamServer:
             del self._sessions[number]
 
     async def _receive_begin(self, stream: Stream) -> ObserveBegin | None:
-        data = await stream.receive()
+        try:
+            async with asyncio.timeout(BEGIN_MS / 1000):
+                data = await stream.receive()
+        except TimeoutError:
+            raise _refused(
+                ErrorCode.DEADLINE_EXCEEDED, f"no `begin` came within {BEGIN_MS} ms"
+            ) from None
         if data is None:
             return None
         begin = stream_messages.decode_observer_message(data)
@@ -93,9 +120,10 @@ class MetadataStreamServer:
                 f"this voter to {self._cluster_id}",
                 "Correct quorum.bootstrap_servers of the node.",
             )
-        if len(self._sessions) >= OBSERVERS_MAX:
+        if begin.next_index == 1 and begin.last_applied_term != 0:
             raise _refused(
-                ErrorCode.RESOURCE_EXHAUSTED, f"{OBSERVERS_MAX} observers are connected here"
+                ErrorCode.INVALID_ARGUMENT,
+                f"an observer without entries names the term {begin.last_applied_term} of its last",
             )
         return begin
 
@@ -110,7 +138,7 @@ class _Session:
         self._stream = stream
         self._next_index = begin.next_index
         self._credit_bytes = begin.credit_bytes
-        self._is_history_checked = begin.last_applied_term == 0
+        self._is_history_checked = begin.next_index == 1
         self._told: tuple[NodeId | None, Term] | None = None
         self._told_members: Members | None = None
         self._has_ended = False
@@ -152,7 +180,7 @@ class _Session:
             # Cleared before looking: what comes while something is sent is looked at once more.
             self._news.clear()
             await self._tell_leader()
-            if self._can_send() and await self._send_next():
+            if await self._can_send() and await self._send_next():
                 continue
             try:
                 async with asyncio.timeout(HEARTBEAT_MS / 1000):
@@ -160,33 +188,50 @@ class _Session:
             except TimeoutError:
                 self._told = None
 
-    def _can_send(self) -> bool:
+    async def _can_send(self) -> bool:
         if not self._is_history_checked:
-            self._check_history()
+            self._is_history_checked = self._is_same_history() or (
+                await self._is_place_known() and self._is_same_history()
+            )
         return self._is_history_checked and self._credit_bytes > 0
 
-    def _check_history(self) -> None:
-        """Compare terms at the observer's place, once this voter has committed so far."""
-        last_index = LogIndex(self._next_index - 1)
-        if self._quorum.describe().commit_index < last_index:
-            return
-        self._is_history_checked = True
-        term = self._term_at(last_index)
-        if term is not None and term != self.begin.last_applied_term:
-            raise _refused(
-                ErrorCode.WRONG_CLUSTER,
-                f"node {self.begin.node_id} applied entry {last_index} of term "
-                f"{self.begin.last_applied_term}, here it is of term {term}: another history",
-                "Start the node again: it then takes over the history of this quorum.",
-            )
-
-    def _term_at(self, index: LogIndex) -> Term | None:
-        """Of a committed entry; None: it lies inside a snapshot."""
+    def _is_same_history(self) -> bool:
+        """Compare terms at the observer's place; False: this voter has not applied so far."""
+        index = LogIndex(self._next_index - 1)
         snapshot = self._quorum.newest_snapshot()
         if snapshot is not None and snapshot.last_index == index:
-            return snapshot.id.term
-        entries = self._quorum.committed_entries(index, 1)
-        return entries[0].term if entries else None
+            term = snapshot.id.term
+        else:
+            entries = self._quorum.committed_entries(index, 1)
+            if entries is None:
+                # Inside a snapshot, which does not tell the terms of what it holds.
+                return True
+            if not entries:
+                return False
+            term = entries[0].term
+        if term != self.begin.last_applied_term:
+            raise self._other_history(f"here it is of term {term}")
+        return True
+
+    async def _is_place_known(self) -> bool:
+        """Whether this voter has applied as far as the quorum has committed; it may not know."""
+        try:
+            index = await self._quorum.read_index(timeout_ms=READ_INDEX_MS)
+        except TidelogError:
+            # No leader, or this voter is far behind: the observer hears that the voter lives.
+            self._told = None
+            return False
+        if index < self._next_index - 1:
+            raise self._other_history(f"here the last one committed is {index}")
+        return True
+
+    def _other_history(self, happened: str) -> TidelogError:
+        return _refused(
+            ErrorCode.WRONG_CLUSTER,
+            f"node {self.begin.node_id} applied entry {self._next_index - 1} of term "
+            f"{self.begin.last_applied_term}, {happened}: another history",
+            "Start the node again: it then takes over the history of this quorum.",
+        )
 
     async def _send_next(self) -> bool:
         """Send a snapshot or some entries; False: there is nothing to send."""
