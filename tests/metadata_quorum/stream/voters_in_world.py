@@ -244,6 +244,10 @@ class Stage:
 
         self.world.machine("observer").start("observer", live)
 
+    def has_ended(self) -> bool:
+        """Whether the observer gave up."""
+        return self.error is not None
+
     def kill_voter(self, number: int) -> None:
         """Without a word."""
         self.world.machine(f"v{number}").processes[f"v{number}"].kill()

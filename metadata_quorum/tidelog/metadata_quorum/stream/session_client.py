@@ -33,6 +33,8 @@ RETRY_MS: Final = 50
 ANSWER_MS: Final = 2_000
 INTERVAL_MS: Final = 1_500
 """Until the controller has said another one."""
+LOST_MS: Final = 10_000
+"""How long an image may take to show the registration that the controller refuses this one by."""
 WISH_MS: Final = 100
 """Between heartbeats while a wish is open."""
 UNREGISTERED: Final = BrokerEpoch(-1)
@@ -64,6 +66,8 @@ class BrokerSession:
         self._told_directories = registration.directories
         self._interval_ms = INTERVAL_MS
         self._sequence = 0
+        self._stale_since_ns: int | None = None
+        """Since when the controller refuses the epoch; None: it does not."""
         self._is_fenced = True
         self._wants_unfence = False
         self._wants_shut_down = False
@@ -97,8 +101,11 @@ class BrokerSession:
                 continue
             self.trouble = None
             registered = stream_session.decode_registered(answer)
-            assert registered.epoch > self.epoch, "a registration has an epoch above all before"
+            # Of a registration that was written already the answer is the same epoch again.
+            if registered.epoch < self.epoch:
+                raise self._lost(f"it has epoch {registered.epoch} after {self.epoch} now")
             self.epoch = registered.epoch
+            self._stale_since_ns = None
             self._told_directories = self._registration.directories
             return self.epoch
 
@@ -161,6 +168,7 @@ class BrokerSession:
                 await self._receive(stream, heartbeat)
                 self._told_directories = heartbeat.directories or self._told_directories
                 self.trouble = None
+                self._stale_since_ns = None
                 await self._pause()
         finally:
             stream.cancel()
@@ -221,7 +229,13 @@ class BrokerSession:
             return
         is_ours = known.incarnation == self._registration.incarnation
         if known.epoch <= self.epoch:
-            # This node's image is behind what the controller refused by.
+            # This node's image is behind what the controller refused by; or it is not, and the
+            # registration was lost with the end of a log: then the controller takes a new one.
+            now_ns = self._clock.monotonic_ns()
+            if self._stale_since_ns is None:
+                self._stale_since_ns = now_ns
+            elif now_ns - self._stale_since_ns >= LOST_MS * 1_000_000:
+                await self.register()
             return
         if is_ours:
             self.epoch = known.epoch
@@ -231,6 +245,14 @@ class BrokerSession:
             tried=f"serve as broker {self._registration.broker_id}",
             happened=f"another process registered under this id since: {error.happened}",
             hint="Give every node a node_id of its own; this process stops.",
+        )
+
+    def _lost(self, happened: str) -> TidelogError:
+        return TidelogError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            tried=f"serve as broker {self._registration.broker_id}",
+            happened=f"the quorum lost the registration: {happened}",
+            hint="Start the node again: it then takes over the history of this quorum.",
         )
 
     def _known(self) -> BrokerImage | None:

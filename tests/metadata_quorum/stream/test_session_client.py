@@ -1,0 +1,160 @@
+"""The broker session when the quorum has lost its registration, or answers it twice."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+import pytest
+
+from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.metadata_quorum.image_map import ImageMap
+from tidelog.metadata_quorum.raft.types import NodeId
+from tidelog.metadata_quorum.rpc.errors import fill_error
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.metadata_quorum.stream.local_image import LocalImage
+from tidelog.metadata_quorum.stream.quorum_view import Leader
+from tidelog.metadata_quorum.stream.session_client import SESSION, BrokerSession
+from tidelog.ports import Network
+from tidelog.v1 import broker_session_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex, Term
+
+OURS, OTHERS = bytes([1]) * 16, bytes([2]) * 16
+
+
+class FakeController:
+    """Gives the epochs of a list, and takes heartbeats of one of them only."""
+
+    def __init__(self, epochs: Sequence[int], valid_epoch: int) -> None:
+        self.epochs = list(epochs)
+        self.valid_epoch = valid_epoch
+        self.registered = 0
+        self.beats = 0
+
+    def leader(self) -> Leader | None:
+        """Always the same."""
+        return Leader(node_id=NodeId(1), term=Term(1), address="n1")
+
+    async def call(self, peer: str, method: str, message: bytes, *, timeout_ms: int) -> bytes:
+        """A registration; the last epoch again and again."""
+        del peer, method, message, timeout_ms
+        self.registered += 1
+        epoch = self.epochs.pop(0) if len(self.epochs) > 1 else self.epochs[0]
+        return broker_session_pb2.RegisterBrokerResponse(broker_epoch=epoch).SerializeToString()
+
+    def stream(self, peer: str, method: str) -> "FakeStream":
+        """The session."""
+        del peer
+        assert method == SESSION
+        return FakeStream(self)
+
+
+class FakeStream:
+    """Answers the heartbeat that was sent last."""
+
+    def __init__(self, controller: FakeController) -> None:
+        self.controller = controller
+        self.last = broker_session_pb2.BrokerSessionRequest()
+
+    async def send(self, message: bytes) -> None:
+        """As the port says."""
+        self.last = broker_session_pb2.BrokerSessionRequest.FromString(message)
+
+    async def receive(self) -> bytes | None:
+        """As the port says."""
+        answer = broker_session_pb2.BrokerSessionResponse(sequence=self.last.sequence)
+        if self.last.broker_epoch == self.controller.valid_epoch:
+            self.controller.beats += 1
+        else:
+            stale = TidelogError(ErrorCode.STALE_BROKER_EPOCH, tried="beat", happened="stale")
+            fill_error(answer.error, stale)
+        return answer.SerializeToString()
+
+    def cancel(self) -> None:
+        """As the port says."""
+
+
+def session(ports: SimulatedPorts, controller: FakeController, image: LocalImage) -> BrokerSession:
+    network = cast("Network", controller)
+    return BrokerSession(
+        network,
+        ports.clock,
+        ControllerClient(network, ports.clock, controller),
+        image,
+        Registration(broker_id=BrokerId(4), incarnation=OURS, listeners={}),
+        cluster_id="c",
+        applied_index=lambda: LogIndex(1),
+    )
+
+
+def shows(epoch: int, incarnation: bytes) -> LocalImage:
+    """An image in which the broker has this registration."""
+    broker = BrokerImage(
+        broker_id=BrokerId(4),
+        epoch=BrokerEpoch(epoch),
+        incarnation=incarnation,
+        listeners={},
+        host_name="",
+        rack="",
+        is_fenced=True,
+    )
+    image = LocalImage()
+    image.show(Image(version=1, brokers=ImageMap.of({BrokerId(4): broker})))
+    return image
+
+
+def simulate(work: Callable[[SimulatedPorts], Coroutine[Any, Any, None]]) -> None:
+    world = World(1)
+
+    async def forever(ports: SimulatedPorts) -> None:
+        del ports
+        await asyncio.Event().wait()
+
+    try:
+        world.run(work(world.machine("m").start("p", forever).ports))
+        assert world.findings() == []
+    finally:
+        world.close()
+
+
+def test_a_registration_that_was_written_already_may_be_answered_again() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        broker = session(ports, FakeController([7], 7), LocalImage())
+        assert await broker.register() == 7
+        assert await broker.register() == 7
+
+    simulate(work)
+
+
+def test_a_broker_whose_registration_was_lost_registers_again() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 8], valid_epoch=8)
+        broker = session(ports, controller, shows(3, OTHERS))
+        await broker.register()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(9):
+                await broker.run()
+        assert controller.registered == 1, "an image that is behind is waited for"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await broker.run()
+        assert (broker.epoch, controller.registered) == (8, 2)
+        assert controller.beats > 0
+
+    simulate(work)
+
+
+def test_a_broker_stops_when_its_new_epoch_is_below_the_one_that_was_lost() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 4], valid_epoch=4)
+        broker = session(ports, controller, shows(3, OTHERS))
+        await broker.register()
+        with pytest.raises(TidelogError) as caught:
+            async with asyncio.timeout(60):
+                await broker.run()
+        assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert "epoch 4 after 7" in caught.value.happened
+
+    simulate(work)
