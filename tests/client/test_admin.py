@@ -12,6 +12,7 @@ import pytest
 from tests.client.contract_server import error
 from tidelog.client import AdminClient, ConfigResource, ConfigResourceType, wire
 from tidelog.v1 import (
+    admin_pb2,
     config_admin_pb2,
     metadata_admin_pb2,
     metadata_pb2,
@@ -185,3 +186,48 @@ def test_an_export_is_whole_or_an_error() -> None:
             broker.pieces = pieces
             with pytest.raises(TidelogError, match="broke off behind byte"):
                 list(admin.export_metadata())
+
+
+def described(*leaders: int, known: int = 0, topic_id: int = 7) -> bytes:
+    """A topic with these leaders; offsets only of what broker `known` leads."""
+    answer = admin_pb2.DescribeTopicsResponse()
+    topic = answer.topics.add(name="t", topic_id=bytes([topic_id]) * 16)
+    for number, leader in enumerate(leaders):
+        is_known = leader == known
+        topic.partitions.add(
+            partition=number,
+            leader_id=leader,
+            log_start_offset=number if is_known else -1,
+            high_watermark=10 + number if is_known else -1,
+            size_bytes=100 + number if is_known else -1,
+        )
+    return answer.SerializeToString()
+
+
+def ends(admin: AdminClient) -> list[tuple[int, int, int]]:
+    (topic,) = admin.describe_topics(["t"])
+    return [
+        (each.log_start_offset, each.high_watermark, each.size_bytes) for each in topic.partitions
+    ]
+
+
+def test_each_partitions_leader_is_asked_for_its_offsets() -> None:
+    leaders = (1, 2, 3, 2)
+    brokers = [Broker(described(*leaders, known=number)) for number in (1, 2, 3)]
+    with cluster(*brokers) as admin:
+        assert ends(admin) == [(0, 10, 100), (1, 11, 101), (2, 12, 102), (3, 13, 103)]
+        assert sum(len(broker.asked) for broker in brokers) == 3, "each leader once"
+        assert admin.list_topics() == ["t"]
+        assert sum(len(broker.asked) for broker in brokers) == 4, "names need no leader"
+
+
+def test_offsets_of_a_leader_that_is_away_or_of_another_topic_stay_unknown() -> None:
+    unknown = (-1, -1, -1)
+    leaders = (1, 2, 3, -1, 9)
+    brokers = [
+        Broker(described(*leaders, known=1)),
+        Broker(ErrorCode.UNAVAILABLE),
+        Broker(described(*leaders, known=3, topic_id=8)),
+    ]
+    with cluster(*brokers) as admin:
+        assert ends(admin) == [(0, 10, 100), unknown, unknown, unknown, unknown]

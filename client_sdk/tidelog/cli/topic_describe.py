@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = (
     "Describe topics: partition count, replication factor and settings, then leader, "
     "replicas and in-sync replicas (Isr) of each partition, its first offset (Start), the "
-    "offset behind its last committed record (End), and its size on the leader's disk. `-`: "
-    "not known to who was asked."
+    "offset behind its last committed record (End), and its size on the leader's disk, as the "
+    "leader answers. `-`: it could not be reached."
 )
 EXAMPLES: Final = (
     ("tidelog topic describe orders", "one topic"),

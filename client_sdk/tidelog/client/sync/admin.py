@@ -4,10 +4,11 @@ Owns topics, offsets and the cluster's description; the modules beside it own th
 call has a deadline.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 
+from tidelog.client import leaders, wire
 from tidelog.client import options as client_options
-from tidelog.client import wire
 from tidelog.client.engine.fetch_messages import OffsetSpec
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
@@ -15,6 +16,7 @@ from tidelog.client.sync.admin_partitions import PartitionCalls
 from tidelog.client.sync.admin_quorum import QuorumCalls
 from tidelog.client.sync.admin_topics import TopicCalls
 from tidelog.client.sync.cluster_calls import Wanted
+from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS
 from tidelog.client.types import (
     ClusterDescription,
     CreatedTopic,
@@ -64,25 +66,48 @@ class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, QuorumCalls):
         self, include_internal: bool = False, timeout_ms: int | None = None
     ) -> list[str]:
         """The names of all topics, sorted."""
-        return sorted(
-            topic.name
-            for topic in self.describe_topics(timeout_ms=timeout_ms)
-            if include_internal or not topic.is_internal
-        )
+        found = self._describe_topics("list topics", [], self._limit_ms(timeout_ms))
+        return sorted(topic.name for topic in found if include_internal or not topic.is_internal)
 
     def describe_topics(
         self, topics: Iterable[str] | None = None, timeout_ms: int | None = None
     ) -> list[TopicDescription]:
-        """Settings and partitions of the named topics; without names: of all."""
+        """Settings and partitions of the named topics; without names: of all.
+
+        Offsets and sizes are of each partition's leader; -1 where it could not be reached in time.
+        """
         names = [] if topics is None else list(topics)
         if topics is not None and not names:
             return []
-        data = self._any(
-            "describe topics",
-            wire.DESCRIBE_TOPICS,
-            wire.describe_topics_request(names),
-            self._limit_ms(timeout_ms),
-        )
+        limit_ms = self._limit_ms(timeout_ms)
+        deadline = time.monotonic() + limit_ms / 1000
+        found = self._describe_topics("describe topics", names, limit_ms)
+        wanted = leaders.topics_by_leader(found)
+        answers: dict[int, list[TopicDescription]] = {}
+        for place, (broker_id, asked) in enumerate(sorted(wanted.items())):
+            broker = self._calls.metadata.brokers.get(broker_id)
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            if broker is None or left_ms <= 0:
+                continue
+            share_ms = max(1, left_ms // (len(wanted) - place))
+            request = wire.describe_topics_request(asked)
+            try:
+                data = self._connections.call(
+                    broker.address, wire.DESCRIBE_TOPICS, request, min(share_ms, ADDRESS_TIMEOUT_MS)
+                )
+            except TidelogError:
+                # What this leader knows stays unknown; the rest is worth showing.
+                continue
+            described = wire.read_topic_descriptions(data)
+            answers[broker_id] = [each for each in described if not isinstance(each, TidelogError)]
+        return [leaders.with_answers(topic, answers) for topic in found]
+
+    def _describe_topics(
+        self, tried: str, names: list[str], timeout_ms: int
+    ) -> list[TopicDescription]:
+        """As whoever answers first knows them."""
+        request = wire.describe_topics_request(names)
+        data = self._any(tried, wire.DESCRIBE_TOPICS, request, timeout_ms)
         return all_or_raise(wire.read_topic_descriptions(data))
 
     def describe_cluster(self, timeout_ms: int | None = None) -> ClusterDescription:
