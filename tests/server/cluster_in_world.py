@@ -27,6 +27,8 @@ class ClusterNode:
         self.number = number
         self.roles = roles
         self.settings = settings
+        self.file_text = ""
+        """Settings that only a file can hold."""
         self.node: Node | None = None
         self.ready = 0
         self.ended = 0
@@ -77,6 +79,7 @@ class ClusterNode:
                 ),
             )
         configuration = load(
+            file_text=self.file_text,
             flags={
                 "node_id": str(self.number),
                 "roles": self.roles,
@@ -87,7 +90,7 @@ class ClusterNode:
                     voter.address for voter in self.cluster.voters
                 ),
                 **self.settings,
-            }
+            },
         )
         self.node = Node(configuration, node_ports)
         try:

@@ -40,6 +40,9 @@ class ControllerRole:
         self.storage = storage
         self._clock = ports.clock
         machine = MetadataStateMachine(self.image.show)
+        peer_addresses = {
+            int(number): address for number, address in configuration.peer_addresses.items()
+        }
         self.quorum = QuorumRunner(
             storage=storage,
             state_machine=machine,
@@ -47,9 +50,7 @@ class ControllerRole:
             clock=ports.clock,
             random=ports.random,
             limits=configuration.quorum_limits(),
-            peer_addresses={
-                int(number): address for number, address in configuration.peer_addresses.items()
-            },
+            peer_addresses=peer_addresses,
             bootstrap_servers=configuration.quorum.bootstrap_servers,
             bootstrap_command=storage.bootstrap_command,
             raft_options=configuration.raft_options(),
@@ -66,6 +67,7 @@ class ControllerRole:
             cluster_id=storage.cluster_id,
             defaults=configuration.topic_defaults(),
             times=times,
+            peer_addresses=peer_addresses,
         )
 
     def methods(self) -> Mapping[str, Method]:
