@@ -115,6 +115,14 @@ def test_a_broker_that_knows_no_controller_is_passed_over(code: ErrorCode) -> No
         assert [len(broker.asked) for broker in (first, second)] == [1, 1]
 
 
+def test_handing_the_lead_over_is_asked_once_though_no_answer_came() -> None:
+    first, second = Broker(ErrorCode.DEADLINE_EXCEEDED), Broker(DESCRIBED)
+    with cluster(first, second) as admin:
+        with pytest.raises(TidelogError):
+            admin.transfer_leadership()
+        assert [len(broker.asked) for broker in (first, second)] == [1, 0]
+
+
 def test_a_round_in_which_nobody_could_help_is_followed_by_another() -> None:
     first = Broker(ErrorCode.UNAVAILABLE, ErrorCode.NOT_CONTROLLER, DESCRIBED)
     with cluster(first) as admin:

@@ -68,6 +68,7 @@ class QuorumCalls(AdminBase):
             wire_quorum.TRANSFER_LEADERSHIP,
             wire_quorum.transfer_request(node_id),
             self._limit_ms(timeout_ms),
+            may_repeat=False,
         )
         return wire_quorum.read_leader(data)
 
