@@ -80,6 +80,8 @@ class Troubles:
         for node in cluster.nodes.values():
             node.resume()
             node.set_rate(1.0)
+            # A crash that waits for the next write would fall into the proof of life.
+            node.is_crashing_at_write = False
 
     # -- acts ----------------------------------------------------------------------------------
 
