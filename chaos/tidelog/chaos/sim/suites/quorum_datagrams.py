@@ -24,6 +24,8 @@ _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 60_000 * MS
 _LOOK_NS: Final = 50 * MS
 _STABLE_NS: Final = 1_800 * MS
+_UNDER_WAY_NS: Final = 1_600 * MS
+"""The longest that a write which began before the heal may still take, and then fail."""
 _STEPS_MAX: Final = 400_000
 
 
@@ -114,6 +116,7 @@ class DatagramRun:
     def _prove_life(self) -> None:
         """A leader, a write, a read at every member, everybody caught up; then nobody stirs."""
         agenda = self.cluster.agenda
+        self._go(_UNDER_WAY_NS)
         until_ns = agenda.now_ns + _LIVENESS_NS
         while agenda.now_ns < until_ns:
             self._go(_LOOK_NS)
