@@ -93,11 +93,15 @@ class EntryLog:
         return tuple(self._entries[place:end])
 
     def last_up_to(self, index: int, term: Term) -> LogIndex:
-        """The last place up to `index` whose term is at most `term`; the base if there is none.
+        """The last place up to `index` whose term is at most `term`; before the base if even that
+        has a later one.
 
         Terms never fall along a log: beyond this place it cannot agree with a log whose entry at
-        `index` has this term.
+        `index` has this term. A base that was taken for common ground would be asked for again and
+        again; the place before it is not in the log, so that a leader offers its snapshot.
         """
+        if self.base_term > term:
+            return LogIndex(min(index, self.base_index - 1))
         return LogIndex(
             min(index, self.base_index + bisect_right(self._entries, term, key=_term_of))
         )
