@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.rpc.access import read_accesses
 from tidelog.broker.rpc.guard import Gate, guard_methods
 from tidelog.broker.rpc.metadata_table import (
     METADATA_FILES,
@@ -20,6 +19,7 @@ from tidelog.broker.rpc.metadata_table import (
     settled_at_once,
 )
 from tidelog.broker.rpc.table import BROKER_FILES, build_broker_methods
+from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from google.protobuf.message import DecodeError
 
-from tidelog.broker.rpc.access import Access
+from tidelog.metadata_quorum.rpc.admin_access import Access
 from tidelog.ports import (
     Authorizer,
     Method,

@@ -7,11 +7,11 @@ controller. A method that this release does not serve yet is refused as such, ne
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from tidelog.broker.rpc.access import read_accesses
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.metadata_export import MetadataExport
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.port import Metadata
+from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.metadata_quorum.rpc.controller_methods import local_reads
 from tidelog.metadata_quorum.rpc.forwarding import FORWARDED, SERVED_FILES, left_ms
 from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHandler

@@ -14,13 +14,13 @@ from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.records import RecordsHandler
-from tidelog.broker.rpc.access import read_accesses
 from tidelog.broker.rpc.admin import AdminRpc
 from tidelog.broker.rpc.fetch import FetchRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.metadata import MetadataRpc
 from tidelog.broker.rpc.produce import ProduceRpc
 from tidelog.broker.rpc.records import RecordsRpc
+from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Method, StreamHandler, UnaryHandler
 from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2, records_pb2
 

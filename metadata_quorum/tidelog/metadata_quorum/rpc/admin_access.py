@@ -33,10 +33,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     listener: str
 
 
+def method_name(method: MethodDescriptor) -> str:
+    """As gRPC spells it: `/tidelog.v1.FetchService/Fetch`."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
 def read_accesses(files: Sequence[FileDescriptor]) -> dict[str, Access]:
     """Full method name → its access, for every method of the files' services."""
     return {
-        f"/{service.full_name}/{method.name}": _read_access(method)
+        method_name(method): read_access(method)
         for file in files
         for service in file.services_by_name.values()
         for method in service.methods
@@ -107,7 +112,8 @@ def _guard_stream(
     return guarded
 
 
-def _read_access(method: MethodDescriptor) -> Access:
+def read_access(method: MethodDescriptor) -> Access:
+    """The method's option; its absence is a bug in the contract."""
     options = method.GetOptions()
     assert options.HasExtension(options_pb2.access), f"{method.full_name} says not who may call it"
     option = options.Extensions[options_pb2.access]
