@@ -26,7 +26,7 @@ from tidelog.ports.network import (
 from tidelog.ports.random import Random
 from tidelog.ports.request_context import RequestContext
 from tidelog.ports.task_scope import TaskScope
-from tidelog.ports.worker import Worker
+from tidelog.ports.worker import Job, JobFiles, Worker
 
 __all__ = [
     "MESSAGE_BYTES_MAX",
@@ -38,6 +38,8 @@ __all__ = [
     "Disk",
     "File",
     "Host",
+    "Job",
+    "JobFiles",
     "Listener",
     "Method",
     "Network",

@@ -1,4 +1,11 @@
-"""Names of directories and files in a data directory. Pure."""
+"""Names of directories and files in a data directory. Pure.
+
+<topic id hex>-<partition>/
+    00000000000000000000.log             a segment: batches and nothing else
+    00000000000000000000.sidecar         what is derived from it, once it is sealed
+    00000000000000000000-00000003.log    the third compaction of what begins at that offset
+    *.new                                not finished: removed at the next start
+"""
 
 from typing import Final
 
@@ -7,7 +14,10 @@ import msgspec
 from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, TopicId, topic_id_text
 
 SEGMENT_SUFFIX: Final = ".log"
+SIDECAR_SUFFIX: Final = ".sidecar"
+UNFINISHED_SUFFIX: Final = ".new"
 _OFFSET_DIGITS: Final = 20
+_GENERATION_DIGITS: Final = 8
 
 
 class PartitionKey(msgspec.Struct, frozen=True, order=True):
@@ -21,15 +31,22 @@ class PartitionKey(msgspec.Struct, frozen=True, order=True):
 
 
 class SegmentKey(msgspec.Struct, frozen=True, order=True):
-    """Which segment of which partition."""
+    """Which segment of which partition; a name is never used for other bytes."""
 
     partition: PartitionKey
     base_offset: Offset
+    generation: int = 0
+    """0: as it was appended. Each compaction that rewrites it takes a higher one."""
 
     @property
     def path(self) -> str:
         """The file, relative to the data directory."""
-        return f"{directory_name(self.partition)}/{segment_name(self.base_offset)}"
+        return f"{directory_name(self.partition)}/{segment_name(self.base_offset, self.generation)}"
+
+    @property
+    def sidecar_path(self) -> str:
+        """The file of what is derived from it."""
+        return self.path.removesuffix(SEGMENT_SUFFIX) + SIDECAR_SUFFIX
 
 
 def directory_name(key: PartitionKey) -> str:
@@ -50,18 +67,25 @@ def parse_directory_name(name: str) -> PartitionKey | None:
     return key if directory_name(key) == name.rstrip("/") else None
 
 
-def segment_name(base_offset: int) -> str:
+def segment_name(base_offset: int, generation: int = 0) -> str:
     """Twenty digits, so that names sort as offsets do."""
     assert 0 <= base_offset < 10**_OFFSET_DIGITS, f"an offset of a segment: {base_offset}"
-    return f"{base_offset:0{_OFFSET_DIGITS}d}{SEGMENT_SUFFIX}"
+    assert 0 <= generation < 10**_GENERATION_DIGITS, f"a generation of a segment: {generation}"
+    suffix = f"-{generation:0{_GENERATION_DIGITS}d}" if generation else ""
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}{SEGMENT_SUFFIX}"
 
 
-def parse_segment_name(name: str) -> Offset | None:
-    """The base offset in a segment's name; None for every other name."""
-    digits, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
-    if suffix != SEGMENT_SUFFIX or len(digits) != _OFFSET_DIGITS or not _is_number(digits):
+def parse_segment_name(name: str) -> tuple[Offset, int] | None:
+    """Base offset and generation in a segment's name; None for every other name."""
+    if not name.endswith(SEGMENT_SUFFIX):
         return None
-    return Offset(int(digits))
+    digits, dash, generation = name.removesuffix(SEGMENT_SUFFIX).partition("-")
+    if not _is_number(digits) or (dash and not _is_number(generation)):
+        return None
+    number = int(generation) if dash else 0
+    if len(digits) != _OFFSET_DIGITS or number >= 10**_GENERATION_DIGITS:
+        return None
+    return (Offset(int(digits)), number) if segment_name(int(digits), number) == name else None
 
 
 def _is_number(text: str) -> bool:

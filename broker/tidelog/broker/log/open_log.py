@@ -61,9 +61,9 @@ async def _open_segments(disk: Disk, opened: OpenedLog, known_flushed_offset: in
     directory = directory_name(log.key)
     bases = []
     for name in await disk.list(directory):
-        base_offset = parse_segment_name(name)
-        if base_offset is not None:
-            bases.append(base_offset)
+        parsed = parse_segment_name(name)
+        if parsed is not None:
+            bases.append(parsed[0])
     scan = Scan(next_offset=bases[0] if bases else Offset(0), leader_epoch_max=log.leader_epoch)
     log.log_start_offset = scan.next_offset
     for base_offset in bases:

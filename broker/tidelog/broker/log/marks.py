@@ -1,0 +1,98 @@
+"""What a data directory knows to be durable of its partitions: small entries, one behind the other.
+
+Pure. Takes the place of the flush marks. The last whole entry of a kind counts, so that a mark can
+also go down: before a log is cut below what was flushed, the lower mark is written and flushed.
+
+    topic id (16) | partition u32 | kind u8 | zero (3) | value i64 | CRC-32C over the rest    = 36 bytes
+"""
+
+import enum
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.batch import checksum
+from tidelog.wire.ids import PartitionId, TopicId
+
+_BODY: Final = struct.Struct(">16sIB3xq")
+_SUM: Final = struct.Struct(">I")
+ENTRY_BYTES: Final = _BODY.size + _SUM.size
+
+
+class MarkKind(enum.IntEnum):
+    """Stored numbers: a kind that is not known is skipped."""
+
+    FLUSHED = 1
+    """Everything below the offset is durable."""
+    LOG_START = 2
+    """The log begins here; what lies below may be gone."""
+    GAPS = 3
+    """From this offset on offsets may ascend with gaps: a follower copies a compacted log."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """One entry."""
+
+    key: PartitionKey
+    kind: MarkKind
+    value: int
+
+
+class PartitionMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file tells of one partition."""
+
+    flushed_offset: int = 0
+    log_start_offset: int = 0
+    gaps_from: int = -1
+    """-1: offsets are contiguous."""
+
+
+NO_MARKS: Final = PartitionMarks()
+_FIELDS: Final = {
+    MarkKind.FLUSHED: "flushed_offset",
+    MarkKind.LOG_START: "log_start_offset",
+    MarkKind.GAPS: "gaps_from",
+}
+_KINDS: Final = {int(kind) for kind in MarkKind}
+
+
+def encode_marks(marks: Iterable[Mark]) -> bytes:
+    """Entries in the order given."""
+    pieces = []
+    for mark in marks:
+        assert mark.value >= 0, f"{mark.key}: no offset is below zero: {mark.value}"
+        body = _BODY.pack(mark.key.topic_id, mark.key.partition, mark.kind, mark.value)
+        pieces += [body, _SUM.pack(checksum(body))]
+    return b"".join(pieces)
+
+
+def marks_of(key: PartitionKey, known: PartitionMarks) -> list[Mark]:
+    """The entries that tell as much, for a file that is made anew."""
+    marks = []
+    if known.flushed_offset > 0:
+        marks.append(Mark(key, MarkKind.FLUSHED, known.flushed_offset))
+    if known.log_start_offset > 0:
+        marks.append(Mark(key, MarkKind.LOG_START, known.log_start_offset))
+    if known.gaps_from >= 0:
+        marks.append(Mark(key, MarkKind.GAPS, known.gaps_from))
+    return marks
+
+
+def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
+    """What the last whole entry of each kind says of each partition; torn entries are skipped."""
+    found: dict[PartitionKey, PartitionMarks] = {}
+    for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        body = data[position : position + _BODY.size]
+        (stored,) = _SUM.unpack_from(data, position + _BODY.size)
+        if checksum(body) != stored:
+            continue
+        topic_id, partition, kind, value = _BODY.unpack(body)
+        if kind not in _KINDS:
+            continue
+        key = PartitionKey(TopicId(topic_id), PartitionId(partition))
+        known = found.get(key, NO_MARKS)
+        found[key] = msgspec.structs.replace(known, **{_FIELDS[MarkKind(kind)]: value})
+    return found
