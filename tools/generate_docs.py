@@ -86,7 +86,7 @@ def _dynamic_lines() -> list[str]:
         setting = CATALOGUE[name]
         of = ", ".join(scope.value for scope in setting.scopes)
         allowed = ", ".join(f"`{value}`" for value in setting.served or setting.choices)
-        if not allowed and setting.kind is Kind.NUMBER:
+        if not allowed and setting.kind in (Kind.NUMBER, Kind.DECIMAL):
             highest = " or more" if setting.highest == NUMBER_MAX else f" to {setting.highest}"
             allowed = f"{setting.lowest}{highest}"
         cells = (f"`{name}`", of, f"`{setting.default}`", allowed, cell(setting.documentation))

@@ -106,14 +106,8 @@ def test_the_minimum_in_sync_is_resolved_at_creation_and_again_when_it_is_unset(
 @pytest.mark.parametrize(
     ("name", "given_value"),
     [
-        ("flush", "replicated"),
-        ("retention.ms", "604800000"),
-        ("retention.bytes", "1"),
-        ("cleanup.policy", "compact"),
         ("compression.type", "zstd"),
-        ("validate.records", "true"),
         ("unclean.leader.election.enable", "true"),
-        ("segment.ms", "1000"),
     ],
 )
 def test_what_this_release_does_not_act_upon_is_refused_and_its_default_taken(
@@ -141,9 +135,13 @@ def test_what_this_release_does_not_act_upon_is_refused_and_its_default_taken(
         (TOPIC, Change(name="cleanup.policy", value="delete,delete"), "twice"),
         (
             TOPIC,
-            Change(name="cleanup.policy", operation=Operation.APPEND, value="compact"),
-            "does not act upon",
+            Change(name="cleanup.policy", operation=Operation.APPEND, value="shred"),
+            "not `compact` or `delete`",
         ),
+        (TOPIC, Change(name="min.cleanable.dirty.ratio", value="1.01"), "from 0 to 1"),
+        (TOPIC, Change(name="min.cleanable.dirty.ratio", value="half"), "from 0 to 1"),
+        (TOPIC, Change(name="min.cleanable.dirty.ratio", value="-0.5"), "from 0 to 1"),
+        (TOPIC, Change(name="retention.ms", value="-2"), "not a number from -1"),
         (
             TOPIC,
             Change(name="cleanup.policy", operation=Operation.SUBTRACT, value="delete"),
@@ -172,9 +170,63 @@ def test_a_wrong_change_keeps_the_right_ones_of_its_target_from_being_made() -> 
 
 
 def test_changes_to_a_list_leave_its_other_members() -> None:
-    appended = Change(name="cleanup.policy", operation=Operation.APPEND, value="delete")
-    image = altered(base(), TOPIC, appended)
-    assert value(image, TOPIC, "cleanup.policy")[0] == "delete"
+    name = "cleanup.policy"
+    image = altered(base(), TOPIC, Change(name=name, operation=Operation.APPEND, value="compact"))
+    assert value(image, TOPIC, name)[0] == "compact,delete"
+    image = altered(image, TOPIC, Change(name=name, operation=Operation.SUBTRACT, value="delete"))
+    assert value(image, TOPIC, name)[0] == "compact"
+
+
+def test_the_settings_of_housekeeping_are_read_as_numbers() -> None:
+    given_values = {
+        "cleanup.policy": "delete,compact",
+        "delete.retention.ms": "1",
+        "flush": "replicated",
+        "max.compaction.lag.ms": "2",
+        "message.timestamp.after.max.ms": "3",
+        "message.timestamp.before.max.ms": "4",
+        "min.cleanable.dirty.ratio": "0.250",
+        "min.compaction.lag.ms": "5",
+        "retention.bytes": "6",
+        "retention.ms": "7",
+        "segment.ms": "8",
+        "validate.records": "True",
+    }
+    assert parse(given_values, topic="t") == TopicSettings(
+        is_compacted=True,
+        is_deleted=True,
+        delete_retention_ms=1,
+        is_flush_sync=False,
+        max_compaction_lag_ms=2,
+        timestamp_after_max_ms=3,
+        timestamp_before_max_ms=4,
+        min_cleanable_dirty_ratio=0.25,
+        min_compaction_lag_ms=5,
+        retention_bytes=6,
+        retention_ms=7,
+        segment_ms=8,
+        is_every_record_validated=True,
+    )
+    compacted = parse({"cleanup.policy": "compact"}, topic="t")
+    assert (compacted.is_compacted, compacted.is_deleted) == (True, False)
+
+
+def test_the_defaults_are_those_that_kafkas_users_know() -> None:
+    found = {name: CATALOGUE[name].default for name in CATALOGUE}
+    assert found["retention.ms"] == found["segment.ms"] == "604800000"
+    assert found["retention.bytes"] == "-1"
+    assert found["delete.retention.ms"] == "86400000"
+    assert found["message.timestamp.after.max.ms"] == "3600000"
+    assert (found["cleanup.policy"], found["min.cleanable.dirty.ratio"]) == ("delete", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("text", "one_form"),
+    [("0.5", "0.5"), ("00.50", "0.5"), ("1.0", "1"), (".5", "0.5"), ("0", "0"), ("1.", "1")],
+)
+def test_equal_decimals_are_equal_texts(text: str, one_form: str) -> None:
+    setting = CATALOGUE["min.cleanable.dirty.ratio"]
+    assert canonical(setting, text, tried="set") == one_form
 
 
 def test_a_change_that_is_made_already_writes_nothing() -> None:

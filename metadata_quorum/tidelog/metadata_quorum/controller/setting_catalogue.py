@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.metadata_quorum.controller.placement import REPLICAS_MAX
-from tidelog.metadata_quorum.controller.settings import Kind, Scope, Setting
+from tidelog.metadata_quorum.controller.settings import NUMBER_MAX, Kind, Scope, Setting
 from tidelog.wire.batch.limits import BATCH_BYTES_MAX
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import did_you_mean
@@ -26,6 +26,12 @@ COMPRESSION_TYPE: Final = "compression.type"
 VALIDATE_RECORDS: Final = "validate.records"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 SEGMENT_MS: Final = "segment.ms"
+MIN_CLEANABLE_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+MIN_COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG_MS: Final = "max.compaction.lag.ms"
+DELETE_RETENTION_MS: Final = "delete.retention.ms"
+TIMESTAMP_AFTER_MAX_MS: Final = "message.timestamp.after.max.ms"
+TIMESTAMP_BEFORE_MAX_MS: Final = "message.timestamp.before.max.ms"
 PLACEMENT_STRICT: Final = "placement.strict"
 DEFAULT_PARTITIONS: Final = "num.partitions"
 DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
@@ -37,6 +43,8 @@ SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 1 << 40
 BATCH_BYTES_MIN: Final = 61
 PARTITIONS_OF_A_TOPIC_MAX: Final = 100_000
+HOUR_MS: Final = 60 * 60 * 1000
+DAY_MS: Final = 24 * HOUR_MS
 NAME_LENGTH_MAX: Final = 100
 """Of a name that a message repeats."""
 
@@ -80,7 +88,7 @@ _TOPIC_SETTINGS: Final = (
         default="sync",
         scopes=_TOPIC,
         choices=("sync", "replicated"),
-        served=("sync",),
+        is_dynamic=False,
         documentation="What acks=all waits for: records flushed on the in-sync replicas (sync), "
         "or stored there (replicated).",
     ),
@@ -106,31 +114,29 @@ _TOPIC_SETTINGS: Final = (
     Setting(
         name=RETENTION_MS,
         kind=Kind.NUMBER,
-        default="-1",
-        scopes=_TOPIC,
+        default=str(7 * DAY_MS),
+        scopes=_EVERYWHERE,
         lowest=-1,
-        served=("-1",),
-        documentation="Records older than this are deleted; -1: never, as this release has it.",
+        documentation="A segment of which every record is older is deleted; -1: never. For topics "
+        "whose cleanup.policy has delete.",
     ),
     Setting(
         name=RETENTION_BYTES,
         kind=Kind.NUMBER,
         default="-1",
-        scopes=_TOPIC,
+        scopes=_EVERYWHERE,
         lowest=-1,
-        served=("-1",),
-        documentation="The oldest segments of a partition that is larger are deleted; -1: never, "
-        "as this release has it.",
+        documentation="The oldest segments without which a partition is still this large are "
+        "deleted; -1: never. For topics whose cleanup.policy has delete.",
     ),
     Setting(
         name=SEGMENT_MS,
         kind=Kind.NUMBER,
-        default=str((1 << 63) - 1),
-        scopes=_TOPIC,
+        default=str(7 * DAY_MS),
+        scopes=_EVERYWHERE,
         lowest=1,
-        served=(str((1 << 63) - 1),),
-        documentation="A segment that is older is closed and the next one begun; the largest "
-        "number: never, as this release has it.",
+        documentation="A segment that is older is closed and the next one begun: only closed ones "
+        "are deleted by time or compacted.",
     ),
     Setting(
         name=CLEANUP_POLICY,
@@ -138,9 +144,62 @@ _TOPIC_SETTINGS: Final = (
         default="delete",
         scopes=_TOPIC,
         choices=("compact", "delete"),
-        served=("delete",),
         documentation="Whether old segments are deleted, compacted to the last value of each key, "
-        "or both; this release does not compact.",
+        "or both. A topic that is compacted takes no record without a key.",
+    ),
+    Setting(
+        name=MIN_CLEANABLE_DIRTY_RATIO,
+        kind=Kind.DECIMAL,
+        default="0.5",
+        scopes=_EVERYWHERE,
+        lowest=0,
+        highest=1,
+        documentation="A log is compacted when at least this part of its closed bytes was never "
+        "compacted.",
+    ),
+    Setting(
+        name=MIN_COMPACTION_LAG_MS,
+        kind=Kind.NUMBER,
+        default="0",
+        scopes=_EVERYWHERE,
+        lowest=0,
+        documentation="A record that is younger is not compacted away.",
+    ),
+    Setting(
+        name=MAX_COMPACTION_LAG_MS,
+        kind=Kind.NUMBER,
+        default=str(NUMBER_MAX),
+        scopes=_EVERYWHERE,
+        lowest=1,
+        documentation="A log that holds an older record that was never compacted is compacted "
+        "whatever its dirty ratio.",
+    ),
+    Setting(
+        name=DELETE_RETENTION_MS,
+        kind=Kind.NUMBER,
+        default=str(DAY_MS),
+        scopes=_EVERYWHERE,
+        lowest=0,
+        documentation="How long a record without value, which deletes its key, stays after the "
+        "compaction that found nothing older of the key.",
+    ),
+    Setting(
+        name=TIMESTAMP_AFTER_MAX_MS,
+        kind=Kind.NUMBER,
+        default=str(HOUR_MS),
+        scopes=_EVERYWHERE,
+        lowest=0,
+        documentation="A record whose producer's time is further ahead of the broker's is refused "
+        "INVALID_TIMESTAMP: it would keep its segment from being deleted by time.",
+    ),
+    Setting(
+        name=TIMESTAMP_BEFORE_MAX_MS,
+        kind=Kind.NUMBER,
+        default=str(NUMBER_MAX),
+        scopes=_EVERYWHERE,
+        lowest=0,
+        documentation="A record whose producer's time is further behind the broker's is refused "
+        "INVALID_TIMESTAMP.",
     ),
     Setting(
         name=COMPRESSION_TYPE,
@@ -156,9 +215,8 @@ _TOPIC_SETTINGS: Final = (
         kind=Kind.BOOLEAN,
         default="false",
         scopes=_TOPIC,
-        served=("false",),
         documentation="Whether the broker decodes every record of a batch before it stores it; "
-        "this release checks the batch's checksum and header.",
+        "else it checks the batch's checksum and header.",
     ),
 )
 

@@ -46,6 +46,8 @@ class Kind(Enum):
     """How a value's text is read."""
 
     NUMBER = "number"
+    DECIMAL = "decimal"
+    """A number with digits behind the point; its bounds are whole ones."""
     BOOLEAN = "boolean"
     CHOICE = "choice"
     LIST = "list"
@@ -88,6 +90,8 @@ def well_formed(setting: Setting, text: str, *, tried: str) -> str:
     match setting.kind:
         case Kind.NUMBER:
             value = _number(setting, text, tried)
+        case Kind.DECIMAL:
+            value = _decimal(setting, text, tried)
         case Kind.BOOLEAN:
             value = _choice(text.lower(), ("true", "false"), tried)
         case Kind.CHOICE:
@@ -119,6 +123,23 @@ def _number(setting: Setting, text: str, tried: str) -> str:
             f"`{_quoted(text)}` is not a number from {setting.lowest} to {setting.highest}",
         )
     return str(int(text))
+
+
+def _decimal(setting: Setting, text: str, tried: str) -> str:
+    """Compared as whole and fraction: no rounding, one text for equal values."""
+    whole, _, fraction = text.partition(".")
+    digits = whole + fraction
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX
+    least = int(whole or "0") if is_number else 0
+    fraction = fraction.rstrip("0")
+    most = least + 1 if fraction else least
+    if not is_number or not setting.lowest <= least or most > setting.highest:
+        raise _invalid(
+            tried,
+            f"`{_quoted(text)}` is not a number from {setting.lowest} to {setting.highest}, "
+            "such as 0.5",
+        )
+    return f"{least}.{fraction}" if fraction else str(least)
 
 
 def _choice(text: str, choices: tuple[str, ...], tried: str) -> str:

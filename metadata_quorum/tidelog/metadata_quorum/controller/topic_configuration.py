@@ -11,7 +11,14 @@ import msgspec
 
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
 from tidelog.metadata_quorum.controller.setting_catalogue import find_setting
-from tidelog.metadata_quorum.controller.settings import Scope, canonical, well_formed
+from tidelog.metadata_quorum.controller.settings import (
+    NUMBER_MAX,
+    Scope,
+    canonical,
+    is_true,
+    members,
+    well_formed,
+)
 
 SEGMENT_BYTES: Final = catalogue.SEGMENT_BYTES
 MAX_MESSAGE_BYTES: Final = catalogue.MAX_MESSAGE_BYTES
@@ -27,6 +34,23 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_flush_sync: bool = True
     """An acknowledgement waits for the flush, not only for the copies."""
     in_sync_replicas_min: int = 1
+    retention_ms: int = 7 * catalogue.DAY_MS
+    """-1: whatever its age."""
+    retention_bytes: int = -1
+    """-1: whatever its size."""
+    segment_ms: int = 7 * catalogue.DAY_MS
+    is_compacted: bool = False
+    is_deleted: bool = True
+    """Old segments go by time and size; a topic may be compacted as well."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NUMBER_MAX
+    delete_retention_ms: int = catalogue.DAY_MS
+    timestamp_after_max_ms: int = catalogue.HOUR_MS
+    """How far a record's own time may be ahead of the broker's."""
+    timestamp_before_max_ms: int = NUMBER_MAX
+    """How far it may be behind."""
+    is_every_record_validated: bool = False
 
 
 def parse(
@@ -55,6 +79,18 @@ def parse(
         is_append_time=values[TIMESTAMP_TYPE] == "LogAppendTime",
         is_flush_sync=values[catalogue.FLUSH] == "sync",
         in_sync_replicas_min=int(values[catalogue.MIN_IN_SYNC_REPLICAS]),
+        retention_ms=int(values[catalogue.RETENTION_MS]),
+        retention_bytes=int(values[catalogue.RETENTION_BYTES]),
+        segment_ms=int(values[catalogue.SEGMENT_MS]),
+        is_compacted="compact" in members(values[catalogue.CLEANUP_POLICY]),
+        is_deleted="delete" in members(values[catalogue.CLEANUP_POLICY]),
+        min_cleanable_dirty_ratio=float(values[catalogue.MIN_CLEANABLE_DIRTY_RATIO]),
+        min_compaction_lag_ms=int(values[catalogue.MIN_COMPACTION_LAG_MS]),
+        max_compaction_lag_ms=int(values[catalogue.MAX_COMPACTION_LAG_MS]),
+        delete_retention_ms=int(values[catalogue.DELETE_RETENTION_MS]),
+        timestamp_after_max_ms=int(values[catalogue.TIMESTAMP_AFTER_MAX_MS]),
+        timestamp_before_max_ms=int(values[catalogue.TIMESTAMP_BEFORE_MAX_MS]),
+        is_every_record_validated=is_true(values[catalogue.VALIDATE_RECORDS]),
     )
 
 
