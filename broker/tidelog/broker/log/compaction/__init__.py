@@ -1,0 +1,36 @@
+"""Compaction: of each key the last record stays. Pure, but for the job that `log.jobs` holds.
+
+Theory of operation. One round of one log:
+
+    |-- clean: earlier rounds compared it --|------------- dirty -------------|-- not yet --|
+    log start                      first_dirty_offset                    cleaned_below
+
+1. The planner decides whether a round is due, and over which sealed segments below the bound that
+   the caller gives (high watermark, or last stable offset where there are transactions).
+2. The map is filled with the last offset of each key of the dirty part, until the part ends or the
+   map is full: where it ends is `cleaned_below`. What did not fit is the next round's.
+3. Every segment from the log's start to there is read again and rewritten, neighbours grouped up to
+   segment.bytes. A record stays if the map knows no later one of its key. A tombstone (no value)
+   stays until its delete horizon. Whatever lies at or above `cleaned_below` is copied as it is.
+4. The groups' files are swapped in one by one, **in ascending order, each durable before the
+   next one**.
+
+Why the order matters: a tombstone may only go when no older record of its key is left below it.
+The round that gave it its horizon removed those, in groups at or before its own; a later round
+drops the tombstone. If a later group could be swapped in without an earlier one, a tombstone would
+die while an older value still stood, which would come back. With the order kept, `cleaned_below`
+never ascends along a log, and `first_dirty_offset` is its lowest value: after a crash between two
+groups the next round begins where this one did, and loses nothing.
+
+Delete horizon, as in Kafka's format since its KIP-534: the first round whose map covers a tombstone
+sets bit 6 of its batch's attributes and the base timestamp to now + delete.retention.ms; the
+records' timestamp deltas are made to fit, so that timestamps stay. Later rounds never set it again.
+A reader who is less than delete.retention.ms behind that first round sees the tombstone.
+
+Records without a key (stored before the topic was compacted) are dropped where the map covers them,
+as Kafka's cleaner does; they are refused at append on a compacted topic.
+
+Transactions: control batches stay. Whether a transactional batch was committed is not known here,
+so its records supersede nothing, and its tombstones never go: nothing committed is lost, at the
+price of records that stay longer than they need to.
+"""
