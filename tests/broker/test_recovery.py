@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from tidelog.broker.log.flush_marks import ENTRY_BYTES, decode_marks, encode_marks
+from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import (
     PartitionKey,
     SegmentKey,
@@ -67,7 +67,9 @@ def reopened(
         for base, content in segments:
             path = SegmentKey(KEY, Offset(base)).path
             await disk.append([Append(await disk.open(path, create=True), [content])])
-        opened = await open_log(disk, KEY, LeaderEpoch(0), known_flushed_offset)
+        known = known_flushed_offset
+        marks = None if known is None else PartitionMarks(flushed_offset=known)
+        opened = await open_log(disk, KEY, LeaderEpoch(0), marks)
         sizes = {key.base_offset: file.size_bytes for key, file in opened.files.items()}
         return opened, {int(base): size for base, size in sizes.items()}
 
@@ -185,23 +187,6 @@ def test_damage_found_without_marks_is_no_torn_tail_at_the_start_after() -> None
     assert sizes == {0: len(LOG)}
 
 
-def test_marks_give_the_highest_offset_and_skip_torn_entries() -> None:
-    other = PartitionKey(KEY.topic_id, PartitionId(4))
-    data = encode_marks([(KEY, Offset(5)), (other, Offset(1)), (KEY, Offset(9))])
-    assert len(data) == 3 * ENTRY_BYTES
-    assert decode_marks(data) == {KEY: 9, other: 1}
-    assert decode_marks(data[:-1]) == {KEY: 5, other: 1}
-    damaged = bytearray(data)
-    damaged[2 * ENTRY_BYTES + 25] ^= 1
-    assert decode_marks(bytes(damaged)) == {KEY: 5, other: 1}
-    assert decode_marks(bytes(64)) == {}
-
-
-def test_a_mark_is_stored_as_it_was_in_the_first_release() -> None:
-    golden = "000102030405060708090a0b0c0d0e0f000000030000000000000009207979dc"
-    assert encode_marks([(KEY, Offset(9))]).hex() == golden
-
-
 @pytest.mark.parametrize(
     "name",
     ["", "x", "0001-1", f"{'0' * 32}-", f"{'0' * 32}-01", f"{'g' * 32}-1", f"{'A' * 32}-1"],
@@ -213,6 +198,6 @@ def test_other_names_are_no_partition_directories(name: str) -> None:
 def test_names_come_back() -> None:
     assert parse_directory_name(directory_name(KEY) + "/") == KEY
     assert segment_name(42) == "00000000000000000042.log"
-    assert parse_segment_name(segment_name(42)) == 42
+    assert parse_segment_name(segment_name(42)) == (42, 0)
     for name in ("42.log", "0000000000000000004x.log", "00000000000000000042.index"):
         assert parse_segment_name(name) is None

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.broker.errors import fresh
 from tidelog.broker.log import recovery
+from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.state import PartitionLog
@@ -95,15 +96,18 @@ class Replicas:
         placed = self._placed(image)
         opened = {}
         for key, (_, partition, _) in placed.items():
-            known = None if marks is None else marks.get(key, 0)
-            if key in on_disk or known:
+            known = None if marks is None else marks.get(key, NO_MARKS)
+            if key in on_disk or (known is not None and known.flushed_offset):
                 opened[key] = await open_log(self._disk, key, partition.leader_epoch, known)
                 self._refuse_lost_head(opened[key].log)
                 summary.take_in(opened[key])
         await self._flush_opened(opened)
-        flushed = dict(marks or {})
-        flushed.update((key, each.log.flushed_offset) for key, each in opened.items())
-        marks_file = await make_marks_file(self._disk, flushed)
+        known_marks: dict[PartitionKey, PartitionMarks | int] = dict(marks or {})
+        for key, each in opened.items():
+            known_marks[key] = msgspec.structs.replace(
+                (marks or {}).get(key, NO_MARKS), flushed_offset=each.log.flushed_offset
+            )
+        marks_file = await make_marks_file(self._disk, known_marks)
         self._owner = DirectoryOwner(
             self._disk,
             marks_file,

@@ -7,6 +7,7 @@ never delete one.
 import msgspec
 
 from tidelog.broker.log import recovery
+from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import (
     PartitionKey,
     SegmentKey,
@@ -29,15 +30,24 @@ class OpenedLog(msgspec.Struct, kw_only=True):
     active: File | None = None
     """To be flushed before anything is served or appended: what a killed process had written may
     sit in the page cache only."""
+    to_seal: tuple[SegmentKey, ...] = ()
+    """Sealed segments without a sidecar that can be believed: the job makes it (again)."""
+    to_remove: tuple[str, ...] = ()
+    """Files of segments that lie wholly below the log's start, lowest first."""
+    removed: tuple[str, ...] = ()
+    """Leftovers that were removed: unfinished files, and what a compaction had replaced."""
+    strangers: tuple[str, ...] = ()
+    """Names that are not ours: left alone."""
 
 
 async def open_log(
-    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
+    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: PartitionMarks | None
 ) -> OpenedLog:
     """The log as the files tell it; a log that cannot be served has `failure` set.
 
-    `known_flushed_offset` is what the flush marks tell; None: there are no marks at all.
+    `marks` is what the marks file tells of it; None: there is no such file at all.
     """
+    known_flushed_offset = None if marks is None else marks.flushed_offset
     log = PartitionLog(key, leader_epoch)
     opened = OpenedLog(log=log, files={})
     try:

@@ -1,33 +1,43 @@
-"""The file of flush marks: read at the start, appended to with each write, made anew when long.
+"""The file of marks: read at the start, appended to with each write, made anew when long.
 
-Thin I/O around `flush_marks`. It must never hold a mark above what was flushed.
+Thin I/O around `log.marks`. It must never hold a FLUSHED mark above what was flushed, nor be
+replaced by a file that knows less than it did.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.broker.log.flush_marks import ENTRY_BYTES, decode_marks, encode_marks
+from tidelog.broker.log.marks import (
+    ENTRY_BYTES,
+    Mark,
+    MarkKind,
+    PartitionMarks,
+    decode_marks,
+    encode_marks,
+    marks_of,
+)
 from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Append, Disk, File
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Offset
 
-NAME: Final = "flush_marks"
-NEW_NAME: Final = "flush_marks.new"
+NAME: Final = "marks"
+NEW_NAME: Final = "marks.new"
 SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Beyond this, and four times what one entry for each partition takes, the file is made anew."""
+"""Beyond this, and four times what one entry of each kind for each partition takes, the file is
+made anew."""
 
 _READ_BYTES: Final = 4 * 1024 * 1024
+_READ_ENTRY_BYTES: Final = _READ_BYTES // ENTRY_BYTES * ENTRY_BYTES
 
 
-async def read_marks(disk: Disk) -> Mapping[PartitionKey, Offset] | None:
+async def read_marks(disk: Disk) -> Mapping[PartitionKey, PartitionMarks] | None:
     """What the last life knew to be durable; None if there is no such file."""
     if NAME not in await disk.list():
         return None
     file = await disk.open(NAME)
     pieces = [
-        await disk.read(file, position, _READ_BYTES)
-        for position in range(0, file.size_bytes, _READ_BYTES)
+        await disk.read(file, position, _READ_ENTRY_BYTES)
+        for position in range(0, file.size_bytes, _READ_ENTRY_BYTES)
     ]
     await disk.close(file)
     return decode_marks(b"".join(pieces))
@@ -48,20 +58,20 @@ class MarksFile:
     @property
     def is_long(self) -> bool:
         """Whether it should be made anew."""
-        enough = max(self._size_bytes_max, 4 * ENTRY_BYTES * self._partition_count)
-        return self._size_bytes > enough
+        all_kinds = ENTRY_BYTES * len(MarkKind) * self._partition_count
+        return self._size_bytes > max(self._size_bytes_max, 4 * all_kinds)
 
-    def append(self, marks: tuple[tuple[PartitionKey, Offset], ...]) -> Append:
-        """The append to write."""
-        return Append(self.file, [encode_marks(marks)])
+    def append(self, marks: Iterable[Mark | tuple[PartitionKey, int]]) -> Append:
+        """The append to write; a pair is a FLUSHED mark."""
+        return Append(self.file, [encode_marks(_mark(each) for each in marks)])
 
     def take_in(self) -> None:
         """The append was written whole."""
         self._size_bytes = self.file.size_bytes
 
-    async def made_anew(self, marks: Mapping[PartitionKey, Offset]) -> "MarksFile":
+    async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks | int]) -> "MarksFile":
         """A short file in place of this one, which stays open."""
-        return await make_marks_file(self._disk, marks, size_bytes_max=self._size_bytes_max)
+        return await make_marks_file(self._disk, known, size_bytes_max=self._size_bytes_max)
 
     async def cut_back(self) -> None:
         """The append failed: entries stand at multiples of their size, and a file that an append
@@ -71,16 +81,21 @@ class MarksFile:
 
 
 async def make_marks_file(
-    disk: Disk, marks: Mapping[PartitionKey, Offset], *, size_bytes_max: int = SIZE_BYTES_MAX
+    disk: Disk,
+    known: Mapping[PartitionKey, PartitionMarks | int],
+    *,
+    size_bytes_max: int = SIZE_BYTES_MAX,
 ) -> MarksFile:
-    """A new file with one mark a partition, in place of the old one."""
+    """A new file with all that is known, in place of the old one; a number is a flushed offset."""
     if NEW_NAME in await disk.list():
         await disk.remove(NEW_NAME)
+    entries = encode_marks(
+        mark for key, each in known.items() for mark in marks_of(key, _partition_marks(each))
+    )
     file = await disk.open(NEW_NAME, create=True)
-    known = encode_marks((key, offset) for key, offset in marks.items() if offset > 0)
     try:
-        if known:
-            await disk.append([Append(file, [known])])
+        if entries:
+            await disk.append([Append(file, [entries])])
         await disk.flush([file], directories=[""])
         await disk.rename(NEW_NAME, NAME)
         await disk.flush([], directories=[""])
@@ -88,4 +103,12 @@ async def make_marks_file(
         # A full disk is tried again: without this each try would keep a descriptor.
         await disk.close(file)
         raise
-    return MarksFile(disk, file, len(marks), size_bytes_max=size_bytes_max)
+    return MarksFile(disk, file, len(known), size_bytes_max=size_bytes_max)
+
+
+def _mark(each: Mark | tuple[PartitionKey, int]) -> Mark:
+    return each if isinstance(each, Mark) else Mark(each[0], MarkKind.FLUSHED, each[1])
+
+
+def _partition_marks(each: PartitionMarks | int) -> PartitionMarks:
+    return PartitionMarks(flushed_offset=each) if isinstance(each, int) else each

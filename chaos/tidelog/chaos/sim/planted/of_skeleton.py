@@ -7,6 +7,7 @@ import msgspec
 
 from tidelog.broker import replicas
 from tidelog.broker.log import recovery
+from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.partition.core import DirectoryCore
@@ -41,9 +42,9 @@ def reuse_an_offset() -> Substitution:
     """After a start the next batch gets the base offset of the last one in the log."""
 
     async def open_one_too_low(
-        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, known_flushed_offset: int | None
+        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: PartitionMarks | None
     ) -> OpenedLog:
-        opened = await open_log(disk, key, leader_epoch, known_flushed_offset)
+        opened = await open_log(disk, key, leader_epoch, marks)
         log = opened.log
         if log.failure is None and log.log_end_offset > log.log_start_offset:
             log.log_end_offset = Offset(log.log_end_offset - 1)
