@@ -42,6 +42,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("topic", "describe"): Entry("topic_describe", "settings, leaders, replicas and offsets"),
     ("topic", "alter"): Entry("topic_alter", "more partitions, other settings"),
     ("topic", "delete"): Entry("topic_delete", "delete topics with their records"),
+    ("topic", "trim"): Entry("topic_trim", "delete records below an offset"),
     ("produce",): Entry("produce", "write lines from stdin as records"),
     ("consume",): Entry("consume", "read records to stdout"),
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),

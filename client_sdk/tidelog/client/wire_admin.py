@@ -30,6 +30,7 @@ from tidelog.wire.errors import TidelogError
 
 DELETE_TOPICS: Final = "/tidelog.v1.TopicAdminService/DeleteTopics"
 CREATE_PARTITIONS: Final = "/tidelog.v1.TopicAdminService/CreatePartitions"
+DELETE_RECORDS: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
 DESCRIBE_CONFIGS: Final = "/tidelog.v1.ConfigService/DescribeConfigs"
 ALTER_CONFIGS: Final = "/tidelog.v1.ConfigService/AlterConfigs"
 ALTER_REASSIGNMENTS: Final = "/tidelog.v1.PartitionAdminService/AlterReassignments"
@@ -104,6 +105,28 @@ def read_partition_counts(data: bytes) -> list[tuple[str, int] | TidelogError]:
     return [
         _error(result.error, is_set=result.HasField("error"))
         or (result.topic, result.partition_count)
+        for result in answer.results
+    ]
+
+
+def delete_records_request(points: Iterable[tuple[bytes, int, int]]) -> bytes:
+    """Topic id, partition, and the offset below which all goes; -1: below the high watermark."""
+    return topic_admin_pb2.DeleteRecordsRequest(
+        points=[
+            topic_admin_pb2.TrimPoint(
+                partition=common_pb2.TopicPartition(topic_id=topic_id, partition=partition),
+                before_offset=before_offset,
+            )
+            for topic_id, partition, before_offset in points
+        ]
+    ).SerializeToString()
+
+
+def read_trims(data: bytes) -> list[int | TidelogError]:
+    """The first offset that each partition keeps, in order."""
+    answer = topic_admin_pb2.DeleteRecordsResponse.FromString(data)
+    return [
+        _error(result.error, is_set=result.HasField("error")) or result.log_start_offset
         for result in answer.results
     ]
 
