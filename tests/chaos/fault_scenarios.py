@@ -411,6 +411,19 @@ async def slow_disk(world: World) -> bool:
     return process.ports.clock.monotonic_ns() - before_ns > 2_000_000
 
 
+async def worker_crash(world: World) -> bool:
+    """A job ends without an answer, and what it was about to make is not whole."""
+    process = await _flushed_file(world)
+    disk = process.ports.open_disk()
+    work = process.ports.worker.run("tests.ports.worker_jobs:copy", b"log made.new", disk=disk)
+    ended = await _storage_error(work)
+    names = await disk.list()
+    made_bytes = 0
+    if "made.new" in names:
+        made_bytes = (await disk.open("made.new")).size_bytes
+    return ended == "UNKNOWN" and made_bytes < 1_000
+
+
 SCENES: Final[dict[FaultKind, Observe]] = {
     FaultKind.PROCESS_CRASH: process_crash,
     FaultKind.MACHINE_CRASH: machine_crash,
@@ -437,6 +450,7 @@ SCENES: Final[dict[FaultKind, Observe]] = {
     FaultKind.NO_SPACE: no_space,
     FaultKind.READ_ONLY: read_only,
     FaultKind.SLOW_DISK: slow_disk,
+    FaultKind.WORKER_CRASH: worker_crash,
     FaultKind.CLOCK_RATE: clock_rate,
     FaultKind.WIPE: wipe,
 }

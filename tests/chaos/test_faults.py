@@ -19,6 +19,7 @@ ALWAYS = (
     FaultKind.FLUSH_ERROR,
     FaultKind.NO_SPACE,
     FaultKind.SLOW_DISK,
+    FaultKind.WORKER_CRASH,
 )
 """Kinds that their scene wants to happen at the first chance."""
 

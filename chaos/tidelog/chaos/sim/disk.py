@@ -347,7 +347,7 @@ class SimulatedDisk:
         is_dying: bool,
     ) -> None:
         self._check_writable(tried)
-        if self._faults.fires(FaultKind.FLUSH_ERROR):
+        if self._medium.owes_failure or self._faults.fires(FaultKind.FLUSH_ERROR):
             self._medium.is_failed = True
             raise self._fail(FaultKind.FLUSH_ERROR, tried)
         covers_more = self._random.chance(0.5)

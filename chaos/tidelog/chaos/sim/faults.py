@@ -48,6 +48,7 @@ class FaultKind(enum.Enum):
     NO_SPACE = "no_space"
     READ_ONLY = "read_only"
     SLOW_DISK = "slow_disk"
+    WORKER_CRASH = "worker_crash"
 
     CLOCK_RATE = "clock_rate"
     WIPE = "wipe"
@@ -71,6 +72,7 @@ PROBABILITIES: Final[dict[FaultKind, float]] = {
     FaultKind.FLUSH_ERROR: 0.004,
     FaultKind.NO_SPACE: 0.02,
     FaultKind.SLOW_DISK: 0.05,
+    FaultKind.WORKER_CRASH: 0.01,
 }
 """How often a kind fires where it can. Kinds that are not here are started by the suite's plan."""
 

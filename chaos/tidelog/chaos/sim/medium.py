@@ -38,6 +38,8 @@ class Inode:
         """Changes ever made; the pending ones are the last of them."""
         self.certain_bytes = 0
         """What flushes have covered; bytes behind survived a crash by luck, if at all."""
+        self.is_lost = False
+        """A flush of it failed: its pages count as clean, and no later flush writes them."""
 
     def write(self, data: bytes) -> None:
         """Append to what is seen."""
@@ -51,6 +53,8 @@ class Inode:
 
     def cover(self, until: int) -> None:
         """Make the changes up to the `until`-th durable."""
+        if self.is_lost:
+            return
         count = max(0, until - (self.made - len(self.pending)))
         for change in self.pending[:count]:
             _apply(self.durable, change)
@@ -132,6 +136,8 @@ class Medium:
         self.root = Directory()
         self.is_failed = False
         """A flush failed: nothing is written any more until the machine starts again."""
+        self.owes_failure = False
+        """The flush of a job's file failed, and the next flush of the file system hears of it."""
         self.is_read_only = False
         self.holder: object | None = None
         """Who holds the lock."""
@@ -207,6 +213,7 @@ class Medium:
         for path, inode in self.files():
             _crash_file(inode, f"{self.name}/{path}", random, faults)
         self.is_failed = False
+        self.owes_failure = False
         self.is_read_only = False
         self.holder = None
 
@@ -274,10 +281,13 @@ def _apply(content: bytearray, change: Write | Truncation) -> None:
 def _crash_file(inode: Inode, subject: str, random: SeededRandom, faults: Faults) -> None:
     left = bytearray(inode.durable)
     for change in inode.pending:
+        if inode.is_lost and random.chance(0.5):
+            continue
         for kept in _survivors(change, subject, random, faults):
             _apply(left, kept)
     inode.seen = left
     inode.durable = bytearray(left)
+    inode.is_lost = False
     inode.pending.clear()
 
 

@@ -48,7 +48,13 @@ class SimulatedPorts:
             client_id=process.name,
         )
         self.host = SimulatedHost(machine.name, machine.boot_id)
-        self.worker = SimulatedWorker(world.loop, world.seeds.purpose("worker"))
+        self.worker = SimulatedWorker(
+            process,
+            loop=world.loop,
+            random=world.seeds.purpose("worker"),
+            faults=world.faults,
+            trace=world.trace,
+        )
         self._world = world
         self._process = process
 
@@ -91,6 +97,11 @@ class Process:
     def is_machine_down(self) -> bool:
         """Whether even the operating system is silent."""
         return self.machine.is_down
+
+    @property
+    def media(self) -> dict[str, Medium]:
+        """The data directories of its machine."""
+        return self.machine.media
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine as part of the process."""

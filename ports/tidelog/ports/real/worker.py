@@ -1,7 +1,8 @@
 """The Worker port over one child process, started at the first job and again after one that died.
 
-Owns that process. It must never leave one behind: `close` kills it, and a node that dies without
-closing ends it by the end of its standard input.
+Owns that process, which opens files of the data directory by itself. It must never leave one
+behind: `close` kills it, and a node that dies without closing ends it by the end of its standard
+input.
 """
 
 import asyncio
@@ -12,7 +13,15 @@ from typing import Final
 
 import msgspec
 
-from tidelog.ports.real.worker_process import JOB_BYTES_MAX, LENGTH_BYTES, Job, Outcome, frame
+from tidelog.ports.disk import Disk
+from tidelog.ports.real.worker_process import (
+    JOB_BYTES_MAX,
+    LENGTH_BYTES,
+    Order,
+    Outcome,
+    frame,
+    raise_failure,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
@@ -31,8 +40,11 @@ class ProcessWorker:
         """Of the process that runs jobs; 0 while there is none."""
         return self._process.pid if self._process is not None else 0
 
-    async def run(self, job: str, arguments: bytes) -> bytes:
-        """Run the function that `job` names (`package.module:function`, bytes → bytes)."""
+    async def run(
+        self, job: str, arguments: bytes, *, disk: Disk, bytes_per_second: int = 0
+    ) -> bytes:
+        """Run the job that `job` names (`package.module:function`) on the files of `disk`."""
+        assert bytes_per_second >= 0, f"no job moves {bytes_per_second} bytes a second"
         if len(arguments) > JOB_BYTES_MAX:
             raise _failed(job, f"its arguments have {len(arguments)} bytes", _TOO_MUCH)
         async with self._turn:
@@ -40,7 +52,7 @@ class ProcessWorker:
                 raise _closed(job)
             is_answered = False
             try:
-                outcome = await self._exchange(job, arguments)
+                outcome = await self._exchange(Order(job, arguments, disk.name, bytes_per_second))
                 is_answered = True
             except (OSError, asyncio.IncompleteReadError):
                 if self._is_closed:
@@ -50,6 +62,7 @@ class ProcessWorker:
                 if not is_answered:
                     # Cancelled, or dead: its next answer would belong to this job.
                     await self._end_process()
+        raise_failure(outcome)
         if outcome.failure:
             raise _failed(job, outcome.failure)
         return outcome.result
@@ -59,13 +72,13 @@ class ProcessWorker:
         self._is_closed = True
         await self._end_process()
 
-    async def _exchange(self, job: str, arguments: bytes) -> Outcome:
+    async def _exchange(self, order: Order) -> Outcome:
         process = self._process
         if process is None:
             process = self._process = await _start_process()
         assert process.stdin is not None, "the process is started with pipes"
         assert process.stdout is not None, "the process is started with pipes"
-        process.stdin.write(frame(Job(job, arguments)))
+        process.stdin.write(frame(order))
         await process.stdin.drain()
         prefix = await process.stdout.readexactly(LENGTH_BYTES)
         answer = await process.stdout.readexactly(int.from_bytes(prefix, "big"))

@@ -27,7 +27,11 @@ from tidelog.chaos.sim.suites.verdict import (
 )
 from tidelog.chaos.sim.world import World
 
-KINDS: Final = tuple(kind for kind in FaultKind if not kind.value.startswith("datagram"))
+KINDS: Final = tuple(
+    kind
+    for kind in FaultKind
+    if not kind.value.startswith("datagram") and kind is not FaultKind.WORKER_CRASH
+)
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 16
 _PERIOD_NS: Final = (1_500 * MS, 3_500 * MS)

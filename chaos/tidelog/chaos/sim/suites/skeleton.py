@@ -40,9 +40,9 @@ EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
 
-_OF_A_QUORUM: Final = (FaultKind.CLOCK_RATE, FaultKind.WIPE)
+_OF_OTHERS: Final = (FaultKind.CLOCK_RATE, FaultKind.WIPE, FaultKind.WORKER_CRASH)
 KINDS: Final = tuple(
-    kind for kind in FaultKind if not kind.value.startswith("datagram") and kind not in _OF_A_QUORUM
+    kind for kind in FaultKind if not kind.value.startswith("datagram") and kind not in _OF_OTHERS
 )
 _MS: Final = 1_000_000
 _PERIODS_MIN: Final = 2
