@@ -1,0 +1,1 @@
+"""Jobs on segments that the worker's process runs: sealing, scrubbing, compaction."""

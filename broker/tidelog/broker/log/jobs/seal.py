@@ -1,0 +1,95 @@
+"""The job that seals a segment: verifies all of it and writes its sidecar. Stop 6 of a walk.
+
+Runs in the worker, over `JobFiles`. It reads the segment once, in order, and holds one piece of it.
+It must never write anything but `<stem>.sidecar.new`, which is flushed before the job ends; the
+node renames it. The same job makes a sidecar that is missing or damaged again.
+"""
+
+from collections.abc import Generator
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
+from tidelog.broker.log.sidecar import Replaced, Summary
+from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar_files import feed_segment, read_before
+from tidelog.ports.worker import JobFiles
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+SEAL_JOB: Final = "tidelog.broker.log.jobs.seal:seal"
+
+
+class SealArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Which segment, and what its bytes do not say."""
+
+    segment: SegmentKey
+    next_offset: int = -1
+    """Where it must end; -1: wherever it does."""
+    size_bytes: int = -1
+    """How long its file must be; -1: however long it is."""
+    previous: SegmentKey | None = None
+    """The segment before it, whose sidecar tells leader epochs and producers; None or a sidecar
+    that is not there: they begin with this segment."""
+    is_contiguous: bool = True
+    leader_epoch_max: int = LEADER_EPOCH_MAX
+    cleaned_below: int = 0
+    replaces: tuple[Replaced, ...] = ()
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it."""
+
+    summary: Summary | None
+    """None: nothing was written, because the previous sidecar is damaged."""
+    sidecar_bytes: int = 0
+    previous_damage: str = ""
+    """What is wrong with the previous sidecar: that one has to be made again first."""
+
+
+_arguments_decoder: Final = msgspec.msgpack.Decoder(SealArguments)
+_result_decoder: Final = msgspec.msgpack.Decoder(Sealed)
+
+
+def encode_arguments(arguments: SealArguments) -> bytes:
+    """For `Worker.run`."""
+    return msgspec.msgpack.encode(arguments)
+
+
+def decode_result(result: bytes) -> Sealed:
+    """What `Worker.run` has returned."""
+    return _result_decoder.decode(result)
+
+
+def unfinished_path(key: SegmentKey) -> str:
+    """What the job writes; `key.sidecar_path` is what it is renamed to."""
+    return key.sidecar_path + UNFINISHED_SUFFIX
+
+
+def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
+    """`SealArguments` → `Sealed`; STORAGE_CORRUPT names file and byte if the segment is damaged."""
+    asked = _arguments_decoder.decode(arguments)
+    try:
+        epochs, producers = read_before(files, asked.previous, asked.segment.base_offset)
+    except TidelogError as error:
+        if error.code is not ErrorCode.STORAGE_CORRUPT:
+            raise
+        return msgspec.msgpack.encode(Sealed(summary=None, previous_damage=str(error)))
+    facts = SegmentFacts(
+        key=asked.segment,
+        is_contiguous=asked.is_contiguous,
+        next_offset=asked.next_offset,
+        leader_epoch_max=asked.leader_epoch_max,
+        epochs_before=epochs,
+        cleaned_below=asked.cleaned_below,
+        replaces=asked.replaces,
+    )
+    builder = SidecarBuilder(facts, producers)
+    yield from feed_segment(files, builder, asked.segment, asked.size_bytes)
+    summary, data = builder.finish()
+    path = unfinished_path(asked.segment)
+    files.create(path)
+    files.append(path, [data])
+    files.flush(path)
+    yield len(data)
+    return msgspec.msgpack.encode(Sealed(summary=summary, sidecar_bytes=len(data)))
