@@ -9,29 +9,19 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.index import INTERVAL_BYTES, Place, SparseIndex
+from tidelog.broker.log.index import INTERVAL_BYTES, Place
+from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.wire.batch import HEADER_BYTES
+from tidelog.broker.log.producer_state import ProducerState
+from tidelog.broker.log.segments import Segment
+from tidelog.wire.batch import HEADER_BYTES, BatchHeader
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 LOOKUP_BYTES: Final = INTERVAL_BYTES + HEADER_BYTES
 
 
-class Segment:
-    """One file of a log. The last one of a log is active, the others are sealed and flushed."""
-
-    __slots__ = ("base_offset", "index", "size_bytes")
-
-    def __init__(self, base_offset: int) -> None:
-        self.base_offset = base_offset
-        self.index = SparseIndex()
-        self.size_bytes = 0
-
-    def add(self, base_offset: int, size_bytes: int, max_timestamp: int) -> None:
-        """Take note of a batch that was written at the end."""
-        self.index.add(base_offset, self.size_bytes, max_timestamp)
-        self.size_bytes += size_bytes
+NO_GAPS: Final = Offset(-1)
 
 
 class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +45,15 @@ class PartitionLog:
     __slots__ = (
         "failure",
         "flushed_offset",
+        "gaps_from",
         "high_watermark",
         "high_watermark_position",
         "key",
         "leader_epoch",
+        "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "producers",
         "segments",
     )
 
@@ -68,12 +61,18 @@ class PartitionLog:
         self.key = key
         self.leader_epoch = leader_epoch
         self.segments: list[Segment] = []
+        """Ascending, each begins where the one before it ends. Only the last may be unsealed."""
         self.log_start_offset = Offset(0)
         self.log_end_offset = Offset(0)
         self.flushed_offset = Offset(0)
         self.high_watermark = Offset(0)
         self.high_watermark_position: tuple[int, int] = (0, 0)
         """Base offset of the segment that holds the watermark, and the byte behind it there."""
+        self.leader_epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        self.gaps_from = NO_GAPS
+        """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
+        segments that were compacted here."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
@@ -88,6 +87,32 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    def begin_segment(self, key: SegmentKey) -> Segment:
+        """Seal the active segment, if there is one, and go on in a new, empty one."""
+        assert key.base_offset == self.log_end_offset, (
+            f"{self.key}: a segment begins at its log's end"
+        )
+        if self.segments and not self.segments[-1].is_sealed:
+            self.seal_active()
+        self.segments.append(Segment(key))
+        return self.segments[-1]
+
+    def seal_active(self) -> None:
+        """The active segment grows no more. Producers are forgotten at a roll only, so that their
+        state behind a segment is a function of the segments up to it."""
+        self.producers.expire()
+        self.segments[-1].seal(self.producers.encode())
+
+    def take_in(self, header: BatchHeader) -> None:
+        """A batch with this header, as it is stored, lies at the end of the active segment."""
+        next_offset = header.next_offset
+        self.segments[-1].add(
+            header.base_offset, next_offset, header.size_bytes, header.max_timestamp
+        )
+        self.leader_epochs.note(header.leader_epoch, header.base_offset)
+        self.producers.note(header)
+        self.log_end_offset = next_offset
 
     def end_position(self) -> tuple[int, int]:
         """Base offset of the active segment, and its length."""
@@ -126,10 +151,12 @@ class PartitionLog:
         if offset >= self.high_watermark:
             return None
         segment = self.segment_of(offset)
+        assert segment.index is not None, f"{segment.key.path}: its sidecar is to be asked"
         return self._plan_from(segment, segment.index.floor(offset), max_bytes)
 
     def _plan_from(self, segment: Segment, first: Place, max_bytes: int) -> ReadPlan:
         """A read from a batch's start up to an indexed start or the watermark, if it can be."""
+        assert segment.index is not None, f"{segment.key.path}: its sidecar is to be asked"
         start = first.byte_position
         readable = self.readable_bytes_of(segment)
         assert start < readable, f"{self.key}: byte {start} is not below the high watermark"
@@ -139,7 +166,7 @@ class PartitionLog:
             end, end_offset = place.byte_position, Offset(place.base_offset)
         is_whole = end > start
         return ReadPlan(
-            segment=SegmentKey(self.key, Offset(segment.base_offset)),
+            segment=segment.key,
             base_offset=Offset(first.base_offset),
             byte_position=start,
             # A batch without an entry begins within the interval behind one: its header is read.
@@ -155,12 +182,19 @@ class PartitionLog:
         if offset >= self.high_watermark:
             return 0
         first = self.segment_of(offset)
-        total = self.readable_bytes_of(first) - first.index.floor(offset).byte_position
+        total = self._bytes_from(first, offset)
         for segment in reversed(self.segments):
             if total >= enough_bytes or segment is first:
                 break
             total += self.readable_bytes_of(segment)
         return total
+
+    def _bytes_from(self, segment: Segment, offset: int) -> int:
+        """How much of the segment lies at or behind the offset; estimated if it is sealed."""
+        if segment.index is not None and segment.size_bytes:
+            return self.readable_bytes_of(segment) - segment.index.floor(offset).byte_position
+        offsets = segment.next_offset - segment.base_offset
+        return segment.size_bytes * (segment.next_offset - offset) // offsets if offsets else 0
 
     def _end_offset_of(self, segment: Segment) -> Offset:
         """The offset behind the readable part of the segment."""

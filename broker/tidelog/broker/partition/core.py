@@ -22,8 +22,10 @@ failure stops every partition of the directory: what reached the disk is not kno
 from collections import deque
 from typing import Final, assert_never
 
+from tidelog.broker.log.marks import Mark, MarkKind
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.state import PartitionLog, Segment
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition import invariants
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -116,7 +118,7 @@ class DirectoryCore:
                     message.log.failure = self.failure
                 self.partitions[message.log.key] = Partition(message.log, message.settings)
             case _:
-                assert_never(message)
+                raise NotImplementedError(message)
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions[append.key]
@@ -135,7 +137,10 @@ class DirectoryCore:
         if not round_.planned and not self.marks:
             return
         self.write = round_
-        round_.marks = tuple({**self.postponed_marks, **self.marks}.items())
+        round_.marks = tuple(
+            Mark(key, MarkKind.FLUSHED, offset)
+            for key, offset in {**self.postponed_marks, **self.marks}.items()
+        )
         self.marks, self.postponed_marks = {}, {}
         effects.append(
             Write(
@@ -143,6 +148,7 @@ class DirectoryCore:
                     SegmentWrite(
                         segment=key,
                         is_new=self._is_empty(key),
+                        byte_position=self._length_of(key),
                         pieces=pieces,
                     )
                     for key, pieces in round_.pieces.items()
@@ -207,6 +213,10 @@ class DirectoryCore:
             or segments[-1].size_bytes == 0
         )
 
+    def _length_of(self, key: SegmentKey) -> int:
+        segments = self.partitions[key.partition].log.segments
+        return 0 if self._is_empty(key) else segments[-1].size_bytes
+
     def _fits(self, partition: Partition, size_bytes: int, append: AppendBatch) -> bool:
         return size_bytes + len(append.batch) <= partition.settings.segment_bytes
 
@@ -241,8 +251,9 @@ class DirectoryCore:
             header = append.header
             is_stamped = planned.append_time_ms != NO_APPEND_TIME_MS
             max_timestamp = planned.append_time_ms if is_stamped else header.max_timestamp
-            segment.add(planned.base_offset, len(append.batch), max_timestamp)
-            log.log_end_offset = Offset(planned.base_offset + header.last_offset_delta + 1)
+            next_offset = Offset(planned.base_offset + header.last_offset_delta + 1)
+            segment.add(planned.base_offset, next_offset, len(append.batch), max_timestamp)
+            log.log_end_offset = next_offset
             self.dirty[planned.segment] = None
             answer = Acknowledge(
                 token=append.token,
@@ -261,7 +272,7 @@ class DirectoryCore:
         restart would find a gap between them. The round's marks wait for the next batches:
         writing them by themselves again and again would keep a full disk busy.
         """
-        self.postponed_marks = dict(round_.marks)
+        self.postponed_marks = {mark.key: Offset(mark.value) for mark in round_.marks}
         lengths = []
         for key in round_.sizes:
             segment = _active_segment(self.partitions[key.partition].log, key)
@@ -368,5 +379,5 @@ def _active_segment(log: PartitionLog, key: SegmentKey) -> Segment:
         assert key.base_offset == log.log_end_offset, (
             f"{log.key}: a segment begins at its log's end"
         )
-        log.segments.append(Segment(key.base_offset))
+        log.begin_segment(key)
     return log.segments[-1]

@@ -2,7 +2,11 @@
 
 import msgspec
 
+from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.producer_state import ProducerState
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.state import PartitionLog
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
@@ -17,6 +21,20 @@ class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
     settings: TopicSettings
 
 
+class Configure(msgspec.Struct, frozen=True, kw_only=True):
+    """The partition's topic has other settings from now on."""
+
+    key: PartitionKey
+    settings: TopicSettings
+
+
+class RemovePartition(msgspec.Struct, frozen=True, kw_only=True):
+    """Its topic was deleted: the partition is served no more, its files go."""
+
+    token: int
+    key: PartitionKey
+
+
 class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     """One checked batch for one partition."""
 
@@ -29,6 +47,70 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     """acks=all: answered once flushed; else once written."""
     append_time_ms: int
     """The wall time of its arrival; stamped on topics of append time."""
+    is_replica: bool = False
+    """Stored as it is: its leader has given it offset, epoch and time."""
+
+
+class RollSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """Seal the active segment, unless it is empty, and make the next one."""
+
+    key: PartitionKey
+
+
+class TrimHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The log is to begin at the offset: answered once that is durable."""
+
+    token: int
+    key: PartitionKey
+    offset: Offset
+
+
+class TruncateTail(msgspec.Struct, frozen=True, kw_only=True):
+    """The log is to end at the offset, or where the batch begins that holds it."""
+
+    token: int
+    key: PartitionKey
+    offset: Offset
+    is_unclean: bool = False
+    """Also below the high watermark: what was committed is given up by somebody's decision."""
+
+
+class SegmentSealed(msgspec.Struct, frozen=True, kw_only=True):
+    """The sidecar of a sealed segment is there, durable, and says this."""
+
+    key: SegmentKey
+    summary: Summary
+
+
+class ReplaceSegments(msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction is committed: `made` stand for `removed`."""
+
+    key: PartitionKey
+    removed: tuple[SegmentKey, ...]
+    made: tuple[Summary, ...]
+
+
+class FailPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """Damage was found: the partition stops, the directory goes on."""
+
+    key: PartitionKey
+    error: TidelogError
+
+
+class SetFull(msgspec.Struct, frozen=True, kw_only=True):
+    """Free space fell below the floor, or is above it again: appends are refused meanwhile."""
+
+    is_full: bool
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """Monotonic time: what waits for its flush on a topic with flush=replicated has waited."""
+
+    now_ms: int
+
+
+class FlushAll(msgspec.Struct, frozen=True, kw_only=True):
+    """Flush what was written, whatever its topic's way: the owner is about to stop."""
 
 
 class WriteEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,21 +125,56 @@ class TruncateEnded(msgspec.Struct, frozen=True, kw_only=True):
     error: TidelogError | None = None
 
 
+class TailCut(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of the last segment after a `CutTail`; read again from its file."""
+
+    segment: Segment
+    producers: ProducerState
+
+
+class CutEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """The cut of the partition's tail is over."""
+
+    key: PartitionKey
+    cut: TailCut | None = None
+    error: TidelogError | None = None
+
+
 class FlushEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The flush round in flight is over."""
 
     error: TidelogError | None = None
 
 
-Message = AddPartition | AppendBatch | WriteEnded | TruncateEnded | FlushEnded
+Message = (
+    AddPartition
+    | Configure
+    | RemovePartition
+    | AppendBatch
+    | RollSegment
+    | TrimHead
+    | TruncateTail
+    | SegmentSealed
+    | ReplaceSegments
+    | FailPartition
+    | SetFull
+    | Tick
+    | FlushAll
+    | WriteEnded
+    | TruncateEnded
+    | CutEnded
+    | FlushEnded
+)
 
 
 class SegmentWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes for the end of one segment."""
+    """Bytes for the end of one segment; none: the file is made only."""
 
     segment: SegmentKey
     is_new: bool
     """Nothing was written to it yet: if it has no file, that and its directory are made first."""
+    byte_position: int
+    """How long the segment is: the pieces go there."""
     pieces: list[bytes | bytearray | memoryview]
 
 
@@ -65,14 +182,30 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     """Write all of it in one turn, then say `WriteEnded`. One at a time."""
 
     writes: tuple[SegmentWrite, ...]
-    marks: tuple[tuple[PartitionKey, Offset], ...]
-    """What the flushes since the last write have made durable."""
+    marks: tuple[Mark, ...]
+    """What the flushes since the last write have made durable, and where logs are to begin."""
 
 
 class Truncate(msgspec.Struct, frozen=True, kw_only=True):
     """Cut the segments to the lengths, then say `TruncateEnded`. Never beside a write."""
 
     lengths: tuple[tuple[SegmentKey, int], ...]
+
+
+class CutTail(msgspec.Struct, frozen=True, kw_only=True):
+    """Make the log end at the offset, durably, then say `CutEnded`. One a partition.
+
+    Nothing else is written to the partition meanwhile. In this order, each durable before the next:
+    `later` are removed from the last one on, the sidecar of `last` is removed, `last` is cut.
+    """
+
+    key: PartitionKey
+    offset: Offset
+    last: SegmentKey
+    """The segment that the log will end in."""
+    before: SegmentKey | None
+    """The sealed segment before it, whose sidecar holds the producer state to start from."""
+    later: tuple[SegmentKey, ...]
 
 
 class Flush(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +217,21 @@ class Flush(msgspec.Struct, frozen=True, kw_only=True):
     """Make the marks of the rounds before durable as well."""
 
 
+class RemoveFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove the segments and their sidecars once nobody reads them. Nothing waits for it."""
+
+    segments: tuple[SegmentKey, ...] = ()
+    sidecars: tuple[SegmentKey, ...] = ()
+    """Of these the sidecar only."""
+
+
+class RemoveDirectory(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove all of the partition once nobody reads it, then answer the token."""
+
+    token: int
+    key: PartitionKey
+
+
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):
     """The batch has met what its sender waits for."""
 
@@ -93,8 +241,16 @@ class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):
     """-1: the batch keeps its own timestamps."""
 
 
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """A trim or a truncation is durable."""
+
+    token: int
+    offset: Offset
+    """Where the log begins now, or where it ends."""
+
+
 class Refuse(msgspec.Struct, frozen=True, kw_only=True):
-    """The batch is not stored, or with STORAGE_FAILED perhaps is."""
+    """The batch is not stored, or with STORAGE_FAILED perhaps is; so with a trim."""
 
     token: int
     error: TidelogError
@@ -106,4 +262,15 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
 
 
-Effect = Write | Truncate | Flush | Acknowledge | Refuse | Advanced
+Effect = (
+    Write
+    | Truncate
+    | CutTail
+    | Flush
+    | RemoveFiles
+    | RemoveDirectory
+    | Acknowledge
+    | Done
+    | Refuse
+    | Advanced
+)

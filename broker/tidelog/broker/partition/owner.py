@@ -7,14 +7,16 @@ state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 import msgspec
 
 from tidelog.broker.errors import fresh
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.core import DirectoryCore
 from tidelog.broker.partition.marks_file import MarksFile
@@ -23,17 +25,34 @@ from tidelog.broker.partition.messages import (
     AddPartition,
     Advanced,
     AppendBatch,
+    Configure,
+    CutEnded,
+    CutTail,
+    Done,
     Effect,
+    FailPartition,
     Flush,
+    FlushAll,
     FlushEnded,
     Message,
     Refuse,
-    SegmentWrite,
+    RemoveDirectory,
+    RemoveFiles,
+    RemovePartition,
+    ReplaceSegments,
+    RollSegment,
+    SegmentSealed,
+    SetFull,
+    Tick,
+    TrimHead,
     Truncate,
     TruncateEnded,
+    TruncateTail,
     Write,
     WriteEnded,
 )
+from tidelog.broker.partition.owner_cut import cut_tail
+from tidelog.broker.partition.owner_files import SegmentFiles
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.batch import BatchHeader
@@ -75,12 +94,13 @@ class DirectoryOwner:
         self._disk = disk
         self._marks = marks
         self._core = DirectoryCore()
-        self._files: dict[SegmentKey, File] = {}
+        self._files = SegmentFiles(disk)
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
         self._inbox: list[Message] = []
         self._news = asyncio.Event()
         self._waiting: dict[int, _Waiting] = {}
+        self._asking: dict[int, asyncio.Future[Offset]] = {}
         self._next_token = 0
         self._on_advanced = on_advanced
         self._queued_bytes_max = queued_bytes_max
@@ -122,8 +142,7 @@ class DirectoryOwner:
                 happened=f"{self.queued_bytes} bytes wait to be stored, "
                 f"the limit produce.queued_bytes_max is {self._queued_bytes_max}",
             )
-        token = self._next_token
-        self._next_token += 1
+        token = self._new_token()
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self._waiting[token] = _Waiting(done, log, len(batch))
         self.queued_bytes += len(batch)
@@ -139,9 +158,65 @@ class DirectoryOwner:
         )
         return done
 
+    async def trim(self, log: PartitionLog, offset: Offset) -> Offset:
+        """Make the log begin at the offset; returns where it begins once that is durable."""
+        return await self._asked(lambda token: TrimHead(token=token, key=log.key, offset=offset))
+
+    async def truncate(
+        self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
+    ) -> Offset:
+        """Make the log end at the offset; returns where it ends once that is durable."""
+        return await self._asked(
+            lambda token: TruncateTail(
+                token=token, key=log.key, offset=offset, is_unclean=is_unclean
+            )
+        )
+
+    async def remove(self, key: PartitionKey) -> None:
+        """Serve the partition no more and remove its files."""
+        await self._asked(lambda token: RemovePartition(token=token, key=key))
+
+    def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
+        """The partition's topic has other settings from now on."""
+        self._tell(Configure(key=key, settings=settings))
+
+    def roll(self, key: PartitionKey) -> None:
+        """Seal the active segment, unless it is empty."""
+        self._tell(RollSegment(key=key))
+
+    def sealed(self, key: SegmentKey, summary: Summary) -> None:
+        """The segment's sidecar has its name, durably."""
+        self._tell(SegmentSealed(key=key, summary=summary))
+
+    def replace(
+        self, key: PartitionKey, removed: tuple[SegmentKey, ...], made: tuple[Summary, ...]
+    ) -> None:
+        """A compaction is committed: the files of `made` have their names, durably."""
+        self._tell(ReplaceSegments(key=key, removed=removed, made=made))
+
+    def fail(self, key: PartitionKey, error: TidelogError) -> None:
+        """Stop the partition: damage was found in it."""
+        self._tell(FailPartition(key=key, error=error))
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Refuse appends from now on, or take them again."""
+        self._tell(SetFull(is_full=is_full))
+
+    def tick(self, now_ms: int) -> None:
+        """Monotonic time has passed; to be called a few times a flush interval."""
+        self._tell(Tick(now_ms=now_ms))
+
+    @contextlib.contextmanager
+    def reading(self, segment: SegmentKey) -> Iterator[None]:
+        """As long as this is open the segment's files stay, also if it is trimmed or replaced."""
+        with self._files.reading(segment):
+            yield
+
     async def read(self, segment: SegmentKey, byte_position: int, length_bytes: int) -> bytes:
-        """Bytes of a segment; a caller stays below the high watermark."""
-        return await self._disk.read(self._files[segment], byte_position, length_bytes)
+        """Bytes of a segment; a caller stays below the high watermark and holds the segment by
+        `reading` from the moment on at which it found it in the log."""
+        file = self._files.find(segment) or await self._files.opened(segment)
+        return await self._disk.read(file, byte_position, length_bytes)
 
     async def run(self) -> None:
         """The owning task: until `stop`, and until everything accepted is answered."""
@@ -160,6 +235,22 @@ class DirectoryOwner:
         self._is_stopping = True
         self._news.set()
 
+    def _new_token(self) -> int:
+        self._next_token += 1
+        return self._next_token
+
+    async def _asked(self, message: Callable[[int], Message]) -> Offset:
+        """Tell the core and wait for its answer; a caller that is cancelled drops it only."""
+        if self._is_stopping:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE, tried="change a log", happened="the node is stopping"
+            )
+        token = self._new_token()
+        answer: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        self._asking[token] = answer
+        self._tell(message(token))
+        return await answer
+
     def _tell(self, message: Message) -> None:
         self._inbox.append(message)
         self._news.set()
@@ -168,10 +259,12 @@ class DirectoryOwner:
         match effect:
             case Acknowledge():
                 self._acknowledge(effect)
+            case Done():
+                asking = self._asking.pop(effect.token)
+                if not asking.done():
+                    asking.set_result(effect.offset)
             case Refuse():
-                waiting = self._release(effect.token)
-                if not waiting.done.done():
-                    waiting.done.set_exception(fresh(effect.error))
+                self._refuse(effect)
             case Advanced():
                 self._on_advanced(effect.key)
             case Write():
@@ -180,8 +273,23 @@ class DirectoryOwner:
                 scope.start(self._flush(effect), name="flush")
             case Truncate():
                 scope.start(self._truncate(effect), name="truncate")
+            case CutTail():
+                scope.start(self._cut(effect), name="cut")
+            case RemoveFiles():
+                scope.start(self._remove(effect), name="remove")
+            case RemoveDirectory():
+                scope.start(self._remove_directory(effect), name="remove")
             case _:
                 assert_never(effect)
+
+    def _refuse(self, effect: Refuse) -> None:
+        done: asyncio.Future[Offset] | asyncio.Future[Appended]
+        if effect.token in self._asking:
+            done = self._asking.pop(effect.token)
+        else:
+            done = self._release(effect.token).done
+        if not done.done():
+            done.set_exception(fresh(effect.error))
 
     def _acknowledge(self, effect: Acknowledge) -> None:
         waiting = self._release(effect.token)
@@ -204,10 +312,12 @@ class DirectoryOwner:
 
     async def _write(self, effect: Write) -> None:
         try:
-            appends = [Append(await self._file_for(write), write.pieces) for write in effect.writes]
+            appends = [
+                Append(await self._files.for_write(each), each.pieces) for each in effect.writes
+            ]
             if self._marks.is_long:
                 replaced = self._marks.file
-                self._marks = await self._marks.made_anew(self._flushed_offsets())
+                self._marks = await self._marks.made_anew(self._known())
                 self._retired.append(replaced)
             if effect.marks:
                 appends.append(self._marks.append(effect.marks))
@@ -218,24 +328,20 @@ class DirectoryOwner:
             self._marks.take_in()
             self._tell(WriteEnded())
 
-    def _flushed_offsets(self) -> dict[PartitionKey, Offset]:
+    def _known(self) -> dict[PartitionKey, PartitionMarks]:
         return {
-            key: partition.log.flushed_offset for key, partition in self._core.partitions.items()
+            key: PartitionMarks(
+                flushed_offset=partition.log.flushed_offset,
+                log_start_offset=partition.log.log_start_offset,
+                gaps_from=partition.log.gaps_from,
+            )
+            for key, partition in self._core.partitions.items()
         }
-
-    async def _file_for(self, write: SegmentWrite) -> File:
-        """The segment's file; a new one may be left over from a round that did not fit."""
-        file = self._files.get(write.segment)
-        if file is None:
-            assert write.is_new, f"{write.segment.path} is written before it was made"
-            await self._disk.make_directory(directory_name(write.segment.partition))
-            file = await self._disk.open(write.segment.path, create=True)
-            self._files[write.segment] = file
-        return file
 
     async def _flush(self, effect: Flush) -> None:
         # A segment that a full disk refused to make has no file, and nothing to be flushed.
-        files = [self._files[segment] for segment in effect.segments if segment in self._files]
+        found = [self._files.find(segment) for segment in effect.segments]
+        files = [file for file in found if file is not None]
         if effect.with_marks:
             files.append(self._marks.file)
         try:
@@ -259,9 +365,33 @@ class DirectoryOwner:
             await self._marks.cut_back()
             for segment, size_bytes in effect.lengths:
                 # Also at its old length: a file that an append failed on takes no other before.
-                if (file := self._files.get(segment)) is not None:
+                if (file := self._files.find(segment)) is not None:
                     await self._disk.truncate(file, size_bytes)
         except TidelogError as error:
             self._tell(TruncateEnded(error=error))
         else:
             self._tell(TruncateEnded())
+
+    async def _cut(self, effect: CutTail) -> None:
+        try:
+            cut = await cut_tail(self._disk, self._files, effect)
+        except TidelogError as error:
+            self._tell(CutEnded(key=effect.key, error=error))
+        else:
+            self._tell(CutEnded(key=effect.key, cut=cut))
+
+    async def _remove(self, effect: RemoveFiles) -> None:
+        # What a removal leaves behind is removed by the next start; a broken disk shows elsewhere.
+        with contextlib.suppress(TidelogError):
+            await self._files.remove(effect.segments, effect.sidecars)
+
+    async def _remove_directory(self, effect: RemoveDirectory) -> None:
+        asking = self._asking.pop(effect.token)
+        try:
+            await self._files.remove_directory(effect.key)
+        except TidelogError as error:
+            if not asking.done():
+                asking.set_exception(error)
+        else:
+            if not asking.done():
+                asking.set_result(Offset(0))

@@ -4,6 +4,7 @@ from collections import deque
 
 import msgspec
 
+from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse
@@ -54,5 +55,5 @@ class WriteRound:
         self.sizes: dict[SegmentKey, int] = {}
         self.new_segments: dict[PartitionKey, SegmentKey] = {}
         self.ends: dict[PartitionKey, Offset] = {}
-        self.marks: tuple[tuple[PartitionKey, Offset], ...] = ()
+        self.marks: tuple[Mark, ...] = ()
         self.size_bytes = 0

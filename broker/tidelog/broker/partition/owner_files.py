@@ -1,0 +1,116 @@
+"""The segment files of a data directory: opened at first use, removed once nobody reads them.
+
+Owns the open files and the pins of readers. It must never remove a file that is pinned, nor open
+one for writing whose length is not what the log says. Stops 6 and 10 of a record's walk.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.partition.messages import SegmentWrite
+from tidelog.ports import Disk, File
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+class SegmentFiles:
+    """Used by one owner's tasks. What bounds the descriptors behind the files is the disk's."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._files: dict[SegmentKey, File] = {}
+        self._pins: dict[SegmentKey, int] = {}
+        self._unpinned = asyncio.Event()
+
+    def update(self, files: Mapping[SegmentKey, File]) -> None:
+        """Take over what recovery has opened."""
+        self._files.update(files)
+
+    def find(self, key: SegmentKey) -> File | None:
+        """The file if it is open."""
+        return self._files.get(key)
+
+    async def opened(self, key: SegmentKey) -> File:
+        """The file; after a clean start it is opened at its first use."""
+        file = self._files.get(key)
+        if file is not None:
+            return file
+        file = await self._disk.open(key.path)
+        # Another reader may have opened it meanwhile: one of the two is enough.
+        kept = self._files.setdefault(key, file)
+        if kept is not file:
+            await self._disk.close(file)
+        return kept
+
+    async def for_write(self, write: SegmentWrite) -> File:
+        """The segment's file; a new one may be left over from a round that did not fit."""
+        key = write.segment
+        file = self._files.get(key)
+        if file is None and write.is_new:
+            await self._disk.make_directory(directory_name(key.partition))
+            file = self._files[key] = await self._disk.open(key.path, create=True)
+        elif file is None:
+            file = await self.opened(key)
+        if file.size_bytes != write.byte_position:
+            raise TidelogError(
+                ErrorCode.STORAGE_FAILED,
+                tried=f"append to {self._disk.name}/{key.path}",
+                happened=f"it has {file.size_bytes} bytes, {write.byte_position} are known: "
+                "another program has changed it",
+            )
+        return file
+
+    @contextlib.contextmanager
+    def reading(self, key: SegmentKey) -> Iterator[None]:
+        """As long as this is open the segment's files stay."""
+        self._pins[key] = self._pins.get(key, 0) + 1
+        try:
+            yield
+        finally:
+            left = self._pins[key] - 1
+            if left:
+                self._pins[key] = left
+            else:
+                del self._pins[key]
+                self._unpinned.set()
+
+    async def close(self, key: SegmentKey) -> None:
+        """Give the file up, if it is open."""
+        file = self._files.pop(key, None)
+        if file is not None:
+            await self._disk.close(file)
+
+    async def remove(self, segments: Sequence[SegmentKey], sidecars: Sequence[SegmentKey]) -> None:
+        """Remove segments with their sidecars, in this order, and sidecars alone."""
+        for key in segments:
+            await self._wait_unread(key)
+        directories = dict.fromkeys(key.partition for key in (*segments, *sidecars))
+        names = {key: await self._disk.list(directory_name(key)) for key in directories}
+        for key in segments:
+            await self.close(key)
+            await self._remove(key.path, names[key.partition])
+            await self._remove(key.sidecar_path, names[key.partition])
+        for key in sidecars:
+            await self._remove(key.sidecar_path, names[key.partition])
+
+    async def remove_directory(self, partition: PartitionKey) -> None:
+        """Remove all of a partition, durably."""
+        while any(key.partition == partition for key in self._pins):
+            self._unpinned.clear()
+            await self._unpinned.wait()
+        for key in [key for key in self._files if key.partition == partition]:
+            await self.close(key)
+        name = directory_name(partition)
+        if f"{name}/" in await self._disk.list():
+            await self._disk.remove(name)
+            await self._disk.flush([], directories=[""])
+
+    async def _remove(self, path: str, names: Sequence[str]) -> None:
+        if path.rpartition("/")[2] in names:
+            await self._disk.remove(path)
+
+    async def _wait_unread(self, key: SegmentKey) -> None:
+        while key in self._pins:
+            self._unpinned.clear()
+            await self._unpinned.wait()
