@@ -2,7 +2,8 @@
 
 Owns elections from the asking side. A request for votes leaves only after the candidate's own vote
 is flushed; its own vote counts from then on. Asking for a PreVote promises nothing and waits for
-nothing. Only voters of the members in force are asked and counted.
+nothing. Only voters of the members in force are asked and counted; whoever is being taken out does
+not count itself.
 """
 
 from tidelog.metadata_quorum.raft import leader, transitions
@@ -52,7 +53,7 @@ def on_timeout_now(node: Node, message: TimeoutNow) -> None:
 
 
 def _campaign(node: Node, *, is_leadership_transfer: bool) -> None:
-    assert node.can_campaign, "only a voter with its whole log campaigns"
+    assert node.can_campaign, "only a voter, or one until now, with its whole log campaigns"
     node.set_state(Term(node.term + 1), node.id)
     state = CandidateState(is_leadership_transfer=is_leadership_transfer, asked_ms=node.now_ms)
     node.role = state

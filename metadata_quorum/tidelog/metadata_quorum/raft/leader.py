@@ -122,6 +122,8 @@ def advance_commit(node: Node) -> None:
     if before < leader.first_index:
         reads.on_first_commit(node, leader)
     _answer_changes(node, leader)
+    if leader.leaving and node.membership.index <= index:
+        replication.send_farewell(node, leader)
     if not node.is_voter and node.membership.index <= node.commit_index:
         transfer.leave(node, leader)
 

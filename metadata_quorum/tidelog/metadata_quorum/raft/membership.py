@@ -122,6 +122,15 @@ class Membership:
         """Whether its vote and its flushed entries count."""
         return member_id in self.voters
 
+    def is_needed(self, member_id: MemberId, commit_index: LogIndex) -> bool:
+        """Whether this member may have to lead: it is a voter, or was one until a change that may
+        not be committed yet. Only the last change can be such a one: each waits for the commit of
+        the one before.
+        """
+        if self.is_voter(member_id):
+            return True
+        return self.index > commit_index and member_id in self._history[-2][1].voters
+
     def _renew(self) -> None:
         self.index, self.members = self._history[-1]
         self.voters = self.members.voters

@@ -180,8 +180,12 @@ class Node:
 
     @property
     def can_campaign(self) -> bool:
-        """A voter with everything that it ever acknowledged, and no snapshot half in use."""
-        return self.is_voter and self.repair is None and self.installing is None
+        """A voter with everything that it ever acknowledged, and no snapshot half in use. One that
+        is being taken out goes on until that is committed: its log may be the only one left that is
+        good enough to be elected with (dissertation 4.2.2).
+        """
+        is_needed = self.membership.is_needed(self.id, self.commit_index)
+        return is_needed and self.repair is None and self.installing is None
 
     def last_ever(self) -> tuple[Term, LogIndex]:
         """What votes are judged by: the last entry that this member ever had."""

@@ -57,6 +57,30 @@ def send_commit(node: Node, leader: LeaderState, progress: Progress) -> None:
             _send(node, leader, progress, previous_term, ())
 
 
+def send_farewell(node: Node, leader: LeaderState) -> None:
+    """The entry that takes them out again, committed now: who has not got this, or not what comes
+    before it, goes on asking for PreVotes and is refused.
+    """
+    index = node.membership.index
+    previous_index = LogIndex(index - 1)
+    previous_term = node.log.term_at(previous_index)
+    assert previous_term is not None, "what was committed just now is in the log"
+    for member_id in leader.leaving:
+        node.send(
+            AppendRequest(
+                sender=node.id,
+                receiver=member_id,
+                term=node.term,
+                previous_index=previous_index,
+                previous_term=previous_term,
+                entries=node.log.between(index, index),
+                commit_index=node.commit_index,
+                round=leader.round,
+            )
+        )
+    leader.leaving = []
+
+
 def begin_round(node: Node, leader: LeaderState) -> None:
     """A heartbeat to everybody; whoever answers its number follows this leader after now."""
     leader.round += 1

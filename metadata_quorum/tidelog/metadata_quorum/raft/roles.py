@@ -81,6 +81,8 @@ class LeaderState:
     heartbeat_due_ms: int = 0
     reads: list[LeaderRead] = field(default_factory=list)
     changes: list[WaitingChange] = field(default_factory=list)
+    leaving: list[MemberId] = field(default_factory=list)
+    """Taken out by the last change of members, and not told yet that it is committed."""
     hand_over: HandOver | None = None
 
 
