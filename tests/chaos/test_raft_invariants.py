@@ -8,6 +8,7 @@ from tidelog.chaos.checkers import raft_sent, raft_steps, raft_stored, raft_whol
 from tidelog.chaos.checkers.raft_board import Board, Seen
 from tidelog.metadata_quorum.raft.core_port import Description, MemberProgress
 from tidelog.metadata_quorum.raft.effects import Apply, Persist, ResetLog, Role
+from tidelog.metadata_quorum.raft.membership import encode_members
 from tidelog.metadata_quorum.raft.messages import AppendRequest, AppendResponse, VoteRequest
 from tidelog.metadata_quorum.raft.types import (
     Entry,
@@ -44,6 +45,7 @@ def board(*logs: Iterable[int], committed: int = 0) -> Board:
             content.append(entries(*log))
         member.description = describe(member)
     made.committed = list(made.members[IDS[0]].asked.entries[:committed])
+    made.committed_in = [entry.term for entry in made.committed]
     return made
 
 
@@ -130,6 +132,22 @@ def test_a_new_leader_without_a_committed_entry_is_seen() -> None:
     assert raft_steps.leader_is_complete(*step(made, 0, role=Role.LEADER)) is None
 
 
+def test_a_leader_that_hears_late_of_its_votes_need_not_have_what_a_later_one_committed() -> None:
+    made = board([1, 3], [1, 2], [], committed=2)
+    late = {"role": Role.LEADER, "term": Term(2)}
+    assert raft_steps.leader_is_complete(*step(made, 1, **late)) is None
+    assert raft_steps.leader_is_complete(*step(made, 2, **late)), "1 was committed in term 1"
+    made.committed_in = [2, 2]
+    assert raft_steps.leader_is_complete(*step(made, 1, **late)), "both were by then"
+
+
+def test_what_is_committed_is_known_with_the_term_of_the_leader_that_did_it() -> None:
+    made = board([1, 1, 3])
+    assert raft_steps.commits_agree(*step(made, 0, term=Term(3), commit_index=LogIndex(3))) is None
+    assert made.committed_in == [3, 3, 3]
+    assert made.committed_up_to(2) == 0
+
+
 def test_a_leader_of_too_few_votes_is_seen() -> None:
     made = board([1], [1], [1])
     assert raft_steps.leader_has_majority(*step(made, 0, role=Role.LEADER))
@@ -151,6 +169,35 @@ def test_a_learner_or_a_damaged_member_that_campaigns_is_seen() -> None:
         assert raft_steps.only_whole_voters_campaign(
             *step(made, 0, role=Role.PRE_CANDIDATE, **changes)
         )
+
+
+def test_a_member_may_campaign_until_it_knows_that_it_was_taken_out() -> None:
+    others = Members(MEMBERS.members[1:])
+    taken_out = Entry(
+        index=LogIndex(2), term=Term(1), kind=EntryKind.MEMBERS, data=encode_members(others)
+    )
+    made = board([1])
+    member = made.members[IDS[0]]
+    member.asked.append((taken_out,))
+    member.member_indexes = [2]
+    changes = {"role": Role.PRE_CANDIDATE, "members": others}
+    assert raft_steps.only_whole_voters_campaign(*step(made, 0, **changes)) is None
+    changes["commit_index"] = LogIndex(2)
+    assert raft_steps.only_whole_voters_campaign(*step(made, 0, **changes))
+
+
+def test_only_the_last_change_of_members_may_not_be_committed_yet() -> None:
+    others = Members(MEMBERS.members[1:])
+    made = board([1])
+    member = made.members[IDS[0]]
+    for index, now in ((2, others), (3, Members(MEMBERS.members[2:]))):
+        data = encode_members(now)
+        entry = Entry(index=LogIndex(index), term=Term(1), kind=EntryKind.MEMBERS, data=data)
+        member.asked.append((entry,))
+        member.member_indexes.append(index)
+    assert raft_steps.only_whole_voters_campaign(
+        *step(made, 0, role=Role.PRE_CANDIDATE, members=Members(MEMBERS.members[2:]))
+    )
 
 
 def test_a_log_that_starts_behind_the_snapshots_end_is_seen() -> None:

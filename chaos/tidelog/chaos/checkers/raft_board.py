@@ -78,6 +78,9 @@ class Board:
         self.members: dict[MemberId, Seen] = {}
         self.committed: list[Entry] = []
         """The entry of index i + 1 at place i; known from the first member that committed it."""
+        self.committed_in: list[int] = []
+        """In which term that was: the term of the leader that counted a majority, for nobody
+        commits an entry before a leader did."""
         self.leaders: dict[int, MemberId] = {}
         """By term."""
         self.votes: dict[tuple[MemberId, int], MemberId] = {}
@@ -106,6 +109,13 @@ class Board:
     def commit_index(self) -> int:
         """The highest that anybody has seen committed."""
         return len(self.committed)
+
+    def committed_up_to(self, term: int) -> int:
+        """The highest index that was committed in this term or an earlier one."""
+        for place in range(len(self.committed_in), 0, -1):
+            if self.committed_in[place - 1] <= term:
+                return place
+        return 0
 
     def committed_term(self, index: int) -> int:
         """Of a committed entry."""

@@ -5,8 +5,11 @@ the first of a life) and after, and returns what is wrong, or None. docs/simulat
 """
 
 from tidelog.chaos.checkers.raft_board import Board, Seen
+from tidelog.chaos.checkers.raft_content import members_of
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Role
+from tidelog.metadata_quorum.raft.membership import decode_members
+from tidelog.metadata_quorum.raft.types import MemberId
 
 
 def one_leader_per_term(
@@ -65,6 +68,7 @@ def commits_agree(
             if entry is None:
                 return f"committed {index}, which it does not have"
             board.committed.append(entry)
+            board.committed_in.append(after.term)
         elif entry is not None and entry != board.committed[index - 1]:
             known = board.committed[index - 1]
             return f"committed {index} of term {entry.term}, another one has term {known.term}"
@@ -118,10 +122,13 @@ def held_by_majority(board: Board, after: Description, index: int, term: int) ->
 def leader_is_complete(
     board: Board, member: Seen, before: Description | None, after: Description
 ) -> str | None:
-    """A new leader has everything committed before it (Figure 3, leader completeness)."""
+    """A new leader has what was committed up to its term (Figure 3, leader completeness). What the
+    leader of a later term has committed already is not asked of one that hears late of its votes:
+    it leads for nobody, because a majority is in that later term.
+    """
     if not _took_lead(before, after):
         return None
-    index = board.commit_index
+    index = board.committed_up_to(after.term)
     if index and not member.asked.holds(index, board.committed_term(index)):
         return f"leads term {after.term} without {index}, which is committed"
     return None
@@ -156,16 +163,30 @@ def leader_is_furthest(
 def only_whole_voters_campaign(
     board: Board, member: Seen, before: Description | None, after: Description
 ) -> str | None:
-    """Neither a learner nor a member that repairs asks for votes."""
+    """Neither a learner nor a member that repairs asks for votes. A member that is being taken out
+    may, for as long as it does not know that this is committed (dissertation 4.2.2): its log may be
+    the only one that a majority would elect.
+    """
     if after.role not in (Role.PRE_CANDIDATE, Role.CANDIDATE):
         return None
     if before is not None and before.role is after.role and before.term == after.term:
         return None
     if after.is_repairing:
         return f"is {after.role.value} while it repairs"
-    if member.id not in after.members.voters:
+    if member.id not in (*after.members.voters, *_voters_before_change(member, after)):
         return f"is {after.role.value} and no voter"
     return None
+
+
+def _voters_before_change(member: Seen, after: Description) -> tuple[MemberId, ...]:
+    """Who had a vote until the log's last change of members, if that may not be committed yet."""
+    indexes = member.member_indexes
+    if not indexes or indexes[-1] <= after.commit_index:
+        return ()
+    entry = member.asked.entry(indexes[-2]) if len(indexes) > 1 else None
+    if entry is None:
+        return members_of(member.asked, member.bootstrap).voters
+    return decode_members(entry.data).voters
 
 
 def log_starts_in_snapshot(
