@@ -69,6 +69,28 @@ def described_voters(life: Life) -> tuple[object, ...]:
     return life.up.describe().members.voters
 
 
+def test_a_member_that_was_taken_out_hears_that_it_was_and_stays_quiet(world: World) -> None:
+    quorum = SimulatedQuorum(world, 1, 2, 3)
+
+    async def story() -> None:
+        quorum.start()
+        leader = await quorum.leader()
+        gone = next(life for life in quorum.lives.values() if life is not leader)
+        await leader.up.remove_member(member_id(gone.node), timeout_ms=5_000)
+
+        def was_told() -> bool:
+            return member_id(gone.node) not in gone.up.describe().committed_members.voters
+
+        await until(was_told)
+        term = leader.up.describe().term
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            assert gone.up.describe().role is Role.FOLLOWER
+        assert leader.up.describe().term == term
+
+    world.run(story())
+
+
 def test_a_follower_that_is_far_behind_fetches_a_snapshot_in_pieces(world: World) -> None:
     quorum = SimulatedQuorum(world, 1, 2, 3, limits=SMALL, options=SHORT_LOG)
 

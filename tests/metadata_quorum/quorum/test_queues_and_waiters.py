@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 import pytest
 
 from tests.metadata_quorum.quorum.memory_storage import MemoryStorage
-from tests.metadata_quorum.quorum.quorum_world import member_id, members
+from tests.metadata_quorum.quorum.quorum_world import address, member_id, members
 from tests.metadata_quorum.quorum.test_quorum_messages import A, B, append, entry
 from tidelog.metadata_quorum.quorum.inbox import Inbox, Restored
 from tidelog.metadata_quorum.quorum.joining import was_member
@@ -15,6 +15,7 @@ from tidelog.metadata_quorum.quorum.peer_link import LinkPorts, PeerLink
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
+from tidelog.metadata_quorum.quorum.transport import QuorumTransport
 from tidelog.metadata_quorum.quorum.waiting import AppliedWaiters, Proposals, Requests
 from tidelog.metadata_quorum.raft.effects import Accepted, Persist
 from tidelog.metadata_quorum.raft.inputs import PeerDied, Persisted
@@ -78,6 +79,22 @@ def test_a_queue_of_entries_over_its_bytes_loses_the_oldest() -> None:
     for request in requests:
         link.push(request)
     assert _queued(link) == requests[2:]
+
+
+def test_the_address_of_a_member_that_was_taken_out_is_not_forgotten_at_once() -> None:
+    transport = QuorumTransport(
+        network=GrpcNetwork(RealClock()),
+        clock=RealClock(),
+        random=RealRandom(),
+        limits=QuorumLimits(),
+        here=A,
+        peer_addresses={},
+        deliver=lambda message, size: True,
+        on_dead=lambda node_id: None,
+    )
+    transport.update_members(members(1, 2, 3))
+    transport.update_members(members(1, 2))
+    assert transport.address_of(member_id(3)) == address(3)
 
 
 def test_a_full_inbox_loses_messages_and_never_completions() -> None:

@@ -76,7 +76,7 @@ class QuorumTransport:
         self._peer_addresses = dict(peer_addresses)
         self._addresses: dict[MemberId, str] = {}
         self._learned: dict[MemberId, str] = {}
-        """Of nodes that answered before the members were known here."""
+        """Of nodes that answered before the members were known here, and of those that left."""
         self._links: dict[MemberId, PeerLink] = {}
         self._calls: dict[MemberId, int] = {}
         self._probes: dict[MemberId, None] = {}
@@ -94,8 +94,12 @@ class QuorumTransport:
         self.incoming.fail_all(error)
 
     def update_members(self, members: Members) -> None:
-        """Whom to reach, and where."""
+        """Whom to reach, and where; who left is still to hear that this is committed."""
+        before = self._addresses
         self._addresses = {member.id: member.address for member in members}
+        for member_id, address in before.items():
+            if member_id not in self._addresses:
+                self.learn_address(member_id, address)
 
     def learn_address(self, member_id: MemberId, address: str) -> None:
         """A node that answered there."""

@@ -48,13 +48,12 @@ def _wait(node: Node, leader: LeaderState, request_id: int) -> None:
 
 
 def _append(node: Node, leader: LeaderState, members: Members) -> None:
-    gone = [known for known in leader.progress if members.find(known) is None]
     leading.append_entry(node, leader, EntryKind.MEMBERS, encode_members(members))
+    leader.leaving = node.membership.leaving(node.commit_index)
     # Those who leave were sent this entry like everybody, so that they learn that they left; once
     # it is committed they are told that as well, so that they stay quiet.
-    for member_id in gone:
-        del leader.progress[member_id]
-    leader.leaving = gone
+    for member_id in leader.leaving:
+        leader.progress.pop(member_id, None)
     for member in members:
         if member.id != node.id and member.id not in leader.progress:
             leading.add_progress(node, leader, member.id)

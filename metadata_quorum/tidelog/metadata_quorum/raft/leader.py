@@ -27,6 +27,7 @@ def become_leader(node: Node) -> None:
             add_progress(node, leader, member.id)
     pending = node.log.between(node.commit_index + 1, node.log.last_index)
     leader.uncommitted_bytes = sum(len(entry.data) for entry in pending)
+    leader.leaving = node.membership.leaving(node.commit_index)
     node.role = leader
     node.leader = node.id
     node.fetching = None

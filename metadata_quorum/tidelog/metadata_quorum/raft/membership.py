@@ -131,6 +131,13 @@ class Membership:
             return True
         return self.index > commit_index and member_id in self._history[-2][1].voters
 
+    def leaving(self, commit_index: LogIndex) -> list[MemberId]:
+        """Whom the last change takes out, if that may not be committed yet."""
+        if self.index <= commit_index:
+            return []
+        before = self._history[-2][1]
+        return [member.id for member in before if self.members.find(member.id) is None]
+
     def _renew(self) -> None:
         self.index, self.members = self._history[-1]
         self.voters = self.members.voters

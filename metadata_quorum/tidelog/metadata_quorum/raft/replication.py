@@ -66,6 +66,8 @@ def send_farewell(node: Node, leader: LeaderState) -> None:
     previous_term = node.log.term_at(previous_index)
     assert previous_term is not None, "what was committed just now is in the log"
     for member_id in leader.leaving:
+        if member_id == node.id:
+            continue
         node.send(
             AppendRequest(
                 sender=node.id,
