@@ -15,8 +15,11 @@ from typing import Final
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.sidecar import DIGEST_BYTES, Section
 from tidelog.broker.log.sidecar_blocks import (
+    BLOCK_BYTES,
     PAYLOAD_BYTES_MAX,
+    block_count,
     block_seed,
+    corrupt_sidecar,
     frame_blocks,
     open_block,
 )
@@ -72,6 +75,11 @@ class DigestStream:
             if self._filled_bytes == DIGEST_BYTES:
                 self._take()
 
+    @property
+    def digests(self) -> list[int]:
+        """Those that are finished."""
+        return list(self._digests)
+
     def finish(self) -> list[int]:
         """The digests of all."""
         if self._filled_bytes:
@@ -98,4 +106,17 @@ def decode_digest_block(
     assert digests.itemsize == ENTRY_BYTES, "an unsigned int has four bytes"
     if sys.byteorder == "little":
         digests.byteswap()
+    return digests
+
+
+def decode_digests(key: SegmentKey, section: Section, data: bytes, *, size_bytes: int) -> list[int]:
+    """All digests of a segment of that size; `data` are the bytes of the whole section."""
+    digests: list[int] = []
+    for number in range(block_count(section)):
+        start = number * BLOCK_BYTES
+        digests += decode_digest_block(key, section, number, data[start : start + BLOCK_BYTES])
+    if len(digests) != digest_count(size_bytes):
+        raise corrupt_sidecar(
+            key, section.byte_position, f"{len(digests)} digests for {size_bytes} bytes"
+        )
     return digests

@@ -82,6 +82,11 @@ class SidecarBuilder:
         """How much of the segment was verified: up to the end of a batch."""
         return self._position
 
+    @property
+    def digests(self) -> list[int]:
+        """Of all that was fed, as far as they are whole; all of them once it is finished."""
+        return self._digests.digests
+
     def feed(self, data: bytes) -> None:
         """The next bytes, cut anywhere; STORAGE_CORRUPT names the byte at which damage begins."""
         self._digests.feed(data)

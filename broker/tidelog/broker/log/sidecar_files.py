@@ -40,22 +40,26 @@ def read_summary(files: JobFiles, key: SegmentKey) -> Summary | None:
     return decode_summary(data, key, file_bytes=file_bytes)
 
 
-def read_section(files: JobFiles, summary: Summary, name: str) -> bytes:
+def read_section(files: JobFiles, summary: Summary, name: str) -> Generator[int, None, bytes]:
     """A whole section of the sidecar that the summary was read from."""
     section = find_section(summary, name)
-    data = files.read(summary.key.sidecar_path, section.byte_position, section.length_bytes)
-    return check_section(summary.key, section, data)
+    path, pieces = summary.key.sidecar_path, []
+    end = section.byte_position + section.length_bytes
+    for position in range(section.byte_position, end, PIECE_BYTES):
+        pieces.append(files.read(path, position, min(PIECE_BYTES, end - position)))
+        yield len(pieces[-1])
+    return check_section(summary.key, section, b"".join(pieces))
 
 
-def read_producers(files: JobFiles, summary: Summary) -> ProducerState:
+def read_producers(files: JobFiles, summary: Summary) -> Generator[int, None, ProducerState]:
     """The state behind the segment's last batch."""
-    data = read_section(files, summary, PRODUCERS)
+    data = yield from read_section(files, summary, PRODUCERS)
     return ProducerState.decode(data, where=f"the producers in {summary.key.sidecar_path}")
 
 
 def read_before(
     files: JobFiles, previous: SegmentKey | None, base_offset: int
-) -> tuple[tuple[EpochStart, ...], ProducerState]:
+) -> Generator[int, None, tuple[tuple[EpochStart, ...], ProducerState]]:
     """Leader epochs and producers before the segment that begins at the offset, as the sidecar of
     the one before tells them; nothing if there is none."""
     summary = read_summary(files, previous) if previous is not None else None
@@ -65,7 +69,8 @@ def read_before(
         raise corrupt_sidecar(
             summary.key, 0, f"its segment ends at offset {summary.next_offset}, behind the next"
         )
-    return summary.leader_epochs, read_producers(files, summary)
+    producers = yield from read_producers(files, summary)
+    return summary.leader_epochs, producers
 
 
 def feed_segment(

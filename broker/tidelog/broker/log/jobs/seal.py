@@ -70,7 +70,7 @@ def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
     """`SealArguments` → `Sealed`; STORAGE_CORRUPT names file and byte if the segment is damaged."""
     asked = _arguments_decoder.decode(arguments)
     try:
-        epochs, producers = read_before(files, asked.previous, asked.segment.base_offset)
+        before = yield from read_before(files, asked.previous, asked.segment.base_offset)
     except TidelogError as error:
         if error.code is not ErrorCode.STORAGE_CORRUPT:
             raise
@@ -80,11 +80,11 @@ def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
         is_contiguous=asked.is_contiguous,
         next_offset=asked.next_offset,
         leader_epoch_max=asked.leader_epoch_max,
-        epochs_before=epochs,
+        epochs_before=before[0],
         cleaned_below=asked.cleaned_below,
         replaces=asked.replaces,
     )
-    builder = SidecarBuilder(facts, producers)
+    builder = SidecarBuilder(facts, before[1])
     yield from feed_segment(files, builder, asked.segment, asked.size_bytes)
     summary, data = builder.finish()
     path = unfinished_path(asked.segment)
