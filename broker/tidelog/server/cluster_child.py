@@ -36,7 +36,9 @@ def main(file_name: str) -> int:
 
 
 async def _serve(configuration: NodeConfiguration) -> None:
-    async with real_ports(Path(configuration.data_dir), is_controller=True) as ports:
+    async with real_ports(
+        Path(configuration.data_dir), is_controller=True, log_dirs=configuration.log_dirs
+    ) as ports:
         node = Node(configuration, ports)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, node.request_stop)

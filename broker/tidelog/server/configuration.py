@@ -177,6 +177,13 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     data_dir: Annotated[str, Meta(description="Directory that holds all of the node's data.")] = (
         "data"
     )
+    log_dirs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further directories for partitions, each best on a disk of its own; one "
+            "that fails takes only its own partitions with it. In a variable separated by commas."
+        ),
+    ] = ()
     rack: Annotated[
         str, Meta(description="Where the node stands, for placement and nearest reads.")
     ] = ""

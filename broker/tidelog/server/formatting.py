@@ -18,6 +18,7 @@ from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Disk, Random
 from tidelog.ports.real.disk import open_disk
 from tidelog.ports.real.random import RealRandom
+from tidelog.server.log_directories import add_log_directories
 from tidelog.server.storage_format import (
     FORMAT_VERSION,
     QUORUM_DIRECTORY,
@@ -61,6 +62,8 @@ class FormatOptions(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = 1
     broker_count: int = 1
     """How many brokers are expected: internal topics get min(3, so many) replicas."""
+    log_dirs: tuple[str, ...] = ()
+    """Further directories, formatted as well; they have to be there."""
 
 
 class Formatted(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +79,11 @@ class Formatted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_storage(options: FormatOptions) -> Formatted:
-    """Format a node's directory on this machine."""
-    return asyncio.run(_format_real(options))
+    """Format a node's directories on this machine."""
+    formatted = asyncio.run(_format_real(options))
+    if options.log_dirs:
+        add_log_directories(options.data_dir, options.node_id, options.log_dirs)
+    return formatted
 
 
 async def _format_real(options: FormatOptions) -> Formatted:

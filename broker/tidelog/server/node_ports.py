@@ -2,7 +2,18 @@
 
 import msgspec
 
-from tidelog.ports import Authorizer, Clock, Disk, Host, Network, Random
+from tidelog.ports import Authorizer, Clock, Disk, Host, Network, Random, Worker
+from tidelog.wire.errors import TidelogError
+
+
+class FurtherDisk(msgspec.Struct, frozen=True, kw_only=True):
+    """One of `log_dirs`: a directory for partition logs besides the data directory."""
+
+    path: str
+    disk: Disk | None = None
+    """None: it could not be opened; the node runs without it."""
+    failure: TidelogError | None = None
+    """Why it could not be opened."""
 
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,8 +22,13 @@ class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     random: Random
     disk: Disk
+    """The data directory: whose node it is, and partition logs."""
     quorum_disk: Disk | None
     """The quorum's directory, with a lock and flush rounds of its own; None: no controller."""
+    further_disks: tuple[FurtherDisk, ...] = ()
+    """More directories for partition logs; any of them may fail alone."""
+    worker: Worker
+    """For background jobs on all of the directories, one at a time."""
     network: Network
     host: Host
     authorizer: Authorizer

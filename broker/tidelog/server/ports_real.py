@@ -1,6 +1,6 @@
 """The real ports of one node, made and closed together."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,29 +10,40 @@ from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.host import RealHost
 from tidelog.ports.real.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
-from tidelog.server.node_ports import NodePorts
+from tidelog.ports.real.worker import ProcessWorker
+from tidelog.server.node_ports import FurtherDisk, NodePorts
 from tidelog.server.storage_format import QUORUM_DIRECTORY
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 
 @asynccontextmanager
-async def real_ports(data_dir: Path, *, is_controller: bool) -> AsyncIterator[NodePorts]:
-    """Locks the data directory; lets everything go at the end, in the opposite order."""
+async def real_ports(
+    data_dir: Path, *, is_controller: bool, log_dirs: Sequence[str] = ()
+) -> AsyncIterator[NodePorts]:
+    """Locks the data directories; lets everything go at the end, in the opposite order."""
     clock = RealClock()
     disk = await open_disk(data_dir)
     try:
-        async with _quorum_disk(data_dir, is_controller=is_controller) as quorum_disk:
+        async with (
+            _quorum_disk(data_dir, is_controller=is_controller) as quorum_disk,
+            _further_disks(log_dirs) as further_disks,
+        ):
             network = GrpcNetwork(clock)
+            worker = ProcessWorker()
             try:
                 yield NodePorts(
                     clock=clock,
                     random=RealRandom(),
                     disk=disk,
                     quorum_disk=quorum_disk,
+                    further_disks=further_disks,
+                    worker=worker,
                     network=network,
                     host=RealHost(),
                     authorizer=AllowAll(),
                 )
             finally:
+                await worker.close()
                 await network.close()
     finally:
         await disk.shutdown()
@@ -49,3 +60,38 @@ async def _quorum_disk(data_dir: Path, *, is_controller: bool) -> AsyncIterator[
         yield disk
     finally:
         await disk.shutdown()
+
+
+@asynccontextmanager
+async def _further_disks(log_dirs: Sequence[str]) -> AsyncIterator[tuple[FurtherDisk, ...]]:
+    """Those that open. One that is missing is not made: it may be a disk that is not mounted."""
+    found: list[FurtherDisk] = []
+    try:
+        for path in log_dirs:
+            found.append(await _further_disk(path, is_there=_is_directory(path)))
+        yield tuple(found)
+    finally:
+        for each in reversed(found):
+            if each.disk is not None:
+                await each.disk.shutdown()
+
+
+async def _further_disk(path: str, *, is_there: bool) -> FurtherDisk:
+    if not is_there:
+        missing = TidelogError(
+            ErrorCode.STORAGE_FAILED,
+            tried=f"open the log directory {path}",
+            happened="it is not there",
+            hint="Mount or make it; `tidelog storage add-log-dirs` formats a new one.",
+        )
+        return FurtherDisk(path=path, failure=missing)
+    try:
+        return FurtherDisk(path=path, disk=await open_disk(Path(path)))
+    except TidelogError as error:
+        if error.code is ErrorCode.STORAGE_IN_USE:
+            raise
+        return FurtherDisk(path=path, failure=error)
+
+
+def _is_directory(path: str) -> bool:
+    return Path(path).is_dir()

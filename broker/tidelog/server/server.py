@@ -88,7 +88,9 @@ def _refuse_optimised() -> None:
 
 async def _serve(configuration: NodeConfiguration) -> None:
     directory = Path(configuration.data_dir)
-    async with real_ports(directory, is_controller=configuration.is_controller) as ports:
+    async with real_ports(
+        directory, is_controller=configuration.is_controller, log_dirs=configuration.log_dirs
+    ) as ports:
         node = Node(configuration, ports)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

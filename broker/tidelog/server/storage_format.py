@@ -14,7 +14,9 @@ from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Append, Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
+"""2: before sealed segments had sidecars, and with flush marks instead of marks."""
+OLDEST_UPGRADABLE: Final = 2
 FILE_NAME: Final = "node.json"
 NEW_FILE_NAME: Final = "node.json.new"
 QUORUM_DIRECTORY: Final = "quorum"
@@ -53,6 +55,60 @@ class CleanShutdown(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Version(msgspec.Struct, kw_only=True):
     format_version: int
+
+
+async def read_format_version(disk: Disk) -> int:
+    """Of a formatted directory, whatever it is."""
+    tried = f"read {disk.name}/{FILE_NAME}"
+    if not await is_formatted(disk):
+        raise TidelogError(
+            ErrorCode.STORAGE_NOT_FORMATTED, tried=tried, happened="there is no such file"
+        )
+    try:
+        return msgspec.json.decode(await read_file(disk, FILE_NAME), type=_Version).format_version
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TidelogError(ErrorCode.STORAGE_CORRUPT, tried=tried, happened=str(error)) from None
+
+
+async def format_log_directory(disk: Disk, identity: NodeIdentity, directory_id: str) -> bool:
+    """Make an empty directory one of the node's; whether it had to be. One of its own is left."""
+    names = await disk.list()
+    if FILE_NAME in names:
+        await check_log_directory(disk, identity)
+        return False
+    _check_empty(disk, names, tried=f"format {disk.name}")
+    own = msgspec.structs.replace(identity, directory_id=directory_id)
+    await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(own)))
+    return True
+
+
+async def check_log_directory(disk: Disk, identity: NodeIdentity) -> NodeIdentity:
+    """A further directory of the node, with an id of its own; refused if it is another's."""
+    try:
+        found = await read_identity(disk, identity.node_id)
+    except TidelogError as error:
+        if error.code is not ErrorCode.STORAGE_NOT_FORMATTED:
+            raise
+        raise TidelogError(
+            error.code,
+            tried=error.tried,
+            happened=error.happened,
+            hint="If it is a new one, type `tidelog storage add-log-dirs`; if it should "
+            "hold data, check that its disk is mounted.",
+        ) from None
+    happened = ""
+    if found.cluster_id != identity.cluster_id:
+        happened = f"it belongs to cluster {found.cluster_id}, the node to {identity.cluster_id}"
+    elif found.directory_id == identity.directory_id:
+        happened = "it is a copy of the data directory: both have one id"
+    if happened:
+        raise TidelogError(
+            ErrorCode.WRONG_CLUSTER,
+            tried=f"open the log directory {disk.name}",
+            happened=happened,
+            hint="Nothing was changed. Check log_dirs.",
+        )
+    return found
 
 
 async def is_formatted(disk: Disk) -> bool:
@@ -171,6 +227,11 @@ def _wrong_version(tried: str, version: int) -> TidelogError:
         hint = (
             "It was made by a build from before the metadata quorum. Read its topics with that "
             "build, and write them to a node on a new directory."
+        )
+    if OLDEST_UPGRADABLE <= version < FORMAT_VERSION:
+        hint = (
+            "Nothing was changed. Type `tidelog storage upgrade --dry-run` to see what is to be "
+            "done, and the same without --dry-run to do it."
         )
     return TidelogError(
         ErrorCode.UNSUPPORTED_VERSION,

@@ -68,6 +68,8 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("doctor",): Entry("doctor", "look whether this machine can run a node well"),
     ("storage", "format"): Entry("storage_format", "make an empty directory a node's, once"),
     ("storage", "info"): Entry("storage_info", "what a stopped controller's directory holds"),
+    ("storage", "add-log-dirs"): Entry("storage_add_log_dirs", "make directories a node's, too"),
+    ("storage", "upgrade"): Entry("storage_upgrade", "bring a node's directories to this format"),
     ("storage", "random-uuid"): Entry("storage_random_uuid", "print random uuids"),
     ("log", "dump"): Entry("log_dump", "print a segment file, readable"),
     ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),

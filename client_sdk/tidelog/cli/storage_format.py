@@ -207,6 +207,7 @@ def format_options(
         voters=voters,
         default_replication_factor=arguments.default_replication_factor,
         broker_count=arguments.brokers or max(1, len(voters)),
+        log_dirs=configuration.log_dirs,
     )
 
 
