@@ -170,12 +170,6 @@ def test_an_epoch_that_falls_or_is_yet_to_come_is_damage() -> None:
         assert code_of(opened) is ErrorCode.STORAGE_CORRUPT
 
 
-def test_a_log_whose_head_was_trimmed_begins_at_its_first_segment() -> None:
-    opened, _ = reopened((3, BATCHES[2]), known_flushed_offset=6)
-    assert code_of(opened) is None
-    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (3, 6)
-
-
 def test_damage_found_without_marks_is_no_torn_tail_at_the_start_after() -> None:
     damaged = bytearray(LOG)
     damaged[ENDS[1] + 20] ^= 1

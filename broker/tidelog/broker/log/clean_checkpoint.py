@@ -136,6 +136,8 @@ class CheckpointReader:
         """Where the frame ends; None: the rest of it, or of the file, is still to come."""
         if self._has_foot or len(self._rest) - position < _FRAME.size:
             return None
+        length: int
+        stored: int
         length, stored = _FRAME.unpack_from(self._rest, position)
         start = position + _FRAME.size
         if length == 0:
