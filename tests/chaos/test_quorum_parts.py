@@ -7,6 +7,7 @@ from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, Trace
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
 from tidelog.chaos.sim.quorum.key_value import Command, KeyValue, encode_command
 from tidelog.chaos.sim.quorum.node_disk import NodeDisk
+from tidelog.chaos.sim.quorum.shared_troubles import draw_partition
 from tidelog.chaos.sim.quorum.wires import Wires
 from tidelog.metadata_quorum.raft.effects import Persist
 from tidelog.metadata_quorum.raft.types import (
@@ -144,3 +145,16 @@ def test_the_state_machine_does_what_its_commands_say_and_comes_back_from_a_snap
 def test_an_unknown_command_is_a_bug_of_the_suite() -> None:
     with pytest.raises(AssertionError, match="knows no swap"):
         KeyValue().apply([entry(1, command("swap", "a", "b"))])
+
+
+def test_a_partition_is_one_node_halves_a_bridge_or_a_ring() -> None:
+    nodes, random = list("abcde"), SeededRandom(1, "nemesis")
+    drawn = [set(draw_partition(random, nodes, "c")) for _ in range(200)]
+    everybody = {(a, b) for a in nodes for b in nodes if a != b}
+    alone = {(a, b) for a, b in everybody if "c" in (a, b)}
+    ring = {(nodes[a], nodes[b]) for a in range(5) for b in range(5) if (a - b) % 5 in (2, 3)}
+    assert all(cuts <= everybody for cuts in drawn)
+    assert all((b, a) in cuts for cuts in drawn for a, b in cuts), "in both directions"
+    assert alone in drawn
+    assert ring in drawn
+    assert any(cuts and not cuts & alone for cuts in drawn), "the victim is the bridge"

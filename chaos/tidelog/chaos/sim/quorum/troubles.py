@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.quorum.agenda import MS
+from tidelog.chaos.sim.quorum.shared_troubles import (
+    CLOCK_RATES,
+    CUT_NS,
+    PAUSE_NS,
+    RESTART_PROBABILITY,
+    WATCH_NS,
+    draw_partition,
+)
 from tidelog.metadata_quorum.raft.inputs import CorruptEntry
 from tidelog.wire.ids import LogIndex
 
@@ -16,10 +24,6 @@ if TYPE_CHECKING:
     from tidelog.chaos.sim.quorum.node import QuorumNode
 
 _ACT_NS: Final = (80 * MS, 700 * MS)
-_RESTART_NS: Final = (20 * MS, 2_500 * MS)
-_PAUSE_NS: Final = (100 * MS, 4_000 * MS)
-_CUT_NS: Final = (200 * MS, 5_000 * MS)
-_RATES: Final = (0.5, 0.8, 1.25, 2.0)
 
 
 class Troubles:
@@ -65,9 +69,9 @@ class Troubles:
 
     def _watch(self) -> None:
         """A supervisor: what is dead is started some time later."""
-        self._cluster.agenda.after(100 * MS, self._watch)
+        self._cluster.agenda.after(WATCH_NS, self._watch)
         for node in self._cluster.nodes.values():
-            if node.core is None and (self.is_over or self._random.chance(0.12)):
+            if node.core is None and (self.is_over or self._random.chance(RESTART_PROBABILITY)):
                 node.start()
 
     def heal(self) -> None:
@@ -106,30 +110,17 @@ class Troubles:
     def _pause(self, victim: "QuorumNode") -> None:
         victim.is_paused = True
         life = victim.life
-        self._cluster.agenda.after(self._random.between(*_PAUSE_NS), self._end_pause, victim, life)
+        self._cluster.agenda.after(self._random.between(*PAUSE_NS), self._end_pause, victim, life)
 
     def _end_pause(self, victim: "QuorumNode", life: int) -> None:
         if victim.life == life:
             victim.resume()
 
     def _partition(self, victim: "QuorumNode") -> None:
-        """One node alone, two halves, halves with a bridge, or a ring."""
-        wires, random = self._cluster.wires, self._random
-        ids = list(self._cluster.nodes)
-        shape = random.below(4)
-        side = {node_id: random.below(2) for node_id in ids}
-        if shape == 0:
-            side = {node_id: int(node_id == victim.node_id) for node_id in ids}
-        for a in ids:
-            for b in ids:
-                place_a, place_b = ids.index(a), ids.index(b)
-                is_cut = side[a] != side[b]
-                if shape == 2:
-                    is_cut = is_cut and victim.node_id not in (a, b)
-                elif shape == 3:
-                    is_cut = (place_a - place_b) % len(ids) not in (0, 1, len(ids) - 1)
-                if is_cut:
-                    wires.cut(a, b, FaultKind.PARTITION)
+        """As drawn; healed later."""
+        wires, ids = self._cluster.wires, list(self._cluster.nodes)
+        for source, target in draw_partition(self._random, ids, victim.node_id):
+            wires.cut(source, target, FaultKind.PARTITION)
         self._heal_later()
 
     def _partition_one_way(self, victim: "QuorumNode") -> None:
@@ -143,7 +134,7 @@ class Troubles:
 
     def _heal_later(self) -> None:
         self._cut_number += 1
-        duration_ns = self._random.between(*_CUT_NS)
+        duration_ns = self._random.between(*CUT_NS)
         self._cluster.agenda.after(duration_ns, self._end_cut, self._cut_number)
 
     def _end_cut(self, number: int) -> None:
@@ -178,6 +169,6 @@ class Troubles:
         self._cluster.faults.took_effect(FaultKind.WIPE, victim.name)
 
     def _change_rate(self, victim: "QuorumNode") -> None:
-        rate = _RATES[self._random.below(len(_RATES))]
+        rate = CLOCK_RATES[self._random.below(len(CLOCK_RATES))]
         self._cluster.faults.took_effect(FaultKind.CLOCK_RATE, victim.name, str(rate))
         victim.set_rate(rate)

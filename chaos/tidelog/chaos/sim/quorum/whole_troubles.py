@@ -8,16 +8,20 @@ from typing import Final
 
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.quorum.agenda import MS
+from tidelog.chaos.sim.quorum.shared_troubles import (
+    CLOCK_RATES,
+    CUT_NS,
+    PAUSE_NS,
+    RESTART_PROBABILITY,
+    WATCH_NS,
+    draw_partition,
+)
 from tidelog.chaos.sim.quorum.whole_cluster import WholeCluster
 from tidelog.chaos.sim.quorum.whole_node import DIRECTORY, WholeNode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _ACT_NS: Final = (100 * MS, 900 * MS)
-_PAUSE_NS: Final = (100 * MS, 4_000 * MS)
-_CUT_NS: Final = (200 * MS, 5_000 * MS)
 _READ_ONLY_NS: Final = (50 * MS, 1_500 * MS)
-_WATCH_NS: Final = 100 * MS
-_RATES: Final = (0.5, 0.8, 1.25, 2.0)
 _JUMP_MS_MAX: Final = 86_400_000
 _DISK_KINDS: Final = (
     FaultKind.READ_ERROR,
@@ -76,12 +80,12 @@ class WholeTroubles:
 
     def _watch(self) -> None:
         """What is dead is started some time later, as an operator would."""
-        self._cluster.agenda.after(_WATCH_NS, self._watch)
+        self._cluster.agenda.after(WATCH_NS, self._watch)
         for node in self._cluster.nodes.values():
             process = node.process
             if process is not None and not process.is_dead:
                 continue
-            if self.is_over or process is None or self._random.chance(0.12):
+            if self.is_over or process is None or self._random.chance(RESTART_PROBABILITY):
                 self.restart(node)
 
     def restart(self, node: WholeNode) -> None:
@@ -147,28 +151,17 @@ class WholeTroubles:
         assert process is not None, "it is alive"
         if not process.is_paused:
             process.pause()
-            self._cluster.agenda.after(self._random.between(*_PAUSE_NS), process.resume)
+            self._cluster.agenda.after(self._random.between(*PAUSE_NS), process.resume)
 
     def _jump_wall(self, victim: WholeNode) -> None:
         victim.machine.jump_wall(self._random.between(-_JUMP_MS_MAX, _JUMP_MS_MAX))
 
     def _partition(self, victim: WholeNode) -> None:
-        """One node alone, two halves, halves with a bridge, or a ring."""
-        fabric, random = self._cluster.world.fabric, self._random
+        """As drawn; healed later."""
+        fabric = self._cluster.world.fabric
         names = [node.name for node in self._cluster.nodes.values()]
-        shape = random.below(4)
-        side = {name: random.below(2) for name in names}
-        if shape == 0:
-            side = {name: int(name == victim.name) for name in names}
-        for place_a, a in enumerate(names):
-            for place_b, b in enumerate(names):
-                is_cut = side[a] != side[b]
-                if shape == 2:
-                    is_cut = is_cut and victim.name not in (a, b)
-                elif shape == 3:
-                    is_cut = (place_a - place_b) % len(names) not in (0, 1, len(names) - 1)
-                if is_cut:
-                    fabric.cut(a, b, FaultKind.PARTITION)
+        for source, target in draw_partition(self._random, names, victim.name):
+            fabric.cut(source, target, FaultKind.PARTITION)
         self._heal_later()
 
     def _partition_one_way(self, victim: WholeNode) -> None:
@@ -183,7 +176,7 @@ class WholeTroubles:
 
     def _heal_later(self) -> None:
         self._cut_number += 1
-        duration_ns = self._random.between(*_CUT_NS)
+        duration_ns = self._random.between(*CUT_NS)
         self._cluster.agenda.after(duration_ns, self._end_cut, self._cut_number)
 
     def _end_cut(self, number: int) -> None:
@@ -221,4 +214,4 @@ class WholeTroubles:
             self._cluster.new_directory(victim)
 
     def _change_rate(self, victim: WholeNode) -> None:
-        victim.machine.set_clock_rate(_RATES[self._random.below(len(_RATES))])
+        victim.machine.set_clock_rate(CLOCK_RATES[self._random.below(len(CLOCK_RATES))])

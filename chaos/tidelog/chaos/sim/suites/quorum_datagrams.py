@@ -11,6 +11,7 @@ from tidelog.chaos.sim.quorum.key_value import Command, encode_command
 from tidelog.chaos.sim.quorum.node import QuorumNode
 from tidelog.chaos.sim.quorum.operators import Operator
 from tidelog.chaos.sim.quorum.plan import draw_plan
+from tidelog.chaos.sim.quorum.shared_troubles import WRITES_END_NS
 from tidelog.chaos.sim.quorum.troubles import Troubles
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.result import RunResult, Watch
@@ -24,8 +25,6 @@ _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 60_000 * MS
 _LOOK_NS: Final = 50 * MS
 _STABLE_NS: Final = 1_800 * MS
-_UNDER_WAY_NS: Final = 1_600 * MS
-"""The longest that a write which began before the heal may still take, and then fail."""
 _STEPS_MAX: Final = 400_000
 
 
@@ -116,7 +115,7 @@ class DatagramRun:
     def _prove_life(self) -> None:
         """A leader, a write, a read at every member, everybody caught up; then nobody stirs."""
         agenda = self.cluster.agenda
-        self._go(_UNDER_WAY_NS)
+        self._go(WRITES_END_NS)
         until_ns = agenda.now_ns + _LIVENESS_NS
         while agenda.now_ns < until_ns:
             self._go(_LOOK_NS)

@@ -15,6 +15,7 @@ from tidelog.chaos.sim.quorum.clients import Client
 from tidelog.chaos.sim.quorum.key_value import Command, encode_command
 from tidelog.chaos.sim.quorum.operators import Operator
 from tidelog.chaos.sim.quorum.plan import Plan, draw_plan
+from tidelog.chaos.sim.quorum.shared_troubles import LATE_ENDS_NS
 from tidelog.chaos.sim.quorum.whole_cluster import WholeCluster
 from tidelog.chaos.sim.quorum.whole_node import WholeNode
 from tidelog.chaos.sim.quorum.whole_troubles import WholeTroubles
@@ -38,8 +39,6 @@ _PERIOD_NS: Final = (1_500 * MS, 3_500 * MS)
 _WHOLE_EVENTS: Final = 1_000
 _LIVENESS_NS: Final = 90_000 * MS
 _LATE: Final = (FaultKind.NETWORK_DELAY, FaultKind.LATE_PROCESSING)
-_LATE_NS: Final = 6_000 * MS
-"""After the heal: what is under way late, such as a hand-over, has arrived by then."""
 _LOOK_NS: Final = 100 * MS
 _STABLE_NS: Final = 1_800 * MS
 _STEPS_MAX: Final = 1_500_000
@@ -115,7 +114,7 @@ class NodesRun:
         """A leader, a write, a read at every member, everybody caught up; then nobody stirs."""
         loop, cluster = self.world.loop, self.cluster
         if any(kind in self.plan.kinds for kind in _LATE):
-            await self._go(_LATE_NS)
+            await self._go(LATE_ENDS_NS)
         until_ns = loop.now_ns + _LIVENESS_NS
         while what_lacks(cluster.leader(), cluster.nodes):
             if loop.now_ns >= until_ns:
