@@ -68,10 +68,16 @@ class CompactResult(msgspec.Struct, frozen=True, kw_only=True):
 
     replacements: tuple[Replacement, ...]
     cleaned_below: int
+    damaged_sidecar: SegmentKey | None = None
+    """Nothing was made, because this segment's sidecar has to be made again first."""
+    damage: str = ""
+    """What is wrong with it."""
     is_map_full: bool = False
     """The dirty part did not fit into the map: another round is worth planning at once."""
     records_read: int = 0
     records_kept: int = 0
+    batches_unreadable: int = 0
+    """Copied as they are: their checksum is right, but their records contradict the header."""
     bytes_read: int = 0
     bytes_written: int = 0
 

@@ -1,0 +1,167 @@
+"""Which records of a batch stay. Pure.
+
+Owns the rule of one batch:
+
+    at or above cleaned_below   as it is: the map says nothing of it
+    control batch               as it is
+    records cannot be read      as it is: a client sealed it so (its checksum is right), and only
+                                readers find out; it supersedes nothing
+    a record stays              if it has a key, the map knows no later record of that key, and it
+                                is no tombstone behind its delete horizon
+    its last tombstone goes     it has no horizon any more: the base timestamp is a record's again
+    no record stays             dropped; but the last batch of a segment, and the last one of each
+                                producer that the log knows, keep their header
+
+Rewriting never adds bytes to an uncompressed batch but by the horizon: if a batch is too large with
+it, its tombstones get theirs in a later round.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.broker.log.compaction.offset_map import OffsetMap
+from tidelog.broker.log.compaction.rewrite import empty_batch, rewrite_batch
+from tidelog.wire.batch import (
+    DEFAULT_LIMITS,
+    BatchHeader,
+    BatchTooLarge,
+    CorruptBatch,
+    DecodedRecord,
+    decode_batch,
+)
+from tidelog.wire.batch.decode import decompressed_body
+from tidelog.wire.batch.layout import INT64_MAX
+
+
+class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch as it lies in a segment; its checksum was verified."""
+
+    byte_position: int
+    header: BatchHeader
+    data: bytes
+
+    def records(self) -> list[DecodedRecord] | None:
+        """None: they contradict the header, or a limit."""
+        try:
+            return decode_batch(self.data, verify=False, is_compacted=True)
+        except (CorruptBatch, BatchTooLarge):
+            return None
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one round."""
+
+    offsets: OffsetMap
+    cleaned_below: int
+    now_ms: int
+    delete_retention_ms: int
+    needed_base_offsets: frozenset[int]
+    """The last batches of the producers that the log knows."""
+
+    @property
+    def horizon_ms(self) -> int:
+        """What tombstones that this round sees first get."""
+        return min(self.now_ms + self.delete_retention_ms, INT64_MAX)
+
+
+class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a batch."""
+
+    data: bytes
+    """Empty: it is dropped."""
+    records_kept: int
+    is_unreadable: bool = False
+
+
+def note_keys(offsets: OffsetMap, batch: StoredBatch) -> bool:
+    """Put a dirty batch's keys into the map; False: they do not fit."""
+    if batch.header.is_control or batch.header.is_transactional:
+        return True
+    keyed = [(each[3], each[0]) for each in batch.records() or () if each[3] is not None]
+    return offsets.note([key for key, _ in keyed], [offset for _, offset in keyed])
+
+
+def clean_batch(batch: StoredBatch, rules: Rules, *, is_last: bool) -> Cleaned:
+    """Apply the rule. `is_last`: nothing follows it in the segment that is being made."""
+    header = batch.header
+    if header.next_offset > rules.cleaned_below or header.is_control:
+        return Cleaned(data=batch.data, records_kept=header.record_count)
+    records = batch.records()
+    if records is None:
+        return Cleaned(data=batch.data, records_kept=header.record_count, is_unreadable=True)
+    kept = _kept(header, records, rules)
+    if not any(kept):
+        is_needed = is_last or header.base_offset in rules.needed_base_offsets
+        return Cleaned(data=_emptied(batch) if is_needed else b"", records_kept=0)
+    return _with_records(batch, records, kept, rules)
+
+
+def _kept(header: BatchHeader, records: Sequence[DecodedRecord], rules: Rules) -> list[bool]:
+    """For each record whether it stays."""
+    # The base timestamp is the horizon. A transactional tombstone superseded nothing, and stays.
+    is_past = header.has_delete_horizon and header.base_timestamp <= rules.now_ms
+    is_dead = is_past and not header.is_transactional
+    # A record without key gets the latest offset of the empty key, and goes for having none.
+    latest = rules.offsets.latest([record[3] or b"" for record in records])
+    return [
+        key is not None and offset >= last and not (is_dead and value is None)
+        for (offset, _, _, key, value, _), last in zip(records, latest, strict=True)
+    ]
+
+
+def _with_records(
+    batch: StoredBatch, records: Sequence[DecodedRecord], kept: Sequence[bool], rules: Rules
+) -> Cleaned:
+    header = batch.header
+    left = [record for is_kept, record in zip(kept, records, strict=True) if is_kept]
+    has_tombstone = any(record[4] is None for record in left)
+    if has_tombstone and not header.has_delete_horizon and not header.is_transactional:
+        horizon_ms = rules.horizon_ms
+        data = _rewritten(batch, left, kept, base_timestamp=horizon_ms, has_horizon=True)
+        if data is not None:
+            return Cleaned(data=data, records_kept=len(left))
+    has_horizon = header.has_delete_horizon and has_tombstone
+    base_timestamp = header.base_timestamp
+    if len(left) == len(records):
+        data = batch.data
+    else:
+        if header.has_delete_horizon and not has_tombstone:
+            base_timestamp = left[0][1]
+        data = _rewritten(batch, left, kept, base_timestamp=base_timestamp, has_horizon=has_horizon)
+    if data is None:
+        raise _too_large(batch, len(left))
+    return Cleaned(data=data, records_kept=len(left))
+
+
+def _rewritten(
+    batch: StoredBatch,
+    left: Sequence[DecodedRecord],
+    kept: Sequence[bool],
+    *,
+    base_timestamp: int,
+    has_horizon: bool,
+) -> bytes | None:
+    return rewrite_batch(
+        batch.header,
+        decompressed_body(batch.data, batch.header, 0, DEFAULT_LIMITS),
+        kept,
+        max_timestamp=max(record[1] for record in left),
+        base_timestamp=base_timestamp,
+        has_horizon=has_horizon,
+    )
+
+
+def _emptied(batch: StoredBatch) -> bytes:
+    return batch.data if batch.header.record_count == 0 else empty_batch(batch.header)
+
+
+def _too_large(batch: StoredBatch, count: int) -> BatchTooLarge:
+    """Sealed by a compressor that packs tighter than ours, close to the limit."""
+    return BatchTooLarge(
+        tried=f"compact the batch at byte {batch.byte_position} "
+        f"(base offset {batch.header.base_offset})",
+        happened=f"{count} of its {batch.header.record_count} records compress to more than "
+        "a batch may have",
+        hint="Its partition is not compacted while it is there; seal smaller batches.",
+    )
