@@ -6,17 +6,15 @@ It must never delete what the image does not name: an orphan is kept and reporte
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 
 from tidelog.broker.errors import fresh
-from tidelog.broker.log import recovery
-from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
-from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.open_checkpoint import write_checkpoint
+from tidelog.broker.log.open_directory import open_directory
+from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.marks_file import make_marks_file, read_marks
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
@@ -26,9 +24,6 @@ from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
-
-LOG_START: Final = 0
-"""No log is ever trimmed: one that begins elsewhere has lost its first segments."""
 
 Watcher = Callable[[PartitionKey], None]
 
@@ -50,10 +45,16 @@ class RecoverySummary(msgspec.Struct, kw_only=True):
     torn_bytes: int = 0
     failures: list[TidelogError] = []
     orphans: list[str] = []
+    strangers: list[str] = []
+    """Files in partitions' directories that are not ours."""
+    restored: int = 0
+    """Logs that the clean checkpoint told of: nothing of them was read."""
+    checkpoint_damage: TidelogError | None = None
 
     def take_in(self, opened: OpenedLog) -> None:
         """Count one log."""
         self.torn_bytes += opened.torn_bytes
+        self.strangers += opened.strangers
         if opened.log.failure is not None:
             self.failures.append(opened.log.failure)
 
@@ -86,38 +87,29 @@ class Replicas:
     async def recover(self) -> RecoverySummary:
         """Open everything that the image places here; before anything is served."""
         summary = RecoverySummary()
-        on_disk = {}
-        for name in await self._disk.list():
-            key = parse_directory_name(name) if name.endswith("/") else None
-            if key is not None:
-                on_disk[key] = name
-        marks = await read_marks(self._disk)
         image = self._metadata.image()
         placed = self._placed(image)
-        opened = {}
-        for key, (_, partition, _) in placed.items():
-            known = None if marks is None else marks.get(key, NO_MARKS)
-            if key in on_disk or (known is not None and known.flushed_offset):
-                opened[key] = await open_log(self._disk, key, partition.leader_epoch, known)
-                self._refuse_lost_head(opened[key].log)
-                summary.take_in(opened[key])
-        await self._flush_opened(opened)
-        known_marks: dict[PartitionKey, PartitionMarks | int] = dict(marks or {})
-        for key, each in opened.items():
-            known_marks[key] = msgspec.structs.replace(
-                (marks or {}).get(key, NO_MARKS), flushed_offset=each.log.flushed_offset
-            )
-        marks_file = await make_marks_file(self._disk, known_marks)
+        directory = await open_directory(
+            self._disk, {key: partition.leader_epoch for key, (_, partition, _) in placed.items()}
+        )
+        for each in directory.logs.values():
+            summary.take_in(each)
         self._owner = DirectoryOwner(
             self._disk,
-            marks_file,
+            directory.marks,
             on_advanced=self._on_advanced,
             queued_bytes_max=self._queued_bytes_max,
         )
-        self._serve(image, placed, opened)
+        self._serve(image, placed, directory.logs)
         summary.partitions = len(placed)
-        summary.orphans = [name for key, name in on_disk.items() if key not in placed]
+        summary.orphans = directory.orphans
+        summary.restored = directory.restored
+        summary.checkpoint_damage = directory.checkpoint_damage
         return summary
+
+    async def leave_checkpoint(self) -> None:
+        """Once the owner has stopped: what the next start needs instead of reading the logs."""
+        await write_checkpoint(self._disk, [replica.log for replica in self._replicas.values()])
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
@@ -172,21 +164,6 @@ class Replicas:
     def _on_advanced(self, key: PartitionKey) -> None:
         for watcher in list(self._watchers.get(key, ())):
             watcher(key)
-
-    def _refuse_lost_head(self, log: PartitionLog) -> None:
-        if log.failure is None and log.log_start_offset != LOG_START:
-            log.failure = recovery.corruption(
-                f"{self._disk.name}/{directory_name(log.key)}",
-                0,
-                f"its first segment begins at offset {log.log_start_offset}, not {LOG_START}",
-            )
-
-    async def _flush_opened(self, opened: Mapping[PartitionKey, OpenedLog]) -> None:
-        """One flush round for all logs: what is served after a crash is durable first."""
-        active = {key: each.active for key, each in opened.items() if each.active is not None}
-        if active:
-            directories = ["", *(directory_name(key) for key in active)]
-            await self._disk.flush(list(active.values()), directories=directories)
 
     def _placed(self, image: Image) -> dict[PartitionKey, _Placed]:
         """The partitions that the image places here and that are not served yet."""

@@ -30,24 +30,23 @@ MAGIC: Final = b"TIDECLEAN"
 FORMAT_VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one partition. A log that takes more is left out, and opened the long way."""
-INDEX_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of one segment: an index that takes more is left out, and the segment is scanned."""
 
 
 class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One segment."""
+    """One segment. With a sidecar its summary tells all, and nothing stands behind it here."""
 
     base_offset: int
     generation: int
-    size_bytes: int
-    next_offset: int
-    max_timestamp: int
-    is_sealed: bool
     summary: Summary | None = None
-    """Of its sidecar; None: it has none."""
+    size_bytes: int = 0
+    next_offset: int = 0
+    max_timestamp: int = -1
+    first_timestamp: int = -1
+    is_sealed: bool = True
+    producers_at_end: bytes | None = None
+    """As `ProducerState.encode` has it; only of a sealed segment."""
     index: bytes = b""
-    """Without a sidecar: the entries of its index, three i64 each, little endian; empty as well
-    if they were left out."""
+    """The entries of its index, three i64 each, big endian."""
 
 
 class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

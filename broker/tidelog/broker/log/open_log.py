@@ -1,4 +1,4 @@
-"""Opens a partition's log after an unclean stop: chooses its files, scans what must be, cuts a tear.
+"""Opens a partition's log after an unclean stop: chooses its files, scans, cuts a torn tail.
 
 Thin I/O around `open_chain` and `recovery`. It must never write to a file unless the damage is a
 torn tail, nor remove one unless what stands in its place was read and found whole; from a log that

@@ -2,16 +2,18 @@
 
 Theory of operation. A segment is a run of batches whose offsets are contiguous, or ascend with gaps
 where a compaction wrote it. Sealed segments were flushed before the next one was made, or before
-their sidecar was, so any damage in them is corruption. In the active one everything below the last known flush is durable: damage there is corruption too. Behind it a crash
-may have kept any part of what was written:
+their sidecar was: any damage in them is corruption. In the active one everything below the last
+known flush is durable: damage there is corruption too. Behind it a crash may have kept any part of
+what was written:
 
     | flushed, acknowledged | written, not flushed: whole, torn or missing |
     0                  known_flushed_offset                             end of file
 
-The FLUSHED marks tell `known_flushed_offset`: at or above it the first damaged batch is where the log
-ends, whatever lies behind it, because a flush that had covered what lies behind would have covered
-the damaged batch too. Without any marks nothing is known of flushes; then a whole batch behind the
-damage counts as corruption: cutting durable records off loses them, stopping loses nothing.
+The FLUSHED marks tell `known_flushed_offset`: at or above it the first damaged batch is where the
+log ends, whatever lies behind it, because a flush that had covered what lies behind would have
+covered the damaged batch too. Without any marks nothing is known of flushes; then a whole batch
+behind the damage counts as corruption: cutting durable records off loses them, stopping loses
+nothing.
 """
 
 import re

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker import replicas
+from tidelog.broker.log import open_log as open_log_module
 from tidelog.broker.log import recovery
 from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey
@@ -51,7 +51,7 @@ def reuse_an_offset() -> Substitution:
             log.flushed_offset = log.high_watermark = log.log_end_offset
         return opened
 
-    return Substitution(replicas, "open_log", open_one_too_low)
+    return Substitution(open_log_module, "open_log", open_one_too_low)
 
 
 PLANTED: Final[Mapping[str, Plant]] = {

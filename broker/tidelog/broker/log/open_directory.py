@@ -1,0 +1,166 @@
+"""Opens all logs of a data directory: from the clean checkpoint, or each from its files.
+
+Owns the order of an opening. It must never let anything be served before it is durable, nor remove
+a segment before the mark that allows it is.
+
+    marks ─▶ consume the checkpoint ─▶ open what it does not tell of, a bounded number at a time
+      ─▶ one flush round for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.log import open_log as logs
+from tidelog.broker.log.clean_checkpoint import CleanLog
+from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
+from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
+from tidelog.broker.log.open_checkpoint import consume_checkpoint, restore
+from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.partition.marks_file import MarksFile, make_marks_file, read_marks
+from tidelog.ports import Disk, TaskScope
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch
+
+OPENINGS_MAX: Final = 16
+"""Logs that are opened at once: each may hold a piece of a segment in memory."""
+
+
+class OpenedDirectory(msgspec.Struct, kw_only=True):
+    """What was found, in the order of what was asked for."""
+
+    logs: dict[PartitionKey, OpenedLog]
+    """Without the partitions that have no file and no mark: they are new."""
+    marks: MarksFile
+    orphans: list[str]
+    """Directories of partitions that were not asked for: kept."""
+    restored: int = 0
+    """Logs that the clean checkpoint told of."""
+    checkpoint_damage: TidelogError | None = None
+    """Why a checkpoint, or a part of it, was not believed."""
+
+
+async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch]) -> OpenedDirectory:
+    """Open the partitions placed here, each with its leader epoch; before anything is served."""
+    names = await disk.list()
+    known = await read_marks(disk)
+    clean, damage = await consume_checkpoint(disk, names)
+    on_disk = {}
+    for name in names:
+        key = parse_directory_name(name) if name.endswith("/") else None
+        if key is not None:
+            on_disk[key] = name
+    found: dict[PartitionKey, OpenedLog] = {}
+    if known is not None:
+        damage = _restore_clean(clean, placed, known, found) or damage
+    restored = len(found)
+    longer = {
+        key: epoch
+        for key, epoch in placed.items()
+        if key not in found and (key in on_disk or _tells_of_files(known, key))
+    }
+    await _open_all(disk, longer, known, found)
+    await _flush(disk, found)
+    opened = OpenedDirectory(
+        logs={key: found[key] for key in placed if key in found},
+        marks=await make_marks_file(disk, _marks_after(known, found)),
+        orphans=[name for key, name in on_disk.items() if key not in placed],
+        restored=restored,
+        checkpoint_damage=damage,
+    )
+    await _remove_below_starts(disk, opened)
+    return opened
+
+
+def _restore_clean(
+    clean: Mapping[PartitionKey, CleanLog],
+    placed: Mapping[PartitionKey, LeaderEpoch],
+    known: Mapping[PartitionKey, PartitionMarks],
+    found: dict[PartitionKey, OpenedLog],
+) -> TidelogError | None:
+    """Take the logs over that the checkpoint tells of; the first that cannot be believed."""
+    damage = None
+    for key, epoch in placed.items():
+        if key not in clean:
+            continue
+        try:
+            log = restore(clean[key], epoch, known.get(key, NO_MARKS))
+            if log.segments and log.segments[-1].size_bytes == 0:
+                # Whether it has a file is not known: a full disk may have refused to make one.
+                continue
+        except TidelogError as error:
+            damage = damage or error
+            continue
+        found[key] = OpenedLog(
+            log=log,
+            files={},
+            to_seal=tuple(
+                each.key for each in log.segments if each.is_sealed and each.summary is None
+            ),
+        )
+    return damage
+
+
+def _tells_of_files(known: Mapping[PartitionKey, PartitionMarks] | None, key: PartitionKey) -> bool:
+    return known is not None and known.get(key, NO_MARKS) != NO_MARKS
+
+
+async def _open_all(
+    disk: Disk,
+    placed: Mapping[PartitionKey, LeaderEpoch],
+    known: Mapping[PartitionKey, PartitionMarks] | None,
+    found: dict[PartitionKey, OpenedLog],
+) -> None:
+    waiting = iter(placed.items())
+    async with TaskScope() as scope:
+        for number in range(min(OPENINGS_MAX, len(placed))):
+            scope.start(_open_each(disk, waiting, known, found), name=f"opening {number}")
+
+
+async def _open_each(
+    disk: Disk,
+    waiting: Iterator[tuple[PartitionKey, LeaderEpoch]],
+    known: Mapping[PartitionKey, PartitionMarks] | None,
+    found: dict[PartitionKey, OpenedLog],
+) -> None:
+    """Take the next one until none is left."""
+    for key, epoch in waiting:
+        marks = None if known is None else known.get(key, NO_MARKS)
+        found[key] = await logs.open_log(disk, key, epoch, marks)
+
+
+async def _flush(disk: Disk, found: Mapping[PartitionKey, OpenedLog]) -> None:
+    """One flush round for all logs: what is served after a crash is durable first."""
+    active = {key: each.active for key, each in found.items() if each.active is not None}
+    if active:
+        directories = ["", *(directory_name(key) for key in active)]
+        await disk.flush(list(active.values()), directories=directories)
+
+
+def _marks_after(
+    known: Mapping[PartitionKey, PartitionMarks] | None, found: Mapping[PartitionKey, OpenedLog]
+) -> dict[PartitionKey, PartitionMarks | int]:
+    """What is known to be durable now; of partitions that were not opened as much as before."""
+    marks: dict[PartitionKey, PartitionMarks | int] = dict(known or {})
+    for key, each in found.items():
+        before = (known or {}).get(key, NO_MARKS)
+        marks[key] = msgspec.structs.replace(before, flushed_offset=each.log.flushed_offset)
+    return marks
+
+
+async def _remove_below_starts(disk: Disk, opened: OpenedDirectory) -> None:
+    """Segments that a trim had given up; a log that has stopped keeps all that it has."""
+    for each in opened.logs.values():
+        if each.log.failure is not None or not each.to_remove:
+            continue
+        directory = directory_name(each.log.key)
+        names = await disk.list(directory)
+        for key in each.to_remove:
+            file = each.files.pop(key, None)
+            if file is not None:
+                await disk.close(file)
+            for path in (key.path, key.sidecar_path):
+                if path.rpartition("/")[2] in names:
+                    await disk.remove(path)
+        each.to_remove = ()
