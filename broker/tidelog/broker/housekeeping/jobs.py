@@ -1,0 +1,191 @@
+"""What a background job is told, and how what it made becomes part of a log.
+
+The thin part between planner, worker and owner: runs one job, gives its files their names, durably,
+and tells the owner. It must never rename a file over one that a log uses by then for other bytes:
+what a job made for a log that changed meanwhile is thrown away.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from tidelog.broker.housekeeping.background import CompactDue, ScrubDue, SealDue
+from tidelog.broker.housekeeping.events import Counts
+from tidelog.broker.log.compaction import contract as compacting
+from tidelog.broker.log.jobs import scrub as scrubbing
+from tidelog.broker.log.jobs import seal as sealing
+from tidelog.broker.log.names import UNFINISHED_SUFFIX, PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.ports import Clock, Disk, Worker
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+HAND_OVER_POLL_MS: Final = 1
+HAND_OVER_POLLS_MAX: Final = 5_000
+"""The owner's task waits for nothing before it looks into its inbox."""
+
+
+class Jobs:
+    """Of one directory; one runs at a time."""
+
+    def __init__(
+        self,
+        owner: DirectoryOwner,
+        disk: Disk,
+        worker: Worker,
+        clock: Clock,
+        *,
+        bytes_per_second: int,
+        counts: Counts,
+    ) -> None:
+        self._owner = owner
+        self._disk = disk
+        self._worker = worker
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+        self._counts = counts
+
+    async def seal(self, log: PartitionLog, due: SealDue) -> sealing.Sealed:
+        """Write the segment's sidecar and hand it over; without a summary: nothing was done."""
+        segment, before = due.segment, due.before
+        with ExitStack() as pins:
+            self._pin(pins, [segment] if before is None else [before, segment])
+            arguments = sealing.encode_arguments(_seal_arguments(log, due))
+            sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
+            if sealed.summary is None or not is_there(log, segment):
+                return sealed
+            await self._disk.rename(sealing.unfinished_path(segment.key), segment.key.sidecar_path)
+            await self._flush_names(log.key)
+        if is_there(log, segment) and segment.summary != sealed.summary:
+            self._owner.sealed(segment.key, sealed.summary)
+            await self._wait_taken(
+                lambda: segment.summary == sealed.summary or not is_there(log, segment),
+                f"seal {segment.key.path}",
+            )
+        self._counts.seals += 1
+        self._counts.sidecars_made_again += due.is_again
+        return sealed
+
+    async def compact(self, log: PartitionLog, due: CompactDue) -> compacting.CompactResult:
+        """Rewrite a part of the log and swap it in, each group durable before the next."""
+        keys = [each.key for each in due.arguments.segments]
+        segments = [segment for segment in log.segments if segment.key in keys]
+        with ExitStack() as pins:
+            self._pin(pins, segments)
+            try:
+                arguments = compacting.encode_arguments(due.arguments)
+                data = await self._run(compacting.COMPACT_JOB, arguments)
+                result = compacting.decode_result(data)
+                await self._swap_in(log, result)
+            finally:
+                await self._remove_unfinished(log.key)
+        self._counts.compactions += 1
+        self._counts.compaction_bytes_read += result.bytes_read
+        self._counts.compaction_bytes_written += result.bytes_written
+        return result
+
+    async def scrub(self, log: PartitionLog, due: ScrubDue) -> scrubbing.Scrubbed:
+        """Hold a segment against its digests."""
+        segment = due.segment
+        arguments = scrubbing.ScrubArguments(
+            segment=segment.key,
+            is_contiguous=_is_contiguous(log, segment),
+            leader_epoch_max=log.leader_epoch,
+        )
+        with self._owner.reading(segment.key):
+            encoded = scrubbing.encode_arguments(arguments)
+            found = scrubbing.decode_result(await self._run(scrubbing.SCRUB_JOB, encoded))
+        self._counts.scrubs += 1
+        self._counts.scrubbed_bytes += segment.size_bytes
+        return found
+
+    async def _swap_in(self, log: PartitionLog, result: compacting.CompactResult) -> None:
+        for replacement in result.replacements:
+            made = replacement.made.key
+            present = {segment.key for segment in log.segments}
+            if log.failure is not None or not all(key in present for key in replacement.removed):
+                # Trimmed meanwhile: what stands for it would bring records back.
+                self._counts.compactions_given_up += 1
+                return
+            await self._disk.rename(replacement.unfinished_sidecar_path, made.sidecar_path)
+            # From here on the new segment counts.
+            await self._disk.rename(replacement.unfinished_log_path, made.path)
+            await self._flush_names(log.key)
+            self._owner.replace(log.key, replacement.removed, (replacement.made,))
+            await self._wait_taken(
+                partial(_is_in_place, log, made),
+                f"put {made.path} in place",
+            )
+
+    async def _wait_taken(self, is_taken: Callable[[], bool], tried: str) -> None:
+        """What was handed over shows in the log soon; else it would be done a second time."""
+        for _ in range(HAND_OVER_POLLS_MAX):
+            if is_taken():
+                return
+            await self._clock.sleep(HAND_OVER_POLL_MS)
+        raise TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=tried,
+            happened="the directory's owner did not take it over "
+            f"within {HAND_OVER_POLL_MS * HAND_OVER_POLLS_MAX} ms",
+        )
+
+    async def _run(self, job: str, arguments: bytes) -> bytes:
+        return await self._worker.run(
+            job, arguments, disk=self._disk, bytes_per_second=self._bytes_per_second
+        )
+
+    async def _flush_names(self, key: PartitionKey) -> None:
+        await self._disk.flush([], directories=[directory_name(key)])
+
+    async def _remove_unfinished(self, key: PartitionKey) -> None:
+        """Room is short when a job fails for want of it: what it left goes now, not at a start."""
+        # The directory's own failure is told by whatever is done in it next.
+        with contextlib.suppress(TidelogError):
+            directory = directory_name(key)
+            for name in await self._disk.list(directory):
+                if name.endswith(UNFINISHED_SUFFIX):
+                    await self._disk.remove(f"{directory}/{name}")
+
+    def _pin(self, pins: ExitStack, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            pins.enter_context(self._owner.reading(segment.key))
+
+
+def is_there(log: PartitionLog, segment: Segment) -> bool:
+    """Whether the log still holds this segment, sealed, and has not stopped."""
+    return (
+        log.failure is None and segment.is_sealed and any(each is segment for each in log.segments)
+    )
+
+
+def _is_in_place(log: PartitionLog, key: SegmentKey) -> bool:
+    """Whether the log has the segment, or was trimmed past it, or has stopped."""
+    if log.failure is not None or not log.segments:
+        return True
+    is_past = log.segments[0].base_offset > key.base_offset
+    return is_past or any(each.key == key for each in log.segments)
+
+
+def _is_contiguous(log: PartitionLog, segment: Segment) -> bool:
+    """Whether its offsets have no gaps: it was appended here, not compacted here or elsewhere."""
+    if segment.is_compacted:
+        return False
+    return log.gaps_from == NO_GAPS or segment.next_offset <= log.gaps_from
+
+
+def _seal_arguments(log: PartitionLog, due: SealDue) -> sealing.SealArguments:
+    segment, summary = due.segment, due.segment.summary
+    return sealing.SealArguments(
+        segment=segment.key,
+        next_offset=segment.next_offset,
+        size_bytes=segment.size_bytes,
+        previous=None if due.before is None else due.before.key,
+        is_contiguous=_is_contiguous(log, segment),
+        leader_epoch_max=log.leader_epoch,
+        cleaned_below=0 if summary is None else summary.cleaned_below,
+        replaces=() if summary is None else summary.replaces,
+    )
