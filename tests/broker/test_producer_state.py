@@ -4,7 +4,7 @@ import contextlib
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.segment_bytes import Batch, batches, header_of, headers_of, segment_bytes
@@ -166,6 +166,7 @@ def test_states_differ_by_their_log_time_and_by_who_wrote_last() -> None:
     assert ProducerState((one,), 0) != one
 
 
+@settings(max_examples=60)
 @given(stored=batches(), cut=st.integers(0, 40))
 def test_a_state_that_was_stored_between_goes_on_as_if_it_had_not_been(
     stored: list[Batch], cut: int
@@ -182,6 +183,7 @@ def test_a_state_that_was_stored_between_goes_on_as_if_it_had_not_been(
     assert ProducerState.decode(whole.encode()) == whole
 
 
+@settings(max_examples=60)
 @given(stored=batches(max_size=200))
 def test_what_is_known_is_what_a_plain_reading_of_the_headers_says(stored: list[Batch]) -> None:
     headers = headers_of(segment_bytes(stored))
