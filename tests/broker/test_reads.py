@@ -1,169 +1,224 @@
-"""How much of a log is read for an answer: no more than the answer needs."""
+"""What a reader of a log answers: how much it reads, and what it never serves."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
-from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
-from tidelog.broker.handlers.offsets import OffsetQuery, OffsetsHandler, OffsetSpec
-from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.read import read_batches
-from tidelog.broker.log.state import PartitionLog, Segment
-from tidelog.broker.replicas import Replica, Replicas
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.ports import RequestContext
-from tidelog.ports.request_context import NO_DEADLINE_NS
-from tidelog.wire.batch import encode_batch, iterate_headers, read_header
+from tests.broker.log_shelf import LogShelf, batch_at, compacted, shelf_of
+from tidelog.broker.log.lookup_by_time import TimeSearch
+from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.read import COLD_READS_MAX, Batches, LogReader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
-
-TOPIC = TopicId(bytes(16))
-CONTEXT = RequestContext(
-    principal="somebody", listener="client", client_id="", address="", deadline_ns=NO_DEADLINE_NS
-)
+from tidelog.wire.ids import Offset
 
 
-class Shelf:
-    """Logs in memory that count what is read of them; as much of `Replicas` as reads need."""
-
-    def __init__(self) -> None:
-        self.content: dict[SegmentKey, bytes] = {}
-        self.replicas: dict[int, Replica] = {}
-        self.read_bytes = 0
-
-    def add(
-        self, partition: int, segments: list[list[bytes]], committed: int | None = None
-    ) -> None:
-        """A log of batches; `committed` below its end if not all of it is."""
-        key = PartitionKey(TOPIC, PartitionId(partition))
-        log = PartitionLog(key, LeaderEpoch(0))
-        for batches in segments:
-            segment = Segment(log.log_end_offset)
-            log.segments.append(segment)
-            content = b""
-            for batch in batches:
-                stamped = log.log_end_offset.to_bytes(8, "big") + batch[8:]
-                header = read_header(stamped)
-                segment.add(header.base_offset, len(stamped), header.max_timestamp)
-                log.log_end_offset = header.next_offset
-                content += stamped
-                if committed is None or header.next_offset <= committed:
-                    log.advance(header.next_offset, log.end_position())
-            self.content[SegmentKey(key, Offset(segment.base_offset))] = content
-        self.replicas[partition] = Replica(log, TopicSettings(), "t")
-
-    @property
-    def owner(self) -> "Shelf":
-        return self
-
-    def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
-        del topic_id, leader_epoch, tried
-        return self.replicas[partition]
-
-    def watch(self, key: PartitionKey, watcher: object) -> None:
-        del key, watcher
-
-    async def read(self, segment: SegmentKey, byte_position: int, length_bytes: int) -> bytes:
-        data = self.content[segment][byte_position : byte_position + length_bytes]
-        self.read_bytes += len(data)
-        return data
-
-    def handler(self) -> FetchHandler:
-        return FetchHandler(cast(Replicas, self), BrokerLimits())
+def read(shelf: LogShelf, offset: int, max_bytes: int = 1 << 20) -> Batches:
+    return asyncio.run(LogReader(shelf).read(shelf.log, offset, max_bytes))
 
 
-def batch_at(timestamp_ms: int, size: int = 1_000) -> bytes:
-    return encode_batch([(timestamp_ms, None, bytes(size), ())])
+def test_a_sequential_read_of_a_sealed_segment_asks_its_sidecar_once() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(500)]], is_sealed=True)
+    reader = LogReader(shelf)
+    offset, answers = 0, 0
+    while offset < 500:
+        offset = asyncio.run(reader.read(shelf.log, offset, 20_000)).next_offset
+        answers += 1
+    assert answers > 20
+    assert len(shelf.sidecar_reads) == 2, "the top level and one block"
+    assert shelf.read_bytes < 1.1 * len(shelf.files[shelf.log.segments[0].key])
 
 
-def newest(shelf: Shelf) -> tuple[int, int]:
-    handler = OffsetsHandler(cast(Replicas, shelf), shelf.handler())
-    query = OffsetQuery(TOPIC, 0, -1, OffsetSpec.MAX_TIMESTAMP, 0)
-    (answer,) = asyncio.run(handler.list_offsets(CONTEXT, [query]))
-    assert answer.error is None
-    return answer.offset, answer.timestamp_ms
+def test_a_lookup_in_a_known_sidecar_reads_one_index_block_and_little_more_than_the_batch() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(1_200)]], is_sealed=True)
+    reader = LogReader(shelf)
+    asyncio.run(reader.read(shelf.log, 17, 1))
+    shelf.sidecar_reads.clear()
+    shelf.reads.clear()
+    assert asyncio.run(reader.read(shelf.log, 1_111, 1)).base_offset == 1_111
+    ((_, _, size),) = shelf.sidecar_reads
+    assert size <= 4_096
+    assert shelf.read_bytes < 8_192
 
 
-def test_the_newest_record_is_found_without_reading_the_log() -> None:
-    shelf = Shelf()
-    shelf.add(0, [[batch_at(1_000 * part + n) for n in range(500)] for part in range(5)])
-    assert newest(shelf) == (2_499, 4_499)
-    assert shelf.read_bytes < 200_000, "of 2.5 MB"
+@pytest.mark.parametrize("max_bytes", [1, 500, 4_000, 4_200, 70_000])
+def test_an_offset_in_a_gap_answers_from_the_next_batch_on(max_bytes: int) -> None:
+    sizes = [10, 70_000, 10, 3_000, 10, 5_000, 90_000, 10, 200_000, 10]
+    shelf = compacted([batch_at(1, size=size) for size in sizes], {0, 1, 6, 8})
+    for offset, expected in ((2, 6), (5, 6), (7, 8), (9, 9), (1, 1)):
+        assert read(shelf, offset, max_bytes).base_offset == expected
 
 
-def test_the_newest_record_is_the_first_of_its_time_and_committed() -> None:
-    times = [5, 9, 7, 9, 3, 4] + [1] * 20 + [8, 50, 60]
-    for committed in range(len(times) + 1):
-        shelf = Shelf()
-        shelf.add(0, [[batch_at(each) for each in times]], committed)
-        seen = times[:committed]
-        expected = (seen.index(max(seen)), max(seen)) if seen else (-1, -1)
-        assert newest(shelf) == expected, f"{committed} records are committed"
-
-
-def position(partition: int) -> FetchPosition:
-    return FetchPosition(TOPIC, partition, -1, 0, -1, 0)
-
-
-def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -> None:
-    shelf = Shelf()
-    for partition in range(20):
-        shelf.add(partition, [[batch_at(1, 60_000)]])
-    positions = [position(partition) for partition in range(20)]
-    request = FetchRequest(positions, 0, 1, 100_000)
-    assert len(asyncio.run(shelf.handler().fetch(CONTEXT, request))) == 1
-    assert shelf.read_bytes < 200_000
-    shelf.read_bytes = 0
-    session = FetchSession(shelf.handler(), lambda: None)
-    session.take(FetchStreamRequest(positions, [], 10_000_000, 1, 100_000))
-    seen = []
-    for _ in range(20):
-        answer = asyncio.run(session.next_answer())
-        assert answer is not None
-        seen += [each.partition for each in answer.partitions]
-    assert sorted(seen) == list(range(20))
-    assert shelf.read_bytes < 4_000_000, "each answer looks into one partition too many"
-
-
-def damaged(shelf: Shelf, batch: int, byte: int) -> None:
-    """Flip the lowest bit of one byte of a batch's header; all batches have one size."""
-    key, content = next(iter(shelf.content.items()))
+# The last byte of: base offset, length, leader epoch, magic, checksum, records.
+@pytest.mark.parametrize("byte", [7, 11, 15, 16, 20, 100])
+@pytest.mark.parametrize("kind", ["active", "sealed", "compacted"])
+def test_a_batch_with_a_flipped_bit_stops_the_partition_and_is_never_served(
+    byte: int, kind: str
+) -> None:
+    batches = [batch_at(number) for number in range(200)]
+    shelf = (
+        compacted(batches, set(range(200)) - {3})
+        if kind == "compacted"
+        else shelf_of([batches], is_sealed=kind == "sealed")
+    )
+    ((key, content),) = shelf.files.items()
+    size = len(batches[0])
+    place = 99 if kind == "compacted" else 100
     changed = bytearray(content)
-    changed[batch * len(batch_at(0)) + byte] ^= 1
-    shelf.content[key] = bytes(changed)
-
-
-# The last byte of: base offset, length, leader epoch.
-@pytest.mark.parametrize("byte", [7, 11, 15])
-def test_a_header_that_contradicts_its_neighbours_is_never_served(byte: int) -> None:
-    shelf = Shelf()
-    shelf.add(0, [[batch_at(number) for number in range(12)]])
-    damaged(shelf, 9, byte)
-    log = shelf.replicas[0].log
-    before = asyncio.run(read_batches(log, shelf.read, 0, 1 << 20))
-    # The length of a batch is found wrong where the next one should begin.
-    assert before.next_offset in ((9,) if byte != 11 else (9, 10))
-    assert len(before.data) <= before.next_offset * len(batch_at(0)) + 1
+    changed[place * size + byte] ^= 1
+    shelf.files[key] = bytes(changed)
+    offset = 0
+    # A digest tells of 64 KiB; a length is found wrong by its checksum.
+    damage = 62 if kind == "compacted" else 100
+    while offset < damage:
+        found = read(shelf, offset)
+        assert found.data in content, "only what was there before"
+        offset = found.next_offset
+    assert offset == damage
     with pytest.raises(TidelogError, match="damage at byte") as caught:
-        asyncio.run(read_batches(log, shelf.read, before.next_offset, 1 << 20))
+        read(shelf, offset)
     assert caught.value.code is ErrorCode.STORAGE_CORRUPT
+    assert key.path in caught.value.tried
+    assert shelf.failures == [caught.value]
 
 
-def test_every_flip_outside_the_checksum_is_refused_or_cuts_the_answer_before_it() -> None:
-    whole = [batch_at(number, 50) for number in range(8)]
-    size = len(whole[0])
-    for byte in range(16):
-        for bit in range(8):
-            shelf = Shelf()
-            shelf.add(0, [whole])
-            content = bytearray(next(iter(shelf.content.values())))
-            content[5 * size + byte] ^= 1 << bit
-            shelf.content = dict.fromkeys(shelf.content, bytes(content))
-            log = shelf.replicas[0].log
-            found = asyncio.run(read_batches(log, shelf.read, 2, 1 << 20))
-            served = [header.base_offset for _, header in iterate_headers(found.data[: 3 * size])]
-            assert served == [2, 3, 4], f"byte {byte}, bit {bit}"
-            assert found.next_offset <= 6, f"byte {byte}, bit {bit}"
+def test_a_file_that_is_too_short_is_damage_where_it_ends() -> None:
+    for kind in ("active", "sealed"):
+        shelf = shelf_of([[batch_at(1) for _ in range(10)]], is_sealed=kind == "sealed")
+        ((key, content),) = shelf.files.items()
+        shelf.files[key] = content[:-5]
+        assert read(shelf, 0).next_offset == 9
+        with pytest.raises(TidelogError, match=f"damage at byte {len(content) - 5}"):
+            read(shelf, 9)
+        assert len(shelf.failures) == 1
+
+
+def test_a_batch_of_another_epoch_than_the_log_knows_is_damage() -> None:
+    shelf = LogShelf()
+    for epoch in (0, 0, 2, 2, 5):
+        shelf.append(batch_at(1), epoch=epoch)
+    shelf.commit()
+    assert read(shelf, 0).next_offset == 5
+    ((key, content),) = shelf.files.items()
+    changed = bytearray(content)
+    changed[3 * len(batch_at(1)) + 15] = 5
+    shelf.files[key] = bytes(changed)
+    assert read(shelf, 0).next_offset == 3
+    with pytest.raises(TidelogError, match="its leader epoch is 5, not 2"):
+        read(shelf, 3)
+
+
+def test_a_block_of_another_place_in_the_same_file_is_never_served_from_a_compacted_segment() -> (
+    None
+):
+    # Whole batches, moved: checksums, epochs and the order of offsets are all right.
+    shelf = compacted([batch_at(1) for _ in range(300)], set(range(0, 300, 2)))
+    ((key, content),) = shelf.files.items()
+    size = len(batch_at(1))
+    shelf.files[key] = content[: 10 * size] + content[20 * size : 30 * size] + content[20 * size :]
+    with pytest.raises(TidelogError, match="contradict their digest"):
+        read(shelf, 0)
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_damaged_sidecar_is_reported_and_reads_go_on_without_it(is_missing: bool) -> None:
+    for shelf in (
+        shelf_of([[batch_at(n) for n in range(2_000)]], is_sealed=True),
+        compacted([batch_at(n) for n in range(2_000)], set(range(0, 2_000, 3))),
+    ):
+        key = shelf.log.segments[0].key
+        if is_missing:
+            del shelf.sidecars[key]
+        else:
+            content = shelf.sidecars[key]
+            shelf.sidecars[key] = bytes(byte ^ 1 for byte in content)
+        reader = LogReader(shelf)
+        found = asyncio.run(reader.read(shelf.log, 1_200, 5_000))
+        assert found.base_offset == 1_200
+        assert asyncio.run(TimeSearch(reader).first_at(shelf.log, 1_500)) == (1_500, 1_500)
+        assert list(reader.lookups.damaged_sidecars) == [key]
+        assert shelf.failures == []
+
+
+def test_what_looks_damaged_because_the_tail_is_cut_away_stops_nothing() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(8)]])
+    size = len(batch_at(1))
+
+    def cut(key: SegmentKey) -> None:
+        shelf.files[key] = shelf.files[key][: 5 * size]
+        shelf.log.high_watermark = shelf.log.log_end_offset = Offset(5)
+        shelf.log.segments[0].size_bytes = 5 * size
+        shelf.log.segments[0].next_offset = Offset(5)
+        shelf.on_read = lambda key: None
+
+    shelf.on_read = cut
+    assert read(shelf, 6).data == b"", "it lies beyond the log's end now"
+    assert shelf.failures == []
+
+
+def test_a_log_that_is_changed_under_every_plan_gives_up_in_the_end() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(8)], [batch_at(1)]], is_sealed=True)
+
+    def replace(key: SegmentKey) -> None:
+        shelf.compact(0, 0, lambda offset: True)
+        shelf.files[key] = b""
+
+    shelf.on_read = replace
+    with pytest.raises(TidelogError) as caught:
+        read(shelf, 0)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert shelf.failures == []
+
+
+def test_an_offset_that_is_trimmed_while_it_is_looked_for_is_out_of_range() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(8)], [batch_at(1)]], is_sealed=True)
+
+    def trim(key: SegmentKey) -> None:
+        shelf.trim(8)
+        shelf.files.pop(key, None)
+
+    shelf.on_read = trim
+    with pytest.raises(TidelogError, match="the log begins at 8") as caught:
+        read(shelf, 3)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert shelf.failures == []
+
+
+def test_a_log_that_begins_inside_of_a_batch_serves_that_batch() -> None:
+    shelf = shelf_of([[batch_at(1, 2, 3), batch_at(4, 5, 6)]])
+    shelf.trim(1)
+    found = read(shelf, 1)
+    assert (found.base_offset, found.next_offset) == (0, 6)
+
+
+def test_scans_of_old_segments_leave_room_and_are_served_in_their_order() -> None:
+    async def main() -> None:
+        shelf = shelf_of([[batch_at(1)] for _ in range(10)], is_sealed=True)
+        reader = LogReader(shelf)
+        under_way: list[SegmentKey] = []
+        begun: list[int] = []
+        is_open = asyncio.Event()
+        plain_read = shelf.read
+
+        async def slow_read(segment: SegmentKey, start: int, length: int) -> bytes:
+            begun.append(segment.base_offset)
+            if segment.base_offset < 8:
+                under_way.append(segment)
+                assert len(under_way) <= COLD_READS_MAX
+                await is_open.wait()
+                under_way.remove(segment)
+            return await plain_read(segment, start, length)
+
+        shelf.read = slow_read  # type: ignore[method-assign, assignment]
+        reader = LogReader(shelf)
+        scans = [asyncio.ensure_future(reader.read(shelf.log, offset, 1)) for offset in range(8)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(under_way) == COLD_READS_MAX
+        hot = await reader.read(shelf.log, 9, 1)
+        assert hot.base_offset == 9, "while the scans wait"
+        is_open.set()
+        answers = [await scan for scan in scans]
+        assert [each.base_offset for each in answers] == list(range(8))
+        assert [each for each in begun if each < 8] == list(range(8))
+
+    asyncio.run(main())

@@ -11,7 +11,7 @@ import msgspec
 from tidelog.broker.errors import fresh, invalid
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.read import Batches, read_batches
+from tidelog.broker.log.read import Batches
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
@@ -96,7 +96,7 @@ class FetchHandler:
 
     async def read(self, replica: Replica, offset: int, max_bytes: int) -> Batches:
         """Whole batches of one partition."""
-        return await read_batches(replica.log, self.replicas.owner.read, offset, max_bytes)
+        return await replica.directory.reader.read(replica.log, offset, max_bytes)
 
     def _is_ready(self, request: FetchRequest) -> bool:
         """Whether an answer is due: an error, or enough bytes."""

@@ -40,6 +40,9 @@ class LeaderEpochs:
         """A batch of this epoch begins at the offset."""
         assert epoch >= self.latest, f"epoch {epoch} writes after epoch {self.latest}"
         if epoch > self.latest:
+            if self._starts and self._starts[-1].start_offset == offset:
+                # All that it wrote was trimmed away.
+                self._starts.pop()
             assert not self._starts or offset > self._starts[-1].start_offset, (
                 f"epoch {epoch} begins at {offset}, where an earlier one does"
             )

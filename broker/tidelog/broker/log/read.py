@@ -1,31 +1,81 @@
 """Reads whole batches from a log: what a fetch answers and what a search by time walks.
 
-Thin I/O around the plans of `PartitionLog`. It must never return a byte at or above the high
-watermark, a part of a batch, or a batch that is not where its header says: base offset, length and
-leader epoch lie outside the batch's own checksum, so they are held against their neighbours here.
+Thin I/O around plans (`read_plan`), lookups (`lookup`) and verification (`read_verify`). It must
+never return a byte at or above the bound, a part of a batch, or a batch that was not verified.
+Stop 10 of a record's walk.
+
+Theory of operation. A read answers from one segment, from the batch on that holds the offset, or
+from the next one if the offset lies in a gap:
+
+    segment of the offset ─▶ pin it ─▶ place (index, sidecar, or where the last read ended)
+         ▲                                ─▶ read ─▶ skip to the batch ─▶ verify, take, verify, …
+         └── the log was changed meanwhile: the plan is made again, a bounded number of times
+
+A pinned segment is read to the end although it was replaced or trimmed: its bytes were right when
+the read began. What looks like damage counts only if the segment is still the log's own: a tail
+that is being cut away looks damaged as well. Batches before damage are served, the read that begins
+at it raises STORAGE_CORRUPT and stops the partition.
+
+Reads of old segments may wait for the disk. Only `COLD_READS_MAX` of them are under way at once, in
+the order in which they came, so that scans leave readers of the port's pool to the others.
 """
 
+import asyncio
 import contextlib
-import struct
-from collections.abc import Awaitable, Callable
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.digests import digest_of
+from tidelog.broker.log.lookup import Lookups
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.read_plan import (
+    LOOKUP_BYTES,
+    ReadPlan,
+    is_current,
+    plan_of,
+    segment_holding,
+)
+from tidelog.broker.log.read_verify import Walk
 from tidelog.broker.log.recovery import corruption
-from tidelog.broker.log.state import PartitionLog, ReadPlan
-from tidelog.wire.batch import HEADER_BYTES
-from tidelog.wire.errors import TidelogError
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.sidecar import DIGEST_BYTES
+from tidelog.broker.log.sidecar_reader import SidecarReader
+from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
-ReadSegment = Callable[[SegmentKey, int, int], Awaitable[bytes]]
-"""Segment, byte position, length → bytes."""
+PLANS_MAX: Final = 8
+"""How often a read is planned again because the log was changed under it."""
+STEPS_MAX: Final = 16
+"""Reads of a plan until its batch is found whole: from an indexed batch to the next at most."""
+COLD_READS_MAX: Final = 2
+"""Reads of old segments at once, per data directory: half of the port's readers."""
+HOT_SEGMENTS: Final = 2
+"""The last ones of a log: readers near its end find them in the page cache."""
 
-_PLACE: Final = struct.Struct(">qii7xi")
-"""Of a header: base offset, length, leader epoch, last offset delta."""
-_PREFIX_BYTES: Final = 12
-"""What a batch's length does not count: the base offset and the length itself."""
+
+class LogFiles(Protocol):
+    """What a data directory's owner offers to readers."""
+
+    async def read(self, segment: SegmentKey, byte_position: int, length_bytes: int) -> bytes:
+        """Bytes of a segment."""
+        ...
+
+    async def read_sidecar(
+        self, segment: SegmentKey, byte_position: int, length_bytes: int
+    ) -> bytes:
+        """Bytes of its sidecar."""
+        ...
+
+    def reading(self, segment: SegmentKey) -> AbstractContextManager[None]:
+        """Its files stay meanwhile."""
+        ...
+
+    def fail(self, key: PartitionKey, error: TidelogError) -> None:
+        """Damage was found: the partition stops."""
+        ...
 
 
 class Batches(msgspec.Struct, frozen=True):
@@ -42,94 +92,165 @@ class Batches(msgspec.Struct, frozen=True):
         return int.from_bytes(self.data[:8], "big")
 
 
-class _Walk:
-    """From batch to batch through read bytes, each held against the one before it."""
+class LogReader:
+    """One a data directory."""
 
-    def __init__(self, log: PartitionLog, plan: ReadPlan, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-        """Where the next batch begins in the data."""
-        self.next_offset = plan.base_offset
-        """The base offset that it must have."""
-        self.size_bytes = 0
-        """Of the batch that `peek` looked at."""
-        self._end_offset = plan.base_offset
-        self._leader_epoch = -1
-        self._log = log
-        self._plan = plan
+    def __init__(self, files: LogFiles, sidecars: SidecarReader | None = None) -> None:
+        self._files = files
+        self.lookups = Lookups(files.read, sidecars or SidecarReader(files.read_sidecar))
+        self._cold_reads = asyncio.Semaphore(COLD_READS_MAX)
 
-    def peek(self) -> bool:
-        """Look at the next batch; False if the data end before its header does."""
-        if self.position + HEADER_BYTES > len(self.data):
-            return False
-        base_offset, length, epoch, last_delta = _PLACE.unpack_from(self.data, self.position)
-        if base_offset != self.next_offset:
-            raise self.damage(f"its base offset is {base_offset}, not {self.next_offset}")
-        if not self._leader_epoch <= epoch <= self._log.leader_epoch:
-            raise self.damage(f"its leader epoch is {epoch}, not {self._log.leader_epoch}")
-        self.size_bytes = _PREFIX_BYTES + length
-        left = self._plan.readable_bytes - self.position
-        if last_delta < 0 or not HEADER_BYTES <= self.size_bytes <= left:
-            raise self.damage(f"a batch of {self.size_bytes} bytes cannot lie there")
-        self._end_offset = Offset(base_offset + last_delta + 1)
-        self._leader_epoch = epoch
-        return True
+    async def read(
+        self, log: PartitionLog, offset: int, max_bytes: int, *, upper_bound: int | None = None
+    ) -> Batches:
+        """Whole batches from the one that holds `offset` on; empty at the bound.
 
-    @property
-    def end_offset(self) -> Offset:
-        """Behind the batch that `peek` looked at."""
-        return self._end_offset
+        At most `max_bytes`, but at least one batch whatever its size. The bound is the high
+        watermark, or an offset up to the log's end. A batch that reaches beyond it is not served.
+        """
+        wanted = offset
+        for _ in range(PLANS_MAX):
+            bound = _bound_of(log, upper_bound)
+            _check_start(log, wanted)
+            segment = segment_holding(log, offset) if offset < bound else None
+            if segment is None:
+                return Batches(b"", Offset(wanted))
+            try:
+                found = await self._read_pinned(log, segment, offset, max_bytes, bound)
+            except TidelogError as error:
+                if not is_current(log, segment) or _bound_of(log, upper_bound) < bound:
+                    continue
+                if error.code is ErrorCode.STORAGE_CORRUPT:
+                    self._files.fail(log.key, error)
+                raise
+            if found is None:
+                offset = segment.next_offset
+            elif not found.data:
+                return Batches(b"", Offset(wanted))
+            elif found.next_offset <= _bound_of(log, upper_bound):
+                return found
+        raise TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=f"read {log.key} from offset {wanted}",
+            happened=f"the log was changed under {PLANS_MAX} attempts",
+        )
 
-    def step(self) -> None:
-        """Go behind the batch that `peek` looked at."""
-        self.position += self.size_bytes
-        self.next_offset = self._end_offset
+    def pinned(self, segment: Segment) -> AbstractContextManager[None]:
+        """Its files stay meanwhile: for lookups."""
+        return self._files.reading(segment.key)
 
-    def damage(self, happened: str) -> TidelogError:
-        """What is raised where a header contradicts its neighbours."""
-        byte_position = self._plan.byte_position + self.position
-        return corruption(self._plan.segment.path, byte_position, happened, verb="read")
+    async def _read_pinned(
+        self, log: PartitionLog, segment: Segment, offset: int, max_bytes: int, bound: int
+    ) -> Batches | None:
+        async with contextlib.AsyncExitStack() as held:
+            held.enter_context(self._files.reading(segment.key))
+            if _is_cold(log, segment):
+                await held.enter_async_context(self._cold_reads)
+            return await self._read_segment(log, segment, offset, max_bytes, bound)
+
+    async def _read_segment(
+        self, log: PartitionLog, segment: Segment, offset: int, max_bytes: int, bound: int
+    ) -> Batches | None:
+        """The batches; empty at the bound; None if none lies at or behind the offset in here."""
+        place = await self.lookups.floor(segment, offset)
+        plan = plan_of(segment, place, max_bytes, has_gaps=has_gaps(log, segment))
+        for _ in range(STEPS_MAX):
+            data, damage = await self._read_plan(segment, plan)
+            walk = Walk(plan, data, log.leader_epochs, log.log_start_offset)
+            is_found = _skip_before(walk, offset)
+            if is_found and walk.end_offset > bound:
+                return Batches(b"", Offset(offset))
+            if is_found and walk.is_whole:
+                found = _take(walk, max_bytes, bound)
+                self.lookups.remember(
+                    segment, found.next_offset, plan.byte_position + walk.position
+                )
+                return found
+            if damage is not None:
+                raise damage
+            if walk.position >= plan.readable_bytes:
+                return None
+            needed = walk.size_bytes if is_found else LOOKUP_BYTES
+            plan = plan.behind(walk.position, walk.next_offset, max(max_bytes, needed))
+        raise AssertionError(f"{segment.key.path}: offset {offset} is not near its index entry")
+
+    async def _read_plan(
+        self, segment: Segment, plan: ReadPlan
+    ) -> tuple[bytes, TidelogError | None]:
+        """The bytes up to the first damage, and what is damaged behind them."""
+        start, summary = plan.byte_position, segment.summary
+        if not plan.has_gaps or summary is None:
+            data = await self._files.read(plan.segment, start, plan.length_bytes)
+            return data, _cut_off(plan, start, len(data), plan.length_bytes)
+        first, end = start // DIGEST_BYTES, -(-(start + plan.length_bytes) // DIGEST_BYTES)
+        lead = start - first * DIGEST_BYTES
+        wanted = min(end * DIGEST_BYTES, start + plan.readable_bytes) - first * DIGEST_BYTES
+        data = await self._files.read(plan.segment, first * DIGEST_BYTES, wanted)
+        damage = _cut_off(plan, first * DIGEST_BYTES, len(data), wanted)
+        digests = await self.lookups.digests(summary, first, end - first)
+        for number, digest in enumerate(digests or ()):
+            position = number * DIGEST_BYTES
+            block = data[position : position + DIGEST_BYTES]
+            if digest_of(plan.segment.partition, first * DIGEST_BYTES + position, block) != digest:
+                at = max(start, first * DIGEST_BYTES + position)
+                happened = f"the {len(block)} bytes there contradict their digest"
+                return data[lead:position], corruption(plan.segment.path, at, happened, verb="read")
+        return data[lead : lead + plan.length_bytes], damage
 
 
-async def read_batches(
-    log: PartitionLog, read: ReadSegment, offset: int, max_bytes: int
-) -> Batches:
-    """Whole batches from the one that holds `offset` on; empty at the high watermark.
-
-    At most `max_bytes`, but at least one batch whatever its size. Batches before a damaged one are
-    returned; the read that begins at it raises STORAGE_CORRUPT.
-    """
-    plan = log.plan_read(offset, max_bytes)
-    if plan is None:
-        return Batches(b"", Offset(offset))
-    data = await read(plan.segment, plan.byte_position, plan.length_bytes)
-    walk = _Walk(log, plan, data)
-    _skip_before(walk, offset)
-    start = walk.position
-    end = len(data) if plan.end_offset is not None else min(len(data), start + max_bytes)
-    _take_whole(walk, end)
-    if walk.position > start:
-        whole = start == 0 and walk.position == len(data)
-        return Batches(data if whole else data[start : walk.position], walk.next_offset)
-    one = data[start : start + walk.size_bytes]
-    if len(one) < walk.size_bytes:
-        one = await read(plan.segment, plan.byte_position + start, walk.size_bytes)
-    return Batches(one, walk.end_offset)
+def has_gaps(log: PartitionLog, segment: Segment) -> bool:
+    """Whether offsets may ascend with gaps in here."""
+    return segment.is_compacted or (
+        log.gaps_from != NO_GAPS and segment.next_offset > log.gaps_from
+    )
 
 
-def _skip_before(walk: _Walk, offset: int) -> None:
-    """Stop at the batch that holds the offset; the plan saw to it that its header was read."""
+def _bound_of(log: PartitionLog, upper_bound: int | None) -> int:
+    return log.high_watermark if upper_bound is None else min(upper_bound, log.log_end_offset)
+
+
+def _check_start(log: PartitionLog, offset: int) -> None:
+    if offset < log.log_start_offset:
+        raise TidelogError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            tried=f"read {log.key} from offset {offset}",
+            happened=f"the log begins at {log.log_start_offset}",
+        )
+
+
+def _is_cold(log: PartitionLog, segment: Segment) -> bool:
+    return all(segment is not each for each in log.segments[-HOT_SEGMENTS:])
+
+
+def _cut_off(plan: ReadPlan, start: int, read_bytes: int, wanted: int) -> TidelogError | None:
+    """Damage if the file ends before the plan does."""
+    if read_bytes >= wanted:
+        return None
+    happened = f"the file ends there, {wanted - read_bytes} bytes early"
+    return corruption(plan.segment.path, start + read_bytes, happened, verb="read")
+
+
+def _skip_before(walk: Walk, offset: int) -> bool:
+    """Stop at the batch that holds the offset, or the first one behind it; False: not in here."""
     while walk.peek():
         if walk.end_offset > offset:
-            return
+            return True
         walk.step()
-    raise walk.damage(f"the read ends before the batch that holds offset {offset}")
+    return False
 
 
-def _take_whole(walk: _Walk, end: int) -> None:
-    """Go on behind the last batch that lies before `end`; stop in front of a damaged one."""
+def _take(walk: Walk, max_bytes: int, bound: int) -> Batches:
+    """The batch that was looked at, and those behind it that are whole, right and wanted."""
+    start = walk.position
+    walk.verify()
+    walk.step()
+    limit = min(len(walk.data), start + max_bytes)
     with contextlib.suppress(TidelogError):
-        while walk.position + walk.size_bytes <= end:
+        while walk.peek() and walk.position + walk.size_bytes <= limit:
+            if walk.end_offset > bound:
+                break
+            walk.verify()
             walk.step()
-            if not walk.peek():
-                return
+    is_all = start == 0 and walk.position == len(walk.data)
+    data = walk.data if is_all else walk.data[start : walk.position]
+    return Batches(data, Offset(walk.next_offset))

@@ -1,0 +1,88 @@
+"""Fetches over several logs: no more is read than the answer needs."""
+
+import asyncio
+from contextlib import AbstractContextManager
+from typing import cast
+
+from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, shelf_of
+from tidelog.broker.directory import LogDirectory
+from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
+from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.read import LogReader
+from tidelog.broker.replicas import Replica, Replicas
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.ports import RequestContext
+from tidelog.ports.request_context import NO_DEADLINE_NS
+from tidelog.wire.errors import TidelogError
+
+CONTEXT = RequestContext(
+    principal="somebody", listener="client", client_id="", address="", deadline_ns=NO_DEADLINE_NS
+)
+
+
+class Node:
+    """As much of `Replicas`, of a directory and of its owner as fetches need."""
+
+    def __init__(self, shelves: list[LogShelf]) -> None:
+        self.shelves = shelves
+        self.reader = LogReader(self)
+
+    def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
+        del topic_id, leader_epoch, tried
+        return Replica(
+            log=self.shelves[partition].log,
+            settings=TopicSettings(),
+            topic_name="t",
+            directory=cast(LogDirectory, self),
+        )
+
+    def watch(self, key: PartitionKey, watcher: object) -> None:
+        del key, watcher
+
+    async def read(self, segment: SegmentKey, byte_position: int, length_bytes: int) -> bytes:
+        return await self.shelves[segment.partition.partition].read(
+            segment, byte_position, length_bytes
+        )
+
+    async def read_sidecar(
+        self, segment: SegmentKey, byte_position: int, length_bytes: int
+    ) -> bytes:
+        return await self.shelves[segment.partition.partition].read_sidecar(
+            segment, byte_position, length_bytes
+        )
+
+    def fail(self, key: PartitionKey, error: TidelogError) -> None:
+        self.shelves[key.partition].fail(key, error)
+
+    def reading(self, segment: SegmentKey) -> AbstractContextManager[None]:
+        return self.shelves[segment.partition.partition].reading(segment)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(shelf.read_bytes for shelf in self.shelves)
+
+    def handler(self) -> FetchHandler:
+        return FetchHandler(cast(Replicas, self), BrokerLimits())
+
+
+def position(partition: int) -> FetchPosition:
+    return FetchPosition(TOPIC, partition, -1, 0, -1, 0)
+
+
+def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -> None:
+    node = Node([shelf_of([[batch_at(1, size=60_000)]], number=number) for number in range(20)])
+    positions = [position(partition) for partition in range(20)]
+    request = FetchRequest(positions, 0, 1, 100_000)
+    assert len(asyncio.run(node.handler().fetch(CONTEXT, request))) == 1
+    assert node.read_bytes < 200_000
+    session = FetchSession(node.handler(), lambda: None)
+    session.take(FetchStreamRequest(positions, [], 10_000_000, 1, 100_000))
+    seen = []
+    for _ in range(20):
+        answer = asyncio.run(session.next_answer())
+        assert answer is not None
+        seen += [each.partition for each in answer.partitions]
+    assert sorted(seen) == list(range(20))
+    assert node.read_bytes < 4_000_000, "each answer looks into one partition too many"
