@@ -1,121 +1,112 @@
 """Which partitions this broker holds, and who waits for news of them.
 
-Follows the metadata image: a partition placed here is opened and handed to the directory's owner.
-It must never delete what the image does not name: an orphan is kept and reported.
+Follows the metadata image: a partition placed here is opened, or made, in one of the data
+directories and handed to that directory's owner. A directory that fails takes only its own
+partitions with it. It must never delete what the image does not name, but for a topic whose
+deletion it saw: an orphan is kept and reported. Nor may it make a partition anew while a directory
+in which it may lie cannot be looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from tidelog.broker.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.errors import fresh
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import open_directory
-from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
-from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
 Watcher = Callable[[PartitionKey], None]
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that this broker holds."""
 
     log: PartitionLog
     settings: TopicSettings
     topic_name: str
+    directory: LogDirectory
     is_led: bool = True
     """Whether this broker leads it: only then it is written and read here."""
-
-
-class RecoverySummary(msgspec.Struct, kw_only=True):
-    """What opening the logs found."""
-
-    partitions: int = 0
-    torn_bytes: int = 0
-    failures: list[TidelogError] = []
-    orphans: list[str] = []
-    strangers: list[str] = []
-    """Files in partitions' directories that are not ours."""
-    restored: int = 0
-    """Logs that the clean checkpoint told of: nothing of them was read."""
-    checkpoint_damage: TidelogError | None = None
-
-    def take_in(self, opened: OpenedLog) -> None:
-        """Count one log."""
-        self.torn_bytes += opened.torn_bytes
-        self.strangers += opened.strangers
-        if opened.log.failure is not None:
-            self.failures.append(opened.log.failure)
 
 
 _Placed = tuple[TopicImage, PartitionImage, TopicSettings]
 
 
 class Replicas:
-    """All partitions of one data directory, by topic id and number."""
+    """All partitions of this broker, by topic id and number."""
 
     def __init__(
-        self, disk: Disk, metadata: Metadata, broker_id: BrokerId, *, queued_bytes_max: int
+        self, directories: Sequence[LogDirectory], metadata: Metadata, broker_id: BrokerId
     ) -> None:
-        self._disk = disk
+        assert directories, "a broker has a directory for partitions"
+        self.directories = tuple(directories)
         self._metadata = metadata
         self._broker_id = broker_id
         self._replicas: dict[PartitionKey, Replica] = {}
+        self._lost: dict[PartitionKey, TidelogError] = {}
+        """Placed here before this start, and found in no directory that could be looked at."""
         self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._applied: Image = Image()
+        self._inherited: Mapping[str, str] = {}
+        self._deleted: list[Replica] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._queued_bytes_max = queued_bytes_max
-        self._owner: DirectoryOwner | None = None
-
-    @property
-    def owner(self) -> DirectoryOwner:
-        """The task that owns the data directory; there once `recover` has returned."""
-        assert self._owner is not None, "the logs are recovered before anything is served"
-        return self._owner
+        for directory in self.directories:
+            directory.on_advanced = self._on_advanced
 
     async def recover(self) -> RecoverySummary:
         """Open everything that the image places here; before anything is served."""
-        summary = RecoverySummary()
         image = self._metadata.image()
+        self._inherited = inherited_by_topics(image, self._broker_id)
         placed = self._placed(image)
-        directory = await open_directory(
-            self._disk, {key: partition.leader_epoch for key, (_, partition, _) in placed.items()}
-        )
-        for each in directory.logs.values():
-            summary.take_in(each)
-        self._owner = DirectoryOwner(
-            self._disk,
-            directory.marks,
-            on_advanced=self._on_advanced,
-            queued_bytes_max=self._queued_bytes_max,
-        )
-        self._serve(image, placed, directory.logs)
-        summary.partitions = len(placed)
-        summary.orphans = directory.orphans
-        summary.restored = directory.restored
-        summary.checkpoint_damage = directory.checkpoint_damage
+        summary = RecoverySummary(partitions=len(placed))
+        homes: dict[PartitionKey, LogDirectory] = {}
+        for directory in self.directories:
+            for key in await directory.survey():
+                homes.setdefault(key, directory)
+        logs: dict[PartitionKey, PartitionLog] = {}
+        for directory in self.directories:
+            own = {
+                key: _wanted(partition, settings)
+                for key, (_, partition, settings) in placed.items()
+                if homes.get(key) is directory
+            }
+            logs.update(await directory.open(own, summary))
+        self._mark_lost(placed, homes)
+        self._serve(image, placed, homes, logs)
         return summary
 
-    async def leave_checkpoint(self) -> None:
-        """Once the owner has stopped: what the next start needs instead of reading the logs."""
-        await write_checkpoint(self._disk, [replica.log for replica in self._replicas.values()])
+    def _mark_lost(
+        self, placed: Mapping[PartitionKey, _Placed], homes: Mapping[PartitionKey, LogDirectory]
+    ) -> None:
+        """What was placed before and is nowhere may lie in a directory that cannot be read."""
+        failed = next((each for each in self.directories if each.failure is not None), None)
+        if failed is None or failed.failure is None:
+            return
+        for key in placed:
+            if key not in homes:
+                self._lost[key] = failed.failure
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
         while True:
             image = await self._metadata.wait_version(self._applied.version + 1)
-            self._serve(image, self._placed(image), {})
+            inherited = inherited_by_topics(image, self._broker_id)
+            if inherited != self._inherited:
+                self._inherited = inherited
+                self._inherit(image)
+            self._serve(image, self._placed(image), {}, {})
+            deleted, self._deleted = self._deleted, []
+            for replica in deleted:
+                await replica.directory.remove(replica.log.key)
 
     async def wait_applied(self, version: int) -> None:
         """Until this broker serves what the image of that version places here."""
@@ -129,10 +120,17 @@ class Replicas:
         """The replica held here."""
         return self._replicas.get(PartitionKey(topic_id, PartitionId(partition)))
 
+    def __iter__(self) -> Iterator[Replica]:
+        """Those that are held here."""
+        return iter(self._replicas.values())
+
     def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
         """The replica, led here at the epoch that the client believes in; else a typed error."""
-        replica = self._replicas.get(PartitionKey(TopicId(topic_id), PartitionId(partition)))
+        key = PartitionKey(TopicId(topic_id), PartitionId(partition))
+        replica = self._replicas.get(key)
         if replica is None:
+            if key in self._lost:
+                raise fresh(self._lost[key])
             raise self._missing(topic_id, partition, tried)
         log = replica.log
         if log.failure is not None:
@@ -165,16 +163,18 @@ class Replicas:
         for watcher in list(self._watchers.get(key, ())):
             watcher(key)
 
+    def _settings(self, topic: TopicImage) -> TopicSettings:
+        return topic_configuration.parse(
+            topic.configuration, topic=topic.name, inherited=self._inherited
+        )
+
     def _placed(self, image: Image) -> dict[PartitionKey, _Placed]:
         """The partitions that the image places here and that are not served yet."""
         placed: dict[PartitionKey, _Placed] = {}
-        inherited = inherited_by_topics(image, self._broker_id)
         for topic_id, topic in image.topics.items():
             if self._applied.topics.get(topic_id) is topic:
                 continue
-            settings = topic_configuration.parse(
-                topic.configuration, topic=topic.name, inherited=inherited
-            )
+            settings = self._settings(topic)
             for partition in topic.partitions:
                 key = PartitionKey(topic_id, partition.partition)
                 if self._broker_id in partition.replicas and key not in self._replicas:
@@ -185,17 +185,25 @@ class Replicas:
         self,
         image: Image,
         placed: Mapping[PartitionKey, _Placed],
-        opened: Mapping[PartitionKey, OpenedLog],
+        homes: Mapping[PartitionKey, LogDirectory],
+        logs: Mapping[PartitionKey, PartitionLog],
     ) -> None:
-        """Hand the partitions to the owner; a new one has no file until its first batch."""
+        """Take over what changed; a new partition has no file until its first batch."""
         self._follow_known(image)
         for key, (topic, partition, settings) in placed.items():
-            each = opened.get(key)
-            if each is None:
-                each = OpenedLog(log=PartitionLog(key, partition.leader_epoch), files={})
-            is_led = partition.leader_id == self._broker_id
-            self._replicas[key] = Replica(each.log, settings, topic.name, is_led)
-            self.owner.add(each, settings)
+            if key in self._lost:
+                continue
+            directory, log = homes.get(key), logs.get(key)
+            if directory is None or log is None:
+                directory = self._emptiest()
+                log = directory.add(key, _wanted(partition, settings))
+            self._replicas[key] = Replica(
+                log=log,
+                settings=settings,
+                topic_name=topic.name,
+                directory=directory,
+                is_led=partition.leader_id == self._broker_id,
+            )
         self._applied = image
         waiting, self._waiters = self._waiters, []
         for version, waiter in waiting:
@@ -204,27 +212,49 @@ class Replicas:
             elif not waiter.done():
                 waiter.set_result(None)
 
+    def _emptiest(self) -> LogDirectory:
+        """Of those that work, the one with the fewest partitions; if none works, any."""
+        working = [each for each in self.directories if each.failure is None]
+        return min(working or self.directories, key=lambda each: each.partition_count)
+
     def _follow_known(self, image: Image) -> None:
-        """Take over who leads what is served here already; a deleted topic is served no more."""
+        """Take over leader and settings of what is served here already; forget deleted topics."""
         for topic_id, known in self._applied.topics.items():
             topic = image.topics.get(topic_id)
             if topic is known:
                 continue
+            settings = None if topic is None else self._settings(topic)
             for number in range(len(known.partitions)):
                 key = PartitionKey(topic_id, PartitionId(number))
                 replica = self._replicas.get(key)
+                if topic is None:
+                    self._lost.pop(key, None)
                 if replica is None:
                     continue
-                if topic is None:
-                    del self._replicas[key]
+                if topic is None or settings is None:
+                    self._deleted.append(self._replicas.pop(key))
                 else:
-                    self._replicas[key] = self._led(replica, topic.partitions[number])
+                    self._replicas[key] = self._led(replica, topic.partitions[number], settings)
                 self._on_advanced(key)
 
-    def _led(self, replica: Replica, partition: PartitionImage) -> Replica:
+    def _inherit(self, image: Image) -> None:
+        """What the broker or the cluster sets for all topics has changed."""
+        for key, replica in self._replicas.items():
+            topic = image.topics.get(key.topic_id)
+            if topic is not None:
+                self._configure(key, replica, self._settings(topic))
+
+    def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> None:
+        if settings != replica.settings:
+            replica.directory.configure(key, settings)
+            self._replicas[key] = msgspec.structs.replace(replica, settings=settings)
+
+    def _led(self, replica: Replica, partition: PartitionImage, settings: TopicSettings) -> Replica:
         replica.log.lead(partition.leader_epoch)
+        if settings != replica.settings:
+            replica.directory.configure(replica.log.key, settings)
         is_led = partition.leader_id == self._broker_id
-        return Replica(replica.log, replica.settings, replica.topic_name, is_led)
+        return msgspec.structs.replace(replica, settings=settings, is_led=is_led)
 
     def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
         topic = self._metadata.image().topics.get(TopicId(topic_id))
@@ -248,3 +278,7 @@ class Replicas:
             if leader_id == NO_LEADER
             else f"broker {leader_id} leads it",
         )
+
+
+def _wanted(partition: PartitionImage, settings: TopicSettings) -> Placed:
+    return Placed(leader_epoch=partition.leader_epoch, settings=settings)

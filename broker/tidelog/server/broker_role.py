@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.records import RecordsHandler
-from tidelog.broker.replicas import RecoverySummary, Replicas
+from tidelog.broker.handlers.trim import TrimHandler
+from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
@@ -44,31 +46,46 @@ class BrokerRole:
         configuration: NodeConfiguration,
         ports: NodePorts,
         side: MetadataSide,
+        directories: tuple[LogDirectory, ...],
     ) -> None:
         self._identity = identity
         self._configuration = configuration
         self._ports = ports
         self._side = side
-        self._owner_task: asyncio.Task[None] | None = None
+        self._directories = directories
+        self._directory_tasks: list[asyncio.Task[None]] = []
         self.session: BrokerSession | None = None
         self.is_current = False
         """Whether the image holds what was committed when this process registered."""
-        self.replicas = Replicas(
-            ports.disk,
-            side.metadata,
-            BrokerId(configuration.node_id),
-            queued_bytes_max=configuration.produce.queued_bytes_max,
-        )
+        self._is_recovered = False
+        self.replicas = Replicas(directories, side.metadata, BrokerId(configuration.node_id))
 
     @property
     def is_recovered(self) -> bool:
-        """Whether the logs are open and their owner runs."""
-        return self._owner_task is not None
+        """Whether the logs are open and their owners run."""
+        return self._is_recovered
 
     @property
-    def failure(self) -> TidelogError | None:
-        """Why the data directory stopped, if it did."""
-        return self.replicas.owner.failure if self.is_recovered else None
+    def failures(self) -> dict[str, TidelogError]:
+        """By directory, why it stopped."""
+        return {each.name: each.failure for each in self._directories if each.failure is not None}
+
+    @property
+    def queued_bytes(self) -> int:
+        """Batches between arrival and acknowledgement."""
+        return sum(each.queued_bytes for each in self._directories)
+
+    def report_directories(self) -> None:
+        """Tell the controller which directories can be written to: one of them has failed."""
+        if self.session is not None:
+            self.session.report_directories(self._described())
+
+    def _described(self) -> tuple[BrokerDirectory, ...]:
+        return tuple(
+            BrokerDirectory(each.directory_uuid, each.failure is None)
+            for each in self._directories
+            if each.directory_uuid
+        )
 
     def handlers(self) -> Handlers:
         """What clients may ask."""
@@ -88,6 +105,7 @@ class BrokerRole:
             metadata=topics,
             offsets=OffsetsHandler(replicas, fetch),
             admin=AdminHandler(metadata, replicas, limits),
+            trim=TrimHandler(replicas),
         )
 
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:
@@ -101,7 +119,12 @@ class BrokerRole:
         await storage_format.remove_clean_marker(self._ports.disk)
         summary = await self.replicas.recover()
         _log_recovery(summary, was_clean=marker is not None)
-        self._owner_task = scope.start(self.replicas.owner.run(), name="directory owner")
+        for directory in self._directories:
+            if directory.is_open:
+                task = scope.start(directory.run(), name=f"directory {directory.name}")
+                self._directory_tasks.append(task)
+        self._is_recovered = True
+        self.report_directories()
         scope.start(self.replicas.run(), name="replicas")
         session.want_unfence()
         await session.wait_unfenced()
@@ -121,13 +144,14 @@ class BrokerRole:
 
     async def stop(self) -> None:
         """Flush what was accepted, then leave the marker."""
-        if self._owner_task is None:
+        if not self._is_recovered:
             return
-        self.replicas.owner.stop()
-        await self._owner_task
+        are_flushed = [await directory.stop() for directory in self._directories]
+        for task in self._directory_tasks:
+            await task
         assert self.session is not None, "logs are recovered after the registration"
-        if self.replicas.owner.failure is not None:
-            # A directory that failed leaves none: its next start must look at every byte.
+        if not all(are_flushed):
+            # A directory that failed has lost what it had accepted.
             return
         marker = CleanShutdown(broker_epoch=self.session.epoch, boot_id=self._ports.host.boot_id())
         try:
@@ -140,14 +164,13 @@ class BrokerRole:
         self, listeners: Mapping[str, str], marker: CleanShutdown | None
     ) -> BrokerSession:
         host = self._ports.host
-        directory = BrokerDirectory(bytes.fromhex(self._identity.directory_id), True)
         registration = Registration(
             broker_id=BrokerId(self._configuration.node_id),
             incarnation=self._ports.random.uuid(),
             listeners=listeners,
             host_name=host.host_name(),
             rack=self._configuration.rack,
-            directories=(directory,),
+            directories=self._described(),
             features=SUPPORTED,
             clean_shutdown_epoch=NO_CLEAN_SHUTDOWN
             if marker is None
@@ -170,6 +193,7 @@ def _log_recovery(summary: RecoverySummary, *, was_clean: bool) -> None:
     log_events.info(
         "logs_recovered",
         partitions=summary.partitions,
+        restored=summary.restored,
         torn_bytes=summary.torn_bytes,
         after_clean_stop=was_clean,
     )
@@ -177,3 +201,5 @@ def _log_recovery(summary: RecoverySummary, *, was_clean: bool) -> None:
         log_events.error("partition_stopped", error=failure)
     for orphan in summary.orphans:
         log_events.warning("orphan_directory_kept", directory=orphan)
+    for stranger in summary.strangers:
+        log_events.warning("strange_file_kept", path=stranger)

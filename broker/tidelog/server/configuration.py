@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.limits import BrokerLimits
 from tidelog.metadata_quorum.controller.topics import TopicDefaults
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
@@ -232,6 +233,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     produce: ProduceSettings = ProduceSettings()
     fetch: FetchSettings = FetchSettings()
     records: RecordsSettings = RecordsSettings()
+    housekeeping: HousekeepingLimits = HousekeepingLimits()
 
     @property
     def is_broker(self) -> bool:

@@ -95,5 +95,5 @@ def _broker_figures(broker: BrokerRole, side: MetadataSide) -> BrokerFigures:
         epoch=epoch,
         is_fenced=known is None or known.epoch != epoch or known.is_fenced,
         partitions=0 if session is None else image.held_by(session.broker_id).count,
-        queued_bytes=broker.replicas.owner.queued_bytes if broker.is_recovered else 0,
+        queued_bytes=broker.queued_bytes,
     )

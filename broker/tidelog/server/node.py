@@ -23,6 +23,7 @@ from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
+from tidelog.server.broker_directories import broker_directories
 from tidelog.server.broker_role import RELEASE, BrokerRole
 from tidelog.server.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.controller_role import ControllerRole, open_controller
@@ -130,7 +131,8 @@ class Node:
         if side.run is not None:
             scope.start(side.run(), name="metadata observer")
         if configuration.is_broker:
-            self._broker = BrokerRole(identity, configuration, ports, side)
+            directories = await broker_directories(identity, configuration, ports)
+            self._broker = BrokerRole(identity, configuration, ports, side, directories)
         client = await self._bind(
             CLIENT_LISTENER, configuration.listeners.client, self._client_methods(side)
         )

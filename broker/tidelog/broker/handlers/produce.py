@@ -188,7 +188,7 @@ class ProduceHandler:
             batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
         )
         header = _checked_header(batch, replica, tried)
-        return self._replicas.owner.submit(
+        return replica.directory.owner.submit(
             replica.log,
             batch.batch,
             header,

@@ -1,0 +1,306 @@
+"""One data directory at work: its logs from their opening to the clean stop.
+
+Puts together what the parts of a directory need of each other: opening, owner, readers,
+housekeeping, checkpoint. It must never decide about a log itself. A directory that fails takes its
+own partitions with it and nothing else.
+
+    survey ─▶ open what is placed here ─▶ run: owner, ticks, housekeeping ─▶ stop: checkpoint
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.housekeeping.events import EventLog
+from tidelog.broker.housekeeping.held import HeldLog
+from tidelog.broker.housekeeping.housekeeper import Housekeeper
+from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
+from tidelog.broker.log.names import PartitionKey, parse_directory_name
+from tidelog.broker.log.open_checkpoint import write_checkpoint
+from tidelog.broker.log.open_directory import OpenedDirectory, open_directory
+from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.log.read import LogReader
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.marks_file import read_marks
+from tidelog.broker.partition.owner import QUEUED_BYTES_MAX, DirectoryOwner
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.ports import Clock, Disk, TaskScope, Worker
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch
+
+NS_PER_MS: Final = 1_000_000
+TICK_MS: Final = 200
+"""A few times a flush interval of topics with flush=replicated."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that is to be served from here."""
+
+    leader_epoch: LeaderEpoch
+    settings: TopicSettings
+
+
+class DirectoryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one directory admits."""
+
+    queued_bytes_max: int = QUEUED_BYTES_MAX
+    housekeeping: HousekeepingLimits = DEFAULT_HOUSEKEEPING_LIMITS
+
+
+class RecoverySummary(msgspec.Struct, kw_only=True):
+    """What opening the logs of all directories found."""
+
+    partitions: int = 0
+    restored: int = 0
+    """Logs that a clean checkpoint told of: nothing of them was read."""
+    torn_bytes: int = 0
+    failures: list[TidelogError] = []
+    orphans: list[str] = []
+    strangers: list[str] = []
+    """Files in partitions' directories that are not ours: left alone."""
+
+    def take_in(self, disk: Disk, opened: OpenedDirectory) -> None:
+        """Count what one directory held."""
+        self.restored += opened.restored
+        self.orphans += [f"{disk.name}/{name}" for name in opened.orphans]
+        if opened.checkpoint_damage is not None:
+            self.failures.append(opened.checkpoint_damage)
+        for each in opened.logs.values():
+            self.torn_bytes += each.torn_bytes
+            self.strangers += [f"{disk.name}/{name}" for name in each.strangers]
+            if each.log.failure is not None:
+                self.failures.append(each.log.failure)
+
+
+class _Held(HeldLog):
+    """What housekeeping looks at."""
+
+    __slots__ = ("_log", "current_settings")
+
+    def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
+        self._log = log
+        self.current_settings = settings
+
+    @property
+    def log(self) -> PartitionLog:
+        """Changed by the owner only."""
+        return self._log
+
+    @property
+    def settings(self) -> TopicSettings:
+        """As they are now."""
+        return self.current_settings
+
+
+class LogDirectory:
+    """One of a broker's data directories. `run()` is its task, once it is open."""
+
+    def __init__(
+        self,
+        disk: Disk | TidelogError,
+        worker: Worker,
+        clock: Clock,
+        *,
+        name: str,
+        events: EventLog,
+        directory_uuid: bytes = b"",
+        limits: DirectoryLimits | None = None,
+    ) -> None:
+        self.name = name
+        """Where it is."""
+        self._found = disk
+        self._opening_failure = disk if isinstance(disk, TidelogError) else None
+        self._worker = worker
+        self._clock = clock
+        self._events = events
+        self._limits = limits or DirectoryLimits()
+        self._held: dict[PartitionKey, _Held] = {}
+        self._owner: DirectoryOwner | None = None
+        self._reader: LogReader | None = None
+        self._keeper: Housekeeper | None = None
+        self._running: asyncio.Future[None] | None = None
+        self.directory_uuid = directory_uuid
+        self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
+        """Called when a partition's high watermark moves or the partition stops."""
+
+    @property
+    def _disk(self) -> Disk:
+        assert not isinstance(self._found, TidelogError), f"{self.name} is not there"
+        return self._found
+
+    @property
+    def owner(self) -> DirectoryOwner:
+        """The task that alone changes its logs; there once it is open."""
+        assert self._owner is not None, "logs are opened before anything is served"
+        return self._owner
+
+    @property
+    def reader(self) -> LogReader:
+        """Reads of its logs; there once it is open."""
+        assert self._reader is not None, "logs are opened before anything is served"
+        return self._reader
+
+    @property
+    def keeper(self) -> Housekeeper:
+        """Retention, seals, compaction, scrubbing; there once it is open."""
+        assert self._keeper is not None, "logs are opened before anything is served"
+        return self._keeper
+
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why the directory stopped, or could not be opened."""
+        if self._opening_failure is not None or self._owner is None:
+            return self._opening_failure
+        return self._owner.failure
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its owner can be asked."""
+        return self._owner is not None
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it holds."""
+        return len(self._held)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Batches between arrival and acknowledgement."""
+        return self._owner.queued_bytes if self._owner is not None else 0
+
+    async def survey(self) -> tuple[PartitionKey, ...]:
+        """The partitions that lie here, or of which the marks tell that they should.
+
+        A directory that cannot be looked at is one that has failed.
+        """
+        if self._opening_failure is not None:
+            return ()
+        try:
+            names = await self._disk.list()
+            marks = await read_marks(self._disk)
+        except TidelogError as error:
+            self._opening_failure = error
+            return ()
+        keys = [parse_directory_name(name) for name in names if name.endswith("/")]
+        return tuple(dict.fromkeys([*(key for key in keys if key is not None), *(marks or {})]))
+
+    async def open(
+        self, placed: Mapping[PartitionKey, Placed], summary: RecoverySummary
+    ) -> dict[PartitionKey, PartitionLog]:
+        """Open what is placed here; a failure is the directory's, not the broker's."""
+        if self._opening_failure is not None:
+            return {}
+        epochs = {key: each.leader_epoch for key, each in placed.items()}
+        try:
+            opened = await open_directory(self._disk, epochs)
+        except TidelogError as error:
+            self._opening_failure = error
+            summary.failures.append(error)
+            return {}
+        summary.take_in(self._disk, opened)
+        owner = self._owner = DirectoryOwner(
+            self._disk,
+            opened.marks,
+            on_advanced=self._tell_advanced,
+            queued_bytes_max=self._limits.queued_bytes_max,
+        )
+        self._reader = LogReader(owner)
+        self._keeper = Housekeeper(
+            owner,
+            self._disk,
+            self._worker,
+            self._clock,
+            self._held,
+            events=self._events,
+            limits=self._limits.housekeeping,
+        )
+        for key, each in placed.items():
+            found = opened.logs.get(key)
+            if found is None:
+                found = OpenedLog(log=PartitionLog(key, each.leader_epoch), files={})
+            self._take(found, each.settings)
+        return {key: held.log for key, held in self._held.items()}
+
+    def add(self, key: PartitionKey, placed: Placed) -> PartitionLog:
+        """Serve a new partition: it has no file until its first batch."""
+        opened = OpenedLog(log=PartitionLog(key, placed.leader_epoch), files={})
+        if self._owner is None:
+            opened.log.failure = self._opening_failure
+            return opened.log
+        self._take(opened, placed.settings)
+        return opened.log
+
+    def _take(self, opened: OpenedLog, settings: TopicSettings) -> None:
+        key = opened.log.key
+        assert key not in self._held, f"{key} is served twice"
+        self._held[key] = _Held(opened.log, settings)
+        self.owner.add(opened, settings)
+
+    def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
+        """The partition's topic has other settings from now on."""
+        held = self._held.get(key)
+        if held is not None:
+            held.current_settings = settings
+            self.owner.configure(key, settings)
+
+    async def remove(self, key: PartitionKey) -> None:
+        """The partition's topic was deleted: its files go."""
+        if self._held.pop(key, None) is None:
+            return
+        try:
+            await self.owner.remove(key)
+        except TidelogError as error:
+            # What is left is an orphan of the next start.
+            self._events.warning("deleted_partition_left", partition=key, error=error)
+
+    async def run(self) -> None:
+        """Owner and housekeeping, until `stop` or cancelled."""
+        self._running = asyncio.get_running_loop().create_future()
+        try:
+            async with TaskScope() as scope:
+                ticks = scope.start(self._tick(), name="directory ticks")
+                keeper = scope.start(self.keeper.run(), name="housekeeping")
+                await self.owner.run()
+                ticks.cancel()
+                keeper.cancel()
+        finally:
+            self._running.set_result(None)
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_MS)
+            self.owner.tick(self._clock.monotonic_ns() // NS_PER_MS)
+
+    async def stop(self) -> bool:
+        """Flush what was accepted and leave a checkpoint; whether everything is flushed."""
+        if self._owner is None or self._running is None:
+            return self._opening_failure is None
+        self._owner.stop()
+        await asyncio.shield(self._running)
+        if self._owner.failure is not None:
+            # A directory that failed leaves none: its next start must look at every byte.
+            return False
+        try:
+            await write_checkpoint(self._disk, [held.log for held in self._held.values()])
+        except TidelogError as error:
+            # Everything is flushed; without the checkpoint the next start only looks closer.
+            self._events.warning("checkpoint_not_written", directory=self.name, error=error)
+        return True
+
+    async def free_bytes(self) -> int:
+        """Room on its file system; -1: not known."""
+        if isinstance(self._found, TidelogError):
+            return -1
+        try:
+            return await self._disk.free_bytes()
+        except TidelogError:
+            return -1
+
+    def _tell_advanced(self, key: PartitionKey) -> None:
+        self.on_advanced(key)
+
+
+def _nobody_waits(key: PartitionKey) -> None:
+    del key

@@ -1,0 +1,72 @@
+"""A broker's data directories: whose they are, and which of them can be used.
+
+One that belongs to another node or cluster, or was never formatted, keeps the node from starting:
+that is a mistake. One that is missing or broken does not: its partitions stop, the others go on.
+"""
+
+from typing import Final
+
+from tidelog.broker.directory import DirectoryLimits, LogDirectory
+from tidelog.ports import Disk
+from tidelog.server import log_events
+from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.node_ports import FurtherDisk, NodePorts
+from tidelog.server.storage_format import NodeIdentity, check_log_directory
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_MISTAKES: Final = (
+    ErrorCode.STORAGE_NOT_FORMATTED,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.WRONG_CLUSTER,
+)
+
+
+async def broker_directories(
+    identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
+) -> tuple[LogDirectory, ...]:
+    """The data directory and every one of log_dirs, in this order."""
+    limits = DirectoryLimits(
+        queued_bytes_max=configuration.produce.queued_bytes_max,
+        housekeeping=configuration.housekeeping,
+    )
+    directories = [
+        LogDirectory(
+            ports.disk,
+            ports.worker,
+            ports.clock,
+            name=ports.disk.name,
+            events=log_events,
+            directory_uuid=bytes.fromhex(identity.directory_id),
+            limits=limits,
+        )
+    ]
+    for further in ports.further_disks:
+        directories.append(await _further(further, identity, ports, limits))
+    return tuple(directories)
+
+
+async def _further(
+    further: FurtherDisk, identity: NodeIdentity, ports: NodePorts, limits: DirectoryLimits
+) -> LogDirectory:
+    disk: Disk | TidelogError
+    directory_id = ""
+    if further.disk is None:
+        assert further.failure is not None, f"{further.path} is there or it is not"
+        disk = further.failure
+    else:
+        disk = further.disk
+        try:
+            directory_id = (await check_log_directory(disk, identity)).directory_id
+        except TidelogError as error:
+            if error.code in _MISTAKES:
+                raise
+            disk = error
+    return LogDirectory(
+        disk,
+        ports.worker,
+        ports.clock,
+        name=further.path,
+        events=log_events,
+        directory_uuid=bytes.fromhex(directory_id),
+        limits=limits,
+    )
