@@ -7,7 +7,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import ADDRESS, CALL_MS, PlainClient
-from tidelog.broker.rpc.metadata_table import METADATA_FILES, NOT_SERVED
+from tidelog.broker.rpc.metadata_table import METADATA_FILES
 from tidelog.broker.rpc.table import BROKER_FILES
 from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
 from tidelog.ports import RequestContext
@@ -61,9 +61,6 @@ def test_no_rpc_of_a_served_service_is_without_a_handler() -> None:
         for method in METHODS:
             with pytest.raises(TidelogError) as caught:
                 await call(client, method)
-            if method_name(method) in NOT_SERVED:
-                assert caught.value.code is ErrorCode.NOT_IMPLEMENTED
-                continue
             assert caught.value.code is ErrorCode.INVALID_ARGUMENT, method.full_name
             assert "does not fit the contract" in caught.value.happened
 

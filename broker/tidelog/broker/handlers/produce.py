@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.errors import invalid
+from tidelog.broker.handlers.batch_contents import check_contents
 from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
@@ -188,6 +189,7 @@ class ProduceHandler:
             batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
         )
         header = _checked_header(batch, replica, tried)
+        check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
         return replica.directory.owner.submit(
             replica.log,
             batch.batch,

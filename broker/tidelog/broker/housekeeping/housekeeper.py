@@ -34,9 +34,6 @@ LOGS_PER_TURN: Final = 200
 """Looked at without a pause: others come between."""
 IDLE_MS: Final = 1_000
 """The longest pause between two questions for a job that is due."""
-_NS_PER_MS: Final = 1_000_000
-TICK_MS: Final = 250
-"""The owner's sense of time: a flush that waits for its interval is late by at most as much."""
 
 
 class Housekeeper:
@@ -78,7 +75,6 @@ class Housekeeper:
         """Until cancelled, or until the directory has failed."""
         await self._look_at_space()
         async with TaskScope() as scope:
-            scope.start(self._tick(), name="ticks")
             scope.start(self._watch_space(), name="free space")
             scope.start(self._work(), name="background jobs")
             while self._owner.failure is None:
@@ -155,11 +151,6 @@ class Housekeeper:
         """Trimmed now, what the compaction makes would be for nothing; there are more checks."""
         job = self._busy_with
         return isinstance(job, CompactDue) and job.log_key == key
-
-    async def _tick(self) -> None:
-        while True:
-            self._owner.tick(self._clock.monotonic_ns() // _NS_PER_MS)
-            await self._clock.sleep(TICK_MS)
 
     async def _watch_space(self) -> None:
         while True:

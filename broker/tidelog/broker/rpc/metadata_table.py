@@ -1,7 +1,8 @@
 """The metadata's part of the `client` listener, the same on brokers and on controllers.
 
 Owns which of these methods this node answers from its own image and which go to the active
-controller. A method that this release does not serve yet is refused as such, never missing.
+controller. What only a partition's leader can do is refused here, never missing: a broker's own
+table takes its place.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +19,9 @@ from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHan
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 METADATA_FILES: Final = SERVED_FILES
-NOT_SERVED: Final = ("/tidelog.v1.TopicAdminService/DeleteRecords",)
+DELETE_RECORDS: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
+OF_LEADERS: Final = (DELETE_RECORDS,)
+"""Of the services above, what a node without partitions cannot do."""
 EXPORT: Final = "/tidelog.v1.MetadataAdminService/ExportMetadata"
 
 Settle = Callable[[int], Awaitable[None]]
@@ -44,7 +47,7 @@ def build_metadata_methods(
     forwarded: dict[str, UnaryHandler] = {}
     for name in FORWARDED:
         forwarded[name] = _forward(name, metadata, clock, timeout_ms, settle)
-    for name in NOT_SERVED:
+    for name in OF_LEADERS:
         forwarded[name] = _refuse(name)
     reads: dict[str, UnaryHandler] = {
         name: _read(metadata, read) for name, read in local_reads(node=node_settings).items()
@@ -81,9 +84,9 @@ def _refuse(name: str) -> UnaryHandler:
     async def handle(context: RequestContext, message: bytes) -> bytes:
         del context, message
         raise TidelogError(
-            ErrorCode.NOT_IMPLEMENTED,
+            ErrorCode.NOT_LEADER,
             tried=f"call {name}",
-            happened="this release does not serve it yet",
+            happened="this node holds no partitions",
         )
 
     return handle

@@ -14,15 +14,25 @@ from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.records import RecordsHandler
+from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.rpc.admin import AdminRpc
 from tidelog.broker.rpc.fetch import FetchRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.metadata import MetadataRpc
+from tidelog.broker.rpc.metadata_table import DELETE_RECORDS
 from tidelog.broker.rpc.produce import ProduceRpc
 from tidelog.broker.rpc.records import RecordsRpc
+from tidelog.broker.rpc.trim import TrimRpc
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Method, StreamHandler, UnaryHandler
-from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2, records_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    fetch_pb2,
+    metadata_pb2,
+    produce_pb2,
+    records_pb2,
+    topic_admin_pb2,
+)
 
 BROKER_FILES = (
     produce_pb2.DESCRIPTOR,
@@ -30,8 +40,9 @@ BROKER_FILES = (
     records_pb2.DESCRIPTOR,
     metadata_pb2.DESCRIPTOR,
     admin_pb2.DESCRIPTOR,
+    topic_admin_pb2.DESCRIPTOR,
 )
-"""Every service in these files is served whole, `CreateTopics` by `metadata_table`."""
+"""Every service in these files is served whole: what is not here is `metadata_table`'s."""
 
 
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +54,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     metadata: MetadataHandler
     offsets: OffsetsHandler
     admin: AdminHandler
+    trim: TrimHandler
 
 
 def build_broker_methods(
@@ -63,6 +75,7 @@ def build_broker_methods(
         "/tidelog.v1.MetadataService/ListOffsets": metadata.list_offsets,
         "/tidelog.v1.AdminService/DescribeTopics": admin.describe_topics,
         "/tidelog.v1.AdminService/DescribeCluster": admin.describe_cluster,
+        DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {
         "/tidelog.v1.ProduceService/ProduceStream": produce.produce_stream,
