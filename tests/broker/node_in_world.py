@@ -59,6 +59,7 @@ async def formatted(
         random=ports.random,
         disk=disk,
         quorum_disk=quorum_disk,
+        worker=ports.worker,
         network=ports.network,
         host=ports.host,
         authorizer=authorizer or AllowAll(),

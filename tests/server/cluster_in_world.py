@@ -61,6 +61,7 @@ class ClusterNode:
             random=ports.random,
             disk=ports.open_disk(),
             quorum_disk=ports.open_disk("quorum") if is_controller else None,
+            worker=ports.worker,
             network=ports.network,
             host=ports.host,
             authorizer=AllowAll(),

@@ -85,6 +85,7 @@ class SkeletonRun:
             random=ports.random,
             disk=ports.open_disk(),
             quorum_disk=ports.open_disk("quorum"),
+            worker=ports.worker,
             network=ports.network,
             host=ports.host,
             authorizer=AllowAll(),
