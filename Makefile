@@ -17,7 +17,7 @@ ROUNDS ?=
 PEERS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check fix test oldest proto baseline lock docs sim chaos bench cluster package clean
+.PHONY: help setup run check fix test oldest proto baseline lock docs sim chaos bench bench-log cluster package clean
 
 help: ## this list
 	@echo "make TARGET [NAME=value ...]"
@@ -81,6 +81,10 @@ bench: ## measure, beside a peer in the same run with PEERS=kafka, the quorum wi
 	@tools/setup.sh dev
 	@$(PYTHON) -m $(if $(filter etcd,$(PEERS)),bench.quorum,bench) \
 	  $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+
+bench-log: ## measure the partition log by itself, beside a bare loop (ARGS="--only append,stored,hot,many")
+	@tools/setup.sh dev
+	@$(PYTHON) -m bench.log $(ARGS)
 
 cluster: ## several nodes on this machine in a later release; today one, as `make run`
 	@tools/setup.sh run
