@@ -1,5 +1,6 @@
 """Drives a directory's core by hand: plays the disk, knows what is durable, checks answers."""
 
+from tidelog.broker.log.marks import MarkKind
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition import invariants
@@ -91,7 +92,9 @@ class CoreModel:
                 content = content[: len(content) // 2] if place == 0 else b""
             self.files[each.segment] += content
         if error is None:
-            self.marks.update(dict(write.marks))
+            for mark in write.marks:
+                if mark.kind is MarkKind.FLUSHED:
+                    self.marks[mark.key] = mark.value
         self.tell(WriteEnded(error=error))
 
     def end_flush(self, error: TidelogError | None = None) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.core_model import CoreModel, failure, key_of
+from tidelog.broker.log.marks import Mark, MarkKind
 from tidelog.broker.partition.messages import Acknowledge, Refuse, Write
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode
@@ -115,7 +116,7 @@ def test_marks_that_did_not_fit_are_written_with_the_next_batches() -> None:
     assert model.marks == {}
     model.append(1)
     assert model.write is not None
-    assert dict(model.write.marks) == {key_of(0): 1}
+    assert model.write.marks == (Mark(key_of(0), MarkKind.FLUSHED, 1),)
     model.drain()
     assert model.marks == {key_of(0): 1, key_of(1): 1}
 

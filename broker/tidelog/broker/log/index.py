@@ -5,6 +5,7 @@ behind the last entry. It is a function of the segment's bytes, so one rebuilt a
 live one. It must never answer a position that is not the start of a batch.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -79,6 +80,16 @@ class SparseIndex:
     def entries(self) -> list[tuple[int, int, int]]:
         """All entries, for comparing a rebuilt index with the live one."""
         return list(zip(self._offsets, self._positions, self._max_timestamps, strict=True))
+
+    def packed(self) -> bytes:
+        """All entries as a sidecar holds them: three big-endian numbers each."""
+        numbers = array("q", bytes(3 * 8 * len(self._offsets)))
+        numbers[0::3] = self._offsets
+        numbers[1::3] = self._positions
+        numbers[2::3] = self._max_timestamps
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        return numbers.tobytes()
 
     def __len__(self) -> int:
         return len(self._offsets)

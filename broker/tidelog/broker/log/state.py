@@ -1,7 +1,12 @@
 """One partition's log as its owner knows it: segments and the four offsets. Pure.
 
-Owns the arithmetic of positions. Changed by the directory's core only; read by fetches. It must
-never plan a read beyond the high watermark. Stops 6, 8 and 10 of a record's walk.
+Owns the chain of segments and what is kept for the log as a whole: leader epochs, producers. They
+change by `take_in` and at a seal only, also when a log is read again after a start, so that what is
+rebuilt equals what was kept. Changed by the directory's core only; read by fetches. Stops 6, 8 and
+10 of a record's walk.
+
+    log_start_offset ≤ high_watermark ≤ log_end_offset, flushed_offset ≤ log_end_offset;
+    with flush=sync and one replica high_watermark ≤ flushed_offset
 """
 
 from bisect import bisect_right
@@ -15,6 +20,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
 from tidelog.wire.batch import HEADER_BYTES, BatchHeader
+from tidelog.wire.batch.layout import PREFIX_BYTES
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
@@ -40,9 +46,10 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLog:
-    """log_start_offset ≤ high_watermark ≤ flushed_offset ≤ log_end_offset (with one replica)."""
+    """One main state a partition; see the module for its four offsets."""
 
     __slots__ = (
+        "cut_count",
         "failure",
         "flushed_offset",
         "gaps_from",
@@ -73,6 +80,8 @@ class PartitionLog:
         self.gaps_from = NO_GAPS
         """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
         segments that were compacted here."""
+        self.cut_count = 0
+        """How often its tail was cut: a segment of the same name may hold other bytes since."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
@@ -106,11 +115,15 @@ class PartitionLog:
 
     def take_in(self, header: BatchHeader) -> None:
         """A batch with this header, as it is stored, lies at the end of the active segment."""
-        next_offset = header.next_offset
+        base_offset, epochs = header.base_offset, self.leader_epochs
+        next_offset = Offset(base_offset + header.last_offset_delta + 1)
         self.segments[-1].add(
-            header.base_offset, next_offset, header.size_bytes, header.max_timestamp
+            base_offset, next_offset, header.batch_length + PREFIX_BYTES, header.max_timestamp
         )
-        self.leader_epochs.note(header.leader_epoch, header.base_offset)
+        if header.leader_epoch != epochs.latest:
+            # What was trimmed up to here has left the mark of an epoch that wrote no more.
+            epochs.truncate(base_offset)
+            epochs.note(header.leader_epoch, base_offset)
         self.producers.note(header)
         self.log_end_offset = next_offset
 
@@ -120,15 +133,106 @@ class PartitionLog:
             return (0, 0)
         return (self.segments[-1].base_offset, self.segments[-1].size_bytes)
 
-    def advance(self, flushed_offset: Offset, position: tuple[int, int]) -> None:
-        """With one replica what is flushed is committed."""
-        assert self.flushed_offset <= flushed_offset <= self.log_end_offset, (
-            f"{self.key}: flushed up to {flushed_offset}, was {self.flushed_offset}, "
+    def note_flushed(self, offset: Offset) -> None:
+        """All below the offset is durable."""
+        assert self.flushed_offset <= offset <= self.log_end_offset, (
+            f"{self.key}: flushed up to {offset}, was {self.flushed_offset}, "
             f"ends at {self.log_end_offset}"
         )
-        self.flushed_offset = flushed_offset
-        self.high_watermark = flushed_offset
+        self.flushed_offset = offset
+
+    def commit(self, offset: Offset, position: tuple[int, int]) -> None:
+        """All below the offset may be read."""
+        assert self.high_watermark <= offset <= self.log_end_offset, (
+            f"{self.key}: the high watermark moves from {self.high_watermark} to {offset}, "
+            f"the log ends at {self.log_end_offset}"
+        )
+        self.high_watermark = offset
         self.high_watermark_position = position
+
+    def trim(self, offset: Offset) -> list[Segment]:
+        """The log begins here now; the segments that are no part of it any more."""
+        assert offset <= self.high_watermark, f"{self.key}: {offset} is not committed"
+        if offset <= self.log_start_offset:
+            return []
+        self.log_start_offset = offset
+        self.leader_epochs.trim(offset)
+        count = 0
+        # The last one stays, whatever it holds: its name tells where the log goes on.
+        for segment in self.segments[:-1]:
+            if segment.next_offset > offset:
+                break
+            count += 1
+        removed = self.segments[:count]
+        del self.segments[:count]
+        self._place_high_watermark(removed)
+        return removed
+
+    def replace(self, removed: list[Segment], made: list[Segment]) -> None:
+        """A compaction wrote `made` in place of `removed`, a run of sealed segments."""
+        place = self.segments.index(removed[0])
+        behind = place + len(removed)
+        assert self.segments[place:behind] == removed, f"{self.key}: a run of segments is replaced"
+        end = removed[-1].next_offset
+        assert end <= self.high_watermark, f"{self.key}: what is not committed is compacted"
+        assert made[0].base_offset <= max(removed[0].base_offset, self.log_start_offset), (
+            f"{self.key}: the compaction begins at {made[0].base_offset}"
+        )
+        assert made[-1].next_offset == end, (
+            f"{self.key}: the compaction ends at {made[-1].next_offset}, not at {end}"
+        )
+        self.segments[place:behind] = made
+        self._place_high_watermark(removed)
+
+    def boundary_below(self, offset: int) -> Offset:
+        """A batch begins here, at or below the offset, though perhaps not the last such batch."""
+        if not self.segments or offset >= self.log_end_offset:
+            return self.log_end_offset
+        segment = self.segment_of(offset)
+        if segment.index is None or not segment.size_bytes:
+            return segment.base_offset
+        return Offset(min(offset, segment.index.floor(offset).base_offset))
+
+    def lower_high_watermark(self, offset: int) -> None:
+        """What is at or above the offset is not committed any more: somebody decided so."""
+        if offset >= self.high_watermark:
+            return
+        segment = self.segment_of(offset)
+        position = 0
+        if segment.index is not None and segment.size_bytes:
+            position = segment.index.floor(offset).byte_position
+        self.high_watermark = max(self.boundary_below(offset), self.log_start_offset)
+        self.high_watermark_position = (segment.base_offset, position)
+
+    def cut(self, last: Segment | None, producers: ProducerState, offset: Offset) -> None:
+        """The log's tail was cut off: it ends with `last`, read again, or with what is before."""
+        kept = [segment for segment in self.segments if segment.next_offset <= offset]
+        if last is not None:
+            kept = [segment for segment in kept if segment.base_offset < last.base_offset]
+            kept.append(last)
+        elif offset <= self.log_start_offset:
+            kept = []
+        self.segments = kept
+        self.log_end_offset = kept[-1].next_offset if kept else self.log_start_offset
+        assert self.log_end_offset >= self.log_start_offset, f"{self.key}: its head was cut off"
+        self.flushed_offset = self.log_end_offset
+        self.leader_epochs.truncate(self.log_end_offset)
+        self.producers = producers
+        self.cut_count += 1
+        if self.high_watermark >= self.log_end_offset:
+            self.high_watermark = self.log_end_offset
+            self.high_watermark_position = self.end_position()
+
+    def _place_high_watermark(self, removed: list[Segment]) -> None:
+        """The segment that the high watermark was placed in is gone: it lies at the end of what
+        took its place."""
+        base_offset, _ = self.high_watermark_position
+        if all(segment.base_offset != base_offset for segment in removed):
+            return
+        segment = self.segment_of(self.high_watermark)
+        is_at_end = self.high_watermark >= segment.next_offset
+        position = segment.size_bytes if is_at_end else 0
+        self.high_watermark_position = (segment.base_offset, position)
 
     def segment_of(self, offset: int) -> Segment:
         """The segment that holds the offset, or would."""

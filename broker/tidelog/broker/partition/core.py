@@ -1,8 +1,9 @@
 """One data directory's partitions: plans offsets, groups writes and flushes, acknowledges. Pure.
 
 Owns the log states of every partition in the directory. It must never acknowledge acks=all before
-the flush that covers the batch, reuse an offset that a reader or a producer may have seen, or write
-behind bytes of which the fate is unknown. Stops 6, 8 and 9 of a record's walk.
+the flush that covers the batch, reuse an offset that a reader or a producer may have seen, write
+behind bytes of which the fate is unknown, or let go of a file that a restart would miss. Stops 6, 8
+and 9 of a record's walk.
 
 Theory of operation. Appends wait in one queue. One write is in flight at a time and takes all that
 waits; one flush round is in flight at a time and covers all that was written before it began:
@@ -14,8 +15,20 @@ waits; one flush round is in flight at a time and covers all that was written be
 What a flush has made durable is marked: the mark is written with the next write and flushed with
 the next round, so that a restart can tell a torn tail from damage to what was acknowledged.
 
-A segment is flushed before the next one is made, so only the active segment can be torn. A full
-disk cuts the round back, flushes the cut, refuses the round's batches and goes on. Any other
+On a topic with flush=replicated the high watermark moves with the write, and what nobody waits for
+is flushed with a round of its own only after the flush interval (`Tick`), or before a roll.
+
+A segment is flushed before the next one is made, so only the active segment can be torn. It is
+sealed then, and changes no more: by size, by age, or because it was asked for (core_plan). What is
+known of it in memory is dropped once its sidecar is there and says the same (core_seal).
+
+Where a log begins and ends is marked before anything goes (core_trim, core_cut):
+
+    trim ── mark written ── flushed ──▶ log_start moves ──▶ files wholly below it are removed
+    cut ── written part waits for nobody ── lower mark flushed ──▶ files are cut ──▶ log_end moves
+
+A full disk cuts the round back, flushes the cut, refuses the round's batches and goes on; below the
+free-space floor appends are refused before it comes to that. Damage stops one partition. Any other
 failure stops every partition of the directory: what reached the disk is not known any more.
 """
 
@@ -23,65 +36,112 @@ from collections import deque
 from typing import Final, assert_never
 
 from tidelog.broker.log.marks import Mark, MarkKind
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import invariants
+from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.state import NO_GAPS
+from tidelog.broker.partition import (
+    core_cut,
+    core_plan,
+    core_removal,
+    core_seal,
+    core_stop,
+    core_trim,
+    invariants,
+)
 from tidelog.broker.partition.messages import (
     Acknowledge,
     AddPartition,
     Advanced,
     AppendBatch,
+    Configure,
+    CutEnded,
     Effect,
+    FailPartition,
     Flush,
+    FlushAll,
     FlushEnded,
     Message,
     Refuse,
+    RemovePartition,
+    ReplaceSegments,
+    RollSegment,
+    SegmentSealed,
     SegmentWrite,
+    SetFull,
+    Tick,
+    TrimHead,
     Truncate,
     TruncateEnded,
+    TruncateTail,
     Write,
     WriteEnded,
 )
 from tidelog.broker.partition.rounds import (
     Awaiting,
+    Cut,
     FlushRound,
     Partition,
-    Planned,
+    Promise,
+    SegmentPlan,
     WriteRound,
 )
-from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped_pieces
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """One write takes at most this much of the queue: it bounds the wait of what comes behind."""
+FLUSH_INTERVAL_MS: Final = 1_000
+"""Default of flush.replicated.interval: so long may a write wait that nobody waits for."""
 
 
 class DirectoryCore:
     """`step(message)` returns what is to be done; see the module's theory of operation."""
 
-    def __init__(self, *, write_bytes_max: int = WRITE_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        write_bytes_max: int = WRITE_BYTES_MAX,
+        flush_interval_ms: int = FLUSH_INTERVAL_MS,
+    ) -> None:
         self._write_bytes_max = write_bytes_max
+        self._flush_interval_ms = flush_interval_ms
+        self.now_ms = 0
+        """As the last tick told it."""
         self.partitions: dict[PartitionKey, Partition] = {}
         self.queue: deque[AppendBatch] = deque()
         self.write: WriteRound | None = None
         self.is_truncating = False
         self.flush: FlushRound | None = None
-        self.dirty: dict[SegmentKey, None] = {}
+        self.dirty: list[Partition] = []
+        """Whose active segments the next round covers."""
+        self.lazy: dict[PartitionKey, Partition] = {}
+        """Whose active segments wait for the flush interval; the one that waits longest first."""
         self.dirty_directories: dict[str, None] = {}
         self.awaiting: list[Awaiting] = []
         self.failure: TidelogError | None = None
+        self.is_full = False
+        self.is_stopping = False
         self.marks: dict[PartitionKey, Offset] = {}
+        """FLUSHED marks to be written."""
         self.postponed_marks: dict[PartitionKey, Offset] = {}
         """Of a write that did not fit: written with the next batches, not by themselves."""
         self.are_marks_unflushed = False
+        self.promises: list[Promise] = []
+        """Of which the marks are to be written."""
+        self.written_promises: list[Promise] = []
+        self.rolls: list[Partition] = []
+        self.cuts: list[Cut] = []
+        self.removals: list[core_removal.Removal] = []
+        self.doomed: list[core_trim.Doomed] = []
 
     def step(self, messages: list[Message]) -> list[Effect]:
         """Take the messages in their order, then begin what can be begun."""
         effects: list[Effect] = []
         for message in messages:
             self._on_message(message, effects)
+        if self.cuts:
+            core_cut.advance(self, effects)
+        if self.removals:
+            core_removal.advance(self, effects)
         if self.failure is None:
             self._begin_write(effects)
             self._begin_flush(effects)
@@ -90,7 +150,7 @@ class DirectoryCore:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Nothing waits and nothing is in flight, but for what waits for the flush interval."""
         return not (
             self.queue
             or self.write
@@ -100,7 +160,21 @@ class DirectoryCore:
             or self.awaiting
             or self.marks
             or self.are_marks_unflushed
+            or self.promises
+            or self.written_promises
+            or self.rolls
+            or self.cuts
+            or self.removals
         )
+
+    def make_dirty(self, partition: Partition) -> None:
+        """The next flush round covers its active segment."""
+        if partition.is_lazy:
+            partition.is_lazy = False
+            del self.lazy[partition.log.key]
+        if not partition.is_dirty:
+            partition.is_dirty = True
+            self.dirty.append(partition)
 
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
         match message:
@@ -110,160 +184,202 @@ class DirectoryCore:
                 self._on_write_ended(message.error, effects)
             case FlushEnded():
                 self._on_flush_ended(message.error, effects)
+            case Tick():
+                self._on_tick(message.now_ms)
             case TruncateEnded():
                 self._on_truncate_ended(message.error, effects)
             case AddPartition():
-                assert message.log.key not in self.partitions, f"{message.log.key} is served twice"
-                if self.failure is not None and message.log.failure is None:
-                    message.log.failure = self.failure
-                self.partitions[message.log.key] = Partition(message.log, message.settings)
+                self._on_add(message)
+            case RollSegment():
+                self._on_roll(message.key)
+            case TrimHead():
+                core_trim.on_trim(self, message, effects)
+            case TruncateTail():
+                core_cut.on_truncate(self, message, effects)
+            case CutEnded():
+                core_cut.on_cut_ended(self, message, effects)
+            case SegmentSealed():
+                core_seal.on_sealed(self, message, effects)
+            case ReplaceSegments():
+                core_seal.on_replaced(self, message, effects)
+            case RemovePartition():
+                core_removal.on_remove(self, message, effects)
+            case FailPartition():
+                core_stop.fail_partition(self, message.key, message.error, effects)
+            case Configure():
+                if (partition := self.partitions.get(message.key)) is not None:
+                    partition.settings = message.settings
+            case SetFull():
+                self.is_full = message.is_full
+            case FlushAll():
+                self.is_stopping = True
+                for partition in list(self.lazy.values()):
+                    self.make_dirty(partition)
             case _:
-                raise NotImplementedError(message)
+                assert_never(message)
+
+    def _on_add(self, message: AddPartition) -> None:
+        log = message.log
+        assert log.key not in self.partitions, f"{log.key} is served twice"
+        if self.failure is not None and log.failure is None:
+            log.failure = self.failure
+        self.partitions[log.key] = Partition(log, message.settings)
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
-        partition = self.partitions[append.key]
-        if partition.log.failure is not None:
-            effects.append(Refuse(token=append.token, error=partition.log.failure))
-        else:
+        partition = self.partitions.get(append.key)
+        if (
+            partition is not None
+            and not self.is_full
+            and partition.log.failure is None
+            and partition.cut is None
+        ):
             self.queue.append(append)
+        else:
+            error = core_stop.refusal(self, append.key)
+            effects.append(Refuse(token=append.token, error=error))
+
+    def _on_roll(self, key: PartitionKey) -> None:
+        partition = self.partitions.get(key)
+        if partition is None or partition.log.failure is not None or partition.is_roll_asked:
+            return
+        # What is in flight may fill an empty segment, or roll by itself: asked again when planned.
+        if core_plan.can_roll(partition) or partition.plan is not None:
+            partition.is_roll_asked = True
+            self.rolls.append(partition)
+
+    def _on_tick(self, now_ms: int) -> None:
+        assert now_ms >= self.now_ms, f"time went back from {self.now_ms} to {now_ms}"
+        self.now_ms = now_ms
+        while self.lazy:
+            partition = next(iter(self.lazy.values()))
+            if now_ms - partition.lazy_since_ms < self._flush_interval_ms:
+                return
+            self.make_dirty(partition)
 
     def _begin_write(self, effects: list[Effect]) -> None:
         """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
-        if self.write is not None or self.is_truncating or not (self.queue or self.marks):
+        if self.write is not None or self.is_truncating:
+            return
+        if not (self.queue or self.marks or self.promises or self.rolls):
             return
         round_ = WriteRound()
+        if self.rolls:
+            self._plan_rolls(round_)
         while self.queue and round_.size_bytes < self._write_bytes_max:
-            self._plan(self.queue.popleft(), round_)
-        if not round_.planned and not self.marks:
+            self._plan(self.queue.popleft(), round_, effects)
+        if not (round_.plans or self.marks or self.promises):
             return
         self.write = round_
-        round_.marks = tuple(
-            Mark(key, MarkKind.FLUSHED, offset)
-            for key, offset in {**self.postponed_marks, **self.marks}.items()
-        )
-        self.marks, self.postponed_marks = {}, {}
+        self._plan_marks(round_)
         effects.append(
             Write(
                 writes=tuple(
                     SegmentWrite(
-                        segment=key,
-                        is_new=self._is_empty(key),
-                        byte_position=self._length_of(key),
-                        pieces=pieces,
+                        segment=plan.segment,
+                        is_new=plan.is_new,
+                        byte_position=plan.byte_position,
+                        pieces=plan.pieces,
                     )
-                    for key, pieces in round_.pieces.items()
+                    for plan in round_.plans
                 ),
                 marks=round_.marks,
             )
         )
 
-    def _plan(self, append: AppendBatch, round_: WriteRound) -> None:
+    def _plan(self, append: AppendBatch, round_: WriteRound, effects: list[Effect]) -> None:
         """Give the batch its offset and place, or hold it until its full segment is flushed."""
         partition = self.partitions[append.key]
         if partition.held:
             partition.held.append(append)
             return
-        log = partition.log
-        base_offset = round_.ends.get(append.key, log.log_end_offset)
-        segment = self._segment_for(append, partition, base_offset, round_)
-        if segment is None:
-            partition.held.append(append)
+        try:
+            is_planned = core_plan.plan_batch(partition, append, round_)
+        except TidelogError as error:
+            effects.append(Refuse(token=append.token, error=error))
             return
-        pieces, append_time_ms = stamped_pieces(
-            append, base_offset, log.leader_epoch, is_append_time=partition.settings.is_append_time
-        )
-        round_.pieces.setdefault(segment, []).extend(pieces)
-        round_.sizes[segment] = round_.sizes.get(segment, 0) + len(append.batch)
-        round_.size_bytes += len(append.batch)
-        round_.ends[append.key] = Offset(base_offset + append.header.last_offset_delta + 1)
-        round_.planned.append(
-            Planned(
-                append=append,
-                segment=segment,
-                base_offset=base_offset,
-                append_time_ms=append_time_ms,
-            )
-        )
+        if not is_planned:
+            partition.held.append(append)
+            if partition.is_lazy:
+                self.make_dirty(partition)
 
-    def _segment_for(
-        self, append: AppendBatch, partition: Partition, base_offset: Offset, round_: WriteRound
-    ) -> SegmentKey | None:
-        """The active segment, or a new one; None if the active one must be flushed first."""
-        log = partition.log
-        made = round_.new_segments.get(append.key)
-        if made is not None:
-            return made if self._fits(partition, round_.sizes[made], append) else None
-        if log.segments:
-            active = SegmentKey(append.key, Offset(log.segments[-1].base_offset))
-            size_bytes = log.segments[-1].size_bytes + round_.sizes.get(active, 0)
-            if size_bytes == 0 or self._fits(partition, size_bytes, append):
-                return active
-            if active in round_.sizes or self._is_unflushed(active):
-                return None
-        made = SegmentKey(append.key, base_offset)
-        round_.new_segments[append.key] = made
-        return made
+    def _plan_rolls(self, round_: WriteRound) -> None:
+        rolls, self.rolls = self.rolls, []
+        for partition in rolls:
+            if not partition.is_roll_asked or partition.is_removed:
+                continue
+            if not core_plan.plan_roll(partition, round_):
+                self.rolls.append(partition)
+                if partition.is_lazy:
+                    self.make_dirty(partition)
 
-    def _is_empty(self, key: SegmentKey) -> bool:
-        """Whether nothing was written to the segment yet: then it may have no file."""
-        segments = self.partitions[key.partition].log.segments
-        return (
-            not segments
-            or segments[-1].base_offset != key.base_offset
-            or segments[-1].size_bytes == 0
-        )
-
-    def _length_of(self, key: SegmentKey) -> int:
-        segments = self.partitions[key.partition].log.segments
-        return 0 if self._is_empty(key) else segments[-1].size_bytes
-
-    def _fits(self, partition: Partition, size_bytes: int, append: AppendBatch) -> bool:
-        return size_bytes + len(append.batch) <= partition.settings.segment_bytes
-
-    def _is_unflushed(self, segment: SegmentKey) -> bool:
-        return segment in self.dirty or (self.flush is not None and segment in self.flush.segments)
+    def _plan_marks(self, round_: WriteRound) -> None:
+        flushed = {**self.postponed_marks, **self.marks}
+        self.marks, self.postponed_marks = {}, {}
+        marks = [Mark(key, MarkKind.FLUSHED, offset) for key, offset in flushed.items()]
+        for plan in round_.plans:
+            if plan.gaps_from != NO_GAPS:
+                marks.append(Mark(plan.segment.partition, MarkKind.GAPS, plan.gaps_from))
+        if self.promises:
+            round_.promises, self.promises = self.promises, []
+            marks += [core_trim.mark_of(promise) for promise in round_.promises]
+        round_.marks = tuple(marks)
 
     def _on_write_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
         round_ = self.write
         assert round_ is not None, "a write ended that never began"
         self.write = None
+        for plan in round_.plans:
+            plan.partition.plan = None
         if self.failure is not None:
-            self._refuse_planned(round_, self.failure, effects)
+            core_stop.refuse_write(self, round_, self.failure, effects)
         elif error is None:
             self._take_in(round_, effects)
         elif error.code is ErrorCode.STORAGE_FULL:
             self._cut_back(round_, error, effects)
         else:
-            self._refuse_planned(round_, error, effects)
-            self._stop(error, effects)
+            core_stop.refuse_write(self, round_, error, effects)
+            core_stop.stop(self, error, effects)
 
     def _take_in(self, round_: WriteRound, effects: list[Effect]) -> None:
         """What was written becomes part of the logs; acks=1 is answered."""
-        self.are_marks_unflushed = self.are_marks_unflushed or bool(round_.marks)
+        if round_.marks:
+            self.are_marks_unflushed = True
+            self.written_promises += round_.promises
+        for plan in round_.plans:
+            if plan.is_new:
+                plan.partition.log.begin_segment(plan.segment)
         for planned in round_.planned:
-            append = planned.append
-            log = self.partitions[append.key].log
-            assert log.log_end_offset == planned.base_offset, f"{log.key}: an offset was skipped"
-            segment = _active_segment(log, planned.segment)
-            if segment.size_bytes == 0:
-                self.dirty_directories[""] = None
-                self.dirty_directories[directory_name(append.key)] = None
-            header = append.header
-            is_stamped = planned.append_time_ms != NO_APPEND_TIME_MS
-            max_timestamp = planned.append_time_ms if is_stamped else header.max_timestamp
-            next_offset = Offset(planned.base_offset + header.last_offset_delta + 1)
-            segment.add(planned.base_offset, next_offset, len(append.batch), max_timestamp)
-            log.log_end_offset = next_offset
-            self.dirty[planned.segment] = None
+            header = planned.header
+            planned.plan.partition.log.take_in(header)
             answer = Acknowledge(
-                token=append.token,
-                base_offset=planned.base_offset,
+                token=planned.append.token,
+                base_offset=header.base_offset,
                 append_time_ms=planned.append_time_ms,
             )
-            if append.is_flush_awaited:
-                self.awaiting.append(Awaiting(answer=answer))
+            if planned.append.is_flush_awaited:
+                self.awaiting.append(Awaiting(answer, planned))
             else:
                 effects.append(answer)
+        for plan in round_.plans:
+            self._take_in_plan(plan, effects)
+
+    def _take_in_plan(self, plan: SegmentPlan, effects: list[Effect]) -> None:
+        """The partition's segment is to be flushed: soon, or once it has waited long enough."""
+        partition, log = plan.partition, plan.partition.log
+        assert log.log_end_offset == plan.end_offset, f"{log.key}: an offset was skipped"
+        if not plan.byte_position:
+            self.dirty_directories[""] = None
+            self.dirty_directories[directory_name(log.key)] = None
+        if plan.gaps_from != NO_GAPS:
+            log.gaps_from = plan.gaps_from
+        if partition.settings.is_flush_sync or plan.is_flush_awaited or self.is_stopping:
+            self.make_dirty(partition)
+        elif not (partition.is_dirty or partition.is_lazy):
+            partition.is_lazy, partition.lazy_since_ms = True, self.now_ms
+            self.lazy[log.key] = partition
+        if not partition.settings.is_flush_sync and partition.cut is None:
+            log.commit(log.log_end_offset, log.end_position())
+            effects.append(Advanced(key=log.key))
 
     def _cut_back(self, round_: WriteRound, error: TidelogError, effects: list[Effect]) -> None:
         """Nothing of a round that did not fit may come back after a crash: refused once flushed.
@@ -272,16 +388,22 @@ class DirectoryCore:
         restart would find a gap between them. The round's marks wait for the next batches:
         writing them by themselves again and again would keep a full disk busy.
         """
-        self.postponed_marks = {mark.key: Offset(mark.value) for mark in round_.marks}
+        self.postponed_marks = {
+            mark.key: Offset(mark.value)
+            for mark in round_.marks
+            if mark.kind is MarkKind.FLUSHED and mark.key in self.partitions
+        }
         lengths = []
-        for key in round_.sizes:
-            segment = _active_segment(self.partitions[key.partition].log, key)
-            lengths.append((key, segment.size_bytes))
-            self.dirty[key] = None
+        for plan in round_.plans:
+            if plan.is_new:
+                plan.partition.log.begin_segment(plan.segment)
+            lengths.append((plan.segment, plan.byte_position))
+            self.make_dirty(plan.partition)
         self.awaiting += [
-            Awaiting(answer=Refuse(token=planned.append.token, error=error))
+            Awaiting(Refuse(token=planned.append.token, error=error), planned)
             for planned in round_.planned
         ]
+        core_stop.refuse_promises(self, round_.promises, error, effects)
         self.is_truncating = True
         effects.append(Truncate(lengths=tuple(lengths)))
 
@@ -289,95 +411,76 @@ class DirectoryCore:
         assert self.is_truncating, "a truncation ended that never began"
         self.is_truncating = False
         if error is not None and self.failure is None:
-            self._stop(error, effects)
+            core_stop.stop(self, error, effects)
 
     def _begin_flush(self, effects: list[Effect]) -> None:
-        """Flush what was written; marks go with it, and by themselves only when all is quiet."""
+        """Flush what was written; marks go with it, and by themselves only when all is quiet, or
+        when somebody waits for them.
+        """
         if self.flush is not None or self.is_truncating:
             return
-        is_quiet = self.write is None and not self.queue
-        if not self.dirty and not (self.are_marks_unflushed and is_quiet):
-            return
-        keys = dict.fromkeys(segment.partition for segment in self.dirty)
-        ends = tuple(
-            (
-                self.partitions[key],
-                self.partitions[key].log.log_end_offset,
-                self.partitions[key].log.end_position(),
-            )
-            for key in keys
-        )
+        if not self.dirty:
+            is_quiet = self.write is None and not self.queue
+            if not self.are_marks_unflushed or not (is_quiet or self.written_promises):
+                return
+        ends, segments = [], []
+        for partition in self.dirty:
+            log = partition.log
+            partition.is_dirty, partition.is_flushing = False, True
+            ends.append((partition, log.log_end_offset, log.end_position()))
+            segments.append(log.segments[-1].key)
         self.flush = FlushRound(
-            segments=tuple(self.dirty), ends=ends, awaiting=tuple(self.awaiting)
+            ends=tuple(ends), awaiting=self.awaiting, promises=self.written_promises
         )
         effects.append(
             Flush(
-                segments=self.flush.segments,
+                segments=tuple(segments),
                 directories=tuple(self.dirty_directories),
                 with_marks=self.are_marks_unflushed,
             )
         )
         self.are_marks_unflushed = False
-        self.dirty, self.dirty_directories, self.awaiting = {}, {}, []
+        self.dirty, self.dirty_directories = [], {}
+        self.awaiting, self.written_promises = [], []
 
     def _on_flush_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
         round_ = self.flush
         assert round_ is not None, "a flush ended that never began"
         self.flush = None
         if error is not None and self.failure is None:
-            self._stop(error, effects)
+            core_stop.stop(self, error, effects)
         if self.failure is not None:
-            self._refuse_awaiting(round_.awaiting, effects)
+            core_stop.refuse_awaiting(self, round_.awaiting, effects)
+            core_stop.refuse_promises(self, round_.promises, self.failure, effects)
             return
         released: list[AppendBatch] = []
         for partition, end_offset, position in round_.ends:
-            log = partition.log
-            if end_offset > log.high_watermark:
-                log.advance(end_offset, position)
-                self.marks[log.key] = end_offset
-                effects.append(Advanced(key=log.key))
+            partition.is_flushing = False
+            if partition.cut is None:
+                self._note_flushed(partition, end_offset, position, effects)
             if partition.held:
                 released += partition.held
                 partition.held.clear()
         self.queue.extendleft(reversed(released))
+        for promise in round_.promises:
+            core_trim.keep(self, promise, effects)
         effects += [waiting.answer for waiting in round_.awaiting]
+        if self.doomed:
+            core_trim.remove_doomed(self, effects)
 
-    def _stop(self, error: TidelogError, effects: list[Effect]) -> None:
-        """Every partition of the directory stops; whoever waits is told."""
-        assert self.failure is None, "a directory stops once"
-        self.failure = error
-        for partition in self.partitions.values():
-            for append in partition.held:
-                effects.append(Refuse(token=append.token, error=error))
-            partition.held.clear()
-            if partition.log.failure is None:
-                partition.log.failure = error
-                effects.append(Advanced(key=partition.log.key))
-        for append in self.queue:
-            effects.append(Refuse(token=append.token, error=error))
-        self.queue.clear()
-        self._refuse_awaiting(tuple(self.awaiting), effects)
-        self.awaiting, self.dirty, self.dirty_directories = [], {}, {}
-        self.marks, self.postponed_marks = {}, {}
-        self.are_marks_unflushed = False
-
-    def _refuse_awaiting(self, awaiting: tuple[Awaiting, ...], effects: list[Effect]) -> None:
-        assert self.failure is not None, "only a failed directory refuses what was written"
-        for waiting in awaiting:
-            effects.append(Refuse(token=waiting.answer.token, error=self.failure))
-
-    def _refuse_planned(
-        self, round_: WriteRound, error: TidelogError, effects: list[Effect]
+    def _note_flushed(
+        self,
+        partition: Partition,
+        end_offset: Offset,
+        position: tuple[int, int],
+        effects: list[Effect],
     ) -> None:
-        for planned in round_.planned:
-            effects.append(Refuse(token=planned.append.token, error=error))
-
-
-def _active_segment(log: PartitionLog, key: SegmentKey) -> Segment:
-    """The segment that a round wrote to: the last one, from now on also if the round made it."""
-    if not log.segments or log.segments[-1].base_offset != key.base_offset:
-        assert key.base_offset == log.log_end_offset, (
-            f"{log.key}: a segment begins at its log's end"
-        )
-        log.begin_segment(key)
-    return log.segments[-1]
+        """All below the offset is durable; with one replica that commits it, if nothing has yet."""
+        log = partition.log
+        if end_offset > log.flushed_offset:
+            log.note_flushed(end_offset)
+            if not partition.is_removed:
+                self.marks[log.key] = end_offset
+        if end_offset > log.high_watermark:
+            log.commit(end_offset, position)
+            effects.append(Advanced(key=log.key))

@@ -128,7 +128,8 @@ class TruncateEnded(msgspec.Struct, frozen=True, kw_only=True):
 class TailCut(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of the last segment after a `CutTail`; read again from its file."""
 
-    segment: Segment
+    segment: Segment | None
+    """None: it went as well."""
     producers: ProducerState
 
 
@@ -201,8 +202,10 @@ class CutTail(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     offset: Offset
-    last: SegmentKey
-    """The segment that the log will end in."""
+    log_start_offset: Offset
+    """Were the log to end below it, nothing would be left: then `last` goes as well."""
+    last: SegmentKey | None
+    """The segment that the log will end in; None: all of its files go, or those in `later`."""
     before: SegmentKey | None
     """The sealed segment before it, whose sidecar holds the producer state to start from."""
     later: tuple[SegmentKey, ...]

@@ -32,7 +32,6 @@ from tidelog.broker.partition.messages import (
     Effect,
     FailPartition,
     Flush,
-    FlushAll,
     FlushEnded,
     Message,
     Refuse,
@@ -218,6 +217,17 @@ class DirectoryOwner:
         file = self._files.find(segment) or await self._files.opened(segment)
         return await self._disk.read(file, byte_position, length_bytes)
 
+    async def read_sidecar(
+        self, segment: SegmentKey, byte_position: int, length_bytes: int
+    ) -> bytes:
+        """Bytes of a sealed segment's sidecar, held like the segment. Opened for this only: what
+        readers need often of it they keep, and a file that is removed leaves no descriptor."""
+        file = await self._disk.open(segment.sidecar_path)
+        try:
+            return await self._disk.read(file, byte_position, length_bytes)
+        finally:
+            await self._disk.close(file)
+
     async def run(self) -> None:
         """The owning task: until `stop`, and until everything accepted is answered."""
         async with TaskScope() as scope:
@@ -233,7 +243,7 @@ class DirectoryOwner:
     def stop(self) -> None:
         """Accept no more; `run` returns after what was accepted."""
         self._is_stopping = True
-        self._news.set()
+        self._tell(FlushAll())
 
     def _new_token(self) -> int:
         self._next_token += 1

@@ -6,44 +6,141 @@ import msgspec
 
 from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse
+from tidelog.broker.log.segments import NO_TIMESTAMP
+from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse, TrimHead
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.wire.batch import BatchHeader
 from tidelog.wire.ids import Offset
+
+
+class SegmentPlan:
+    """What the write being planned or in flight adds to one partition: to one segment of it."""
+
+    __slots__ = (
+        "byte_position",
+        "end_offset",
+        "first_timestamp",
+        "gaps_from",
+        "is_flush_awaited",
+        "is_new",
+        "partition",
+        "pieces",
+        "segment",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, partition: "Partition", segment: SegmentKey, byte_position: int, *, is_new: bool
+    ) -> None:
+        self.partition = partition
+        self.segment = segment
+        self.byte_position = byte_position
+        """How long the segment is before."""
+        self.is_new = is_new
+        """The log goes on in it with this write; the one before is sealed then."""
+        self.size_bytes = byte_position
+        """How long the segment is afterwards."""
+        self.end_offset = partition.log.log_end_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.pieces: list[bytes | bytearray | memoryview] = []
+        self.is_flush_awaited = False
+        self.gaps_from = NO_GAPS
+        """Where a follower first skips offsets; to be marked."""
+
+
+class Cut(msgspec.Struct, kw_only=True):
+    """A truncation of a log's tail: waits for what is in flight, is marked if need be, is done."""
+
+    token: int
+    partition: "Partition"
+    offset: Offset
+    is_marking: bool = False
+    """A lower FLUSHED mark is on its way to the disk."""
+    is_marked: bool = False
+    """No mark promises any more what is cut off."""
+    is_cutting: bool = False
+    """The owner is at it."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Which partition's."""
+        return self.partition.log.key
 
 
 class Partition:
     """A log with what its owner needs beside it."""
 
-    __slots__ = ("held", "log", "settings")
+    __slots__ = (
+        "cut",
+        "held",
+        "is_dirty",
+        "is_flushing",
+        "is_lazy",
+        "is_removed",
+        "is_roll_asked",
+        "lazy_since_ms",
+        "log",
+        "plan",
+        "settings",
+        "trims",
+    )
 
     def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
         self.log = log
         self.settings = settings
         self.held: deque[AppendBatch] = deque()
+        """Until the active segment is flushed, and the next one can be made."""
+        self.plan: SegmentPlan | None = None
+        """Its part in the write being planned or in flight."""
+        self.is_dirty = False
+        """Written, to be flushed by the next round."""
+        self.is_lazy = False
+        """Written, to be flushed once it has waited long enough."""
+        self.lazy_since_ms = 0
+        self.is_flushing = False
+        """Covered by the round in flight."""
+        self.is_roll_asked = False
+        self.trims = 0
+        """Trims on their way to the disk."""
+        self.cut: Cut | None = None
+        self.is_removed = False
+
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether the active segment holds what is not known to be durable."""
+        return self.is_dirty or self.is_flushing or self.is_lazy
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
+class Planned(msgspec.Struct, frozen=True, gc=False):
     """A batch with its place, while it is written."""
 
     append: AppendBatch
-    segment: SegmentKey
-    base_offset: Offset
+    plan: SegmentPlan
+    header: BatchHeader
+    """As it is stored."""
     append_time_ms: int
+    """-1: it keeps its own timestamps."""
 
 
-class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
+class Awaiting(msgspec.Struct, frozen=True, gc=False):
     """Answered at the end of the flush that covers it."""
 
     answer: Acknowledge | Refuse
+    planned: Planned
+
+
+Promise = TrimHead | Cut
+"""What comes true at the end of the flush that covers its mark."""
 
 
 class FlushRound(msgspec.Struct, frozen=True, kw_only=True):
     """What the flush in flight will have made true."""
 
-    segments: tuple[SegmentKey, ...]
     ends: tuple[tuple[Partition, Offset, tuple[int, int]], ...]
-    awaiting: tuple[Awaiting, ...]
+    """Of each dirty partition the end of its log, and where it lies."""
+    awaiting: list[Awaiting]
+    promises: list[Promise]
 
 
 class WriteRound:
@@ -51,9 +148,7 @@ class WriteRound:
 
     def __init__(self) -> None:
         self.planned: list[Planned] = []
-        self.pieces: dict[SegmentKey, list[bytes | bytearray | memoryview]] = {}
-        self.sizes: dict[SegmentKey, int] = {}
-        self.new_segments: dict[PartitionKey, SegmentKey] = {}
-        self.ends: dict[PartitionKey, Offset] = {}
+        self.plans: list[SegmentPlan] = []
         self.marks: tuple[Mark, ...] = ()
+        self.promises: list[Promise] = []
         self.size_bytes = 0

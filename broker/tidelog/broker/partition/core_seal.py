@@ -1,0 +1,111 @@
+"""What becomes of sealed segments: a sidecar takes the place of memory, a compaction theirs. Pure.
+
+Owns the comparison of what a sidecar says with what the log knew when it wrote the segment. It must
+never give up what is in memory for a sidecar that says something else: then the file was damaged
+between the write and its reading, and the partition stops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.log.leader_epochs import EpochStart, LeaderEpochs
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.sidecar_blocks import block_seed, frame_blocks
+from tidelog.broker.log.sidecar_codec import PRODUCERS
+from tidelog.broker.log.sidecar_index import INDEX
+from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.broker.partition import core_stop
+from tidelog.broker.partition.messages import Effect, RemoveFiles, ReplaceSegments, SegmentSealed
+from tidelog.wire.batch import checksum
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.broker.log.sidecar import Summary
+    from tidelog.broker.partition.core import DirectoryCore
+
+
+def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]) -> None:
+    """Let go of what the sidecar tells as well."""
+    partition = core.partitions.get(message.key.partition)
+    if partition is None or partition.log.failure is not None:
+        return
+    log = partition.log
+    segment = next((each for each in log.segments if each.key == message.key), None)
+    if segment is None or not segment.is_sealed:
+        # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
+        effects.append(RemoveFiles(sidecars=(message.key,)))
+        return
+    happened = _difference(log, segment, message.summary)
+    if happened:
+        error = TidelogError(
+            ErrorCode.STORAGE_CORRUPT, tried=f"seal {segment.key.path}", happened=happened
+        )
+        core_stop.fail_partition(core, log.key, error, effects)
+    else:
+        segment.take_summary(message.summary)
+
+
+def on_replaced(core: DirectoryCore, message: ReplaceSegments, effects: list[Effect]) -> None:
+    """Segments that a compaction has written take the place of others; those go."""
+    made = tuple(summary.key for summary in message.made)
+    partition = core.partitions.get(message.key)
+    if partition is None:
+        return
+    log = partition.log
+    present = [segment for segment in log.segments if segment.key in message.removed]
+    # A trim may have taken the first of them meanwhile; a cut those behind some offset.
+    is_whole = tuple(segment.key for segment in present) == message.removed[-len(present) :]
+    if not present or not is_whole or not all(segment.is_sealed for segment in present):
+        effects.append(RemoveFiles(segments=made))
+        return
+    log.replace(present, [Segment.from_summary(summary) for summary in message.made])
+    effects.append(RemoveFiles(segments=tuple(segment.key for segment in present)))
+
+
+def _difference(log: PartitionLog, segment: Segment, summary: Summary) -> str:
+    """What the summary says otherwise than the log; empty: nothing."""
+    for what, found, known in (
+        ("ends at offset", summary.next_offset, segment.next_offset),
+        ("has a length of", summary.size_bytes, segment.size_bytes),
+    ):
+        if found != known:
+            return f"its file {what} {found}, {known} was written"
+    # Of batches without records, which a follower may copy, a sidecar tells no time.
+    if log.gaps_from == NO_GAPS and summary.max_timestamp != segment.max_timestamp:
+        return (
+            f"its highest timestamp is {summary.max_timestamp}, {segment.max_timestamp} was written"
+        )
+    if _epochs(log, segment, summary.leader_epochs) != _epochs(
+        log, segment, log.leader_epochs.starts
+    ):
+        return f"its leader epochs are {summary.leader_epochs}, not {log.leader_epochs.starts}"
+    sums = {section.name: section.checksum for section in summary.sections}
+    if segment.index is not None:
+        blocks = frame_blocks(block_seed(segment.key, INDEX), segment.index.packed())
+        if sums.get(INDEX) != checksum(blocks):
+            return "the index made from its file is not the one that was kept while it was written"
+    producers = segment.producers_at_end
+    if producers is None or not _is_state_before_known(log, segment):
+        return ""
+    if sums.get(PRODUCERS) != checksum(producers):
+        return "the producers in its file are not those that wrote it"
+    return ""
+
+
+def _epochs(
+    log: PartitionLog, segment: Segment, starts: tuple[EpochStart, ...]
+) -> tuple[EpochStart, ...]:
+    """As far as both must agree: a job that finds no sidecar before begins with the segment."""
+    epochs = LeaderEpochs(starts)
+    epochs.truncate(segment.next_offset)
+    epochs.trim(max(log.log_start_offset, segment.base_offset))
+    return epochs.starts
+
+
+def _is_state_before_known(log: PartitionLog, segment: Segment) -> bool:
+    """Whether the job could begin with the producers as the log knew them at the segment."""
+    place = log.segments.index(segment)
+    if place == 0:
+        return segment.base_offset == 0
+    return log.segments[place - 1].summary is not None

@@ -1,0 +1,101 @@
+"""Where logs begin: a trim is marked, the mark is flushed, then the head goes. Pure.
+
+Owns the order of these three. It must never give up a segment before the mark that says so is
+durable, nor before the name of the log's active segment is: a restart that found no file at all
+would not know where the log ends. What lies wholly below the mark may be on the disk or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidelog.broker.log.marks import Mark, MarkKind
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.partition import core_cut
+from tidelog.broker.partition.messages import (
+    Done,
+    Effect,
+    Refuse,
+    RemoveFiles,
+    TrimHead,
+)
+from tidelog.broker.partition.rounds import Cut, Promise
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.broker.partition.core import DirectoryCore
+
+
+class Doomed(msgspec.Struct, frozen=True):
+    """Segments that are no part of their log any more."""
+
+    partition: PartitionKey
+    segments: tuple[SegmentKey, ...]
+
+
+def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
+    """Mark where the log is to begin; answered once that is durable."""
+    partition = core.partitions.get(trim.key)
+    error = core.failure if partition is None else partition.log.failure
+    if error is None and (partition is None or partition.cut is not None):
+        error = TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=f"trim {trim.key}",
+            happened="the partition is being cut or is gone",
+        )
+    if error is not None or partition is None:
+        assert error is not None, "a trim is refused for a reason"
+        effects.append(Refuse(token=trim.token, error=error))
+        return
+    log = partition.log
+    if trim.offset > log.high_watermark:
+        error = TidelogError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            tried=f"trim {trim.key} up to offset {trim.offset}",
+            happened=f"its high watermark is {log.high_watermark}",
+        )
+        effects.append(Refuse(token=trim.token, error=error))
+    elif trim.offset <= log.log_start_offset:
+        effects.append(Done(token=trim.token, offset=log.log_start_offset))
+    else:
+        partition.trims += 1
+        core.promises.append(trim)
+
+
+def mark_of(promise: Promise) -> Mark:
+    """What is to be durable before the promise is kept."""
+    kind = MarkKind.FLUSHED if isinstance(promise, Cut) else MarkKind.LOG_START
+    return Mark(promise.key, kind, promise.offset)
+
+
+def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:
+    """The promise's mark is durable."""
+    if isinstance(promise, Cut):
+        core_cut.on_marked(promise)
+    else:
+        _trim(core, promise, effects)
+
+
+def _trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
+    partition = core.partitions.get(trim.key)
+    if partition is None:
+        effects.append(Done(token=trim.token, offset=trim.offset))
+        return
+    partition.trims -= 1
+    removed = partition.log.trim(trim.offset)
+    if removed:
+        core.doomed.append(Doomed(trim.key, tuple(segment.key for segment in removed)))
+    effects.append(Done(token=trim.token, offset=partition.log.log_start_offset))
+
+
+def remove_doomed(core: DirectoryCore, effects: list[Effect]) -> None:
+    """Let the files go of logs whose active segment has its name for good."""
+    kept = []
+    for doomed in core.doomed:
+        if directory_name(doomed.partition) in core.dirty_directories:
+            kept.append(doomed)
+        elif doomed.partition in core.partitions:
+            effects.append(RemoveFiles(segments=doomed.segments))
+    core.doomed = kept
