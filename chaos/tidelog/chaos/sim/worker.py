@@ -3,9 +3,9 @@
 A job works on the medium of its disk and feels what the disk feels: errors, no space, slowness,
 bits that rotted. Each of its file operations takes effect at once, and time passes between its
 steps. It dies with its node, and now and then alone, in the middle of a step. What it has not
-flushed is for a crash of the machine to take. As on a real disk, a flush of its file that failed is heard of by
-the node's own flushes only where they are of the whole file system; a file whose flush failed is
-never durable, whatever a later flush of it says.
+flushed is for a crash of the machine to take. As on a real disk, a flush of its file that failed is
+heard of by the node's own flushes only where they are of the whole file system; a file whose flush
+failed is never durable, whatever a later flush of it says.
 """
 
 import asyncio

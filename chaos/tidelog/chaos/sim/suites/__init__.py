@@ -11,6 +11,7 @@ from tidelog.chaos.sim.suites.result import RunResult, Suite
 SUITES: Final = {
     "skeleton": "tidelog.chaos.sim.suites.skeleton:SKELETON",
     "quorum": "tidelog.chaos.sim.suites.quorum:QUORUM",
+    "log": "tidelog.chaos.sim.suites.log:LOG",
 }
 """Where each one is, by name."""
 
