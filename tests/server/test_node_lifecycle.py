@@ -267,7 +267,7 @@ def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_created
     run(work)
     told = [each for each in caplog.messages if each.startswith("storage_stopped")]
     assert len(told) == 1
-    assert "what=partitions" in told[0]
+    assert "directory=node:data" in told[0]
 
 
 def test_a_failed_disk_of_the_quorum_ends_the_node_with_its_error() -> None:

@@ -105,7 +105,7 @@ def test_a_directory_of_another_node_version_or_purpose_is_refused() -> None:
     ) -> None:
         await format_disks(disk, quorum, ports.random, ALONE)
         made = msgspec.to_builtins(await read_identity(disk, 1))
-        for version in (1, 3):
+        for version in (1, 2, storage_format.FORMAT_VERSION + 1):
             content = msgspec.json.encode(made | {"format_version": version})
             await write_file(disk, storage_format.FILE_NAME, content)
             assert (await refused(disk)).code is ErrorCode.UNSUPPORTED_VERSION

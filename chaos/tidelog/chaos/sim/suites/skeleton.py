@@ -36,6 +36,11 @@ CONFIGURATION: Final = NodeConfiguration(
     )
 )
 FORMAT_OPTIONS: Final = FormatOptions(data_dir="", node_id=1, standalone_address=CLUSTER_ADDRESS)
+TOPIC_SETTINGS: Final = {
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "retention.ms": "-1",
+}
+"""Wall clocks jump: no record is from the future, none is too old."""
 EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
@@ -121,7 +126,7 @@ class SkeletonRun:
     async def _topic_of(self, client: LogClient, name: str, partition_count: int) -> Topic:
         segment_bytes = (2_048, 8_192, 32_768)[self._random.below(3)]
         topic = await client.ensure_topic(
-            name, partition_count, {"segment.bytes": str(segment_bytes)}
+            name, partition_count, {"segment.bytes": str(segment_bytes), **TOPIC_SETTINGS}
         )
         self._topics[name] = topic
         return topic
