@@ -24,8 +24,8 @@ WALK_BYTES: Final = 1024 * 1024
 """Read at a time where a sidecar is damaged."""
 WALKED_INDEXES_MAX: Final = 4
 """Kept of segments whose sidecar is damaged; 24 bytes for each 4 KiB of a segment."""
-DAMAGED_SIDECARS_MAX: Final = 1_000
-"""Reported at most until somebody takes them."""
+REPORTED_SIDECARS_MAX: Final = 1_000
+"""Remembered, so that they are not reported with every read."""
 
 ReadSegment = Callable[[SegmentKey, int, int], Awaitable[bytes]]
 """Segment, byte position, length → bytes."""
@@ -38,8 +38,9 @@ class Lookups:
         self._read = read
         self._sidecars = sidecars
         self._walked: Recent[SegmentKey, SparseIndex] = Recent(WALKED_INDEXES_MAX)
-        self.damaged_sidecars: dict[SegmentKey, TidelogError] = {}
-        """To be made again; whoever does takes them out."""
+        self._reported: Recent[SegmentKey, Summary] = Recent(REPORTED_SIDECARS_MAX)
+        self.on_damaged: Callable[[SegmentKey], None] = lambda key: None
+        """Told once of a sidecar that is missing or damaged, until it has been made again."""
 
     async def floor(self, segment: Segment, offset: int) -> Place:
         """The last known batch that begins at or below the offset, else the first one."""
@@ -51,7 +52,7 @@ class Lookups:
             try:
                 return (await self._sidecars.floor(summary, offset)).place
             except TidelogError as error:
-                index = await self._walk(segment, error)
+                index = await self._walk(segment, summary, error)
         return index.floor(offset)
 
     async def floor_of_time(self, segment: Segment, timestamp_ms: int) -> Place:
@@ -62,7 +63,7 @@ class Lookups:
             try:
                 return (await self._sidecars.floor_of_time(summary, timestamp_ms)).place
             except TidelogError as error:
-                index = await self._walk(segment, error)
+                index = await self._walk(segment, summary, error)
         return index.floor_of_time(timestamp_ms)
 
     async def highest_time_below(self, segment: Segment, offset: int) -> IndexEntry:
@@ -74,7 +75,7 @@ class Lookups:
             try:
                 return await self._sidecars.floor(summary, offset)
             except TidelogError as error:
-                index = await self._walk(segment, error)
+                index = await self._walk(segment, summary, error)
         return IndexEntry(*index.highest_time_below(offset))
 
     async def digests(self, summary: Summary, first: int, count: int) -> list[int] | None:
@@ -82,7 +83,7 @@ class Lookups:
         try:
             return await self._sidecars.digests(summary, first, count)
         except TidelogError as error:
-            self._report(summary.key, error)
+            self._report(summary, error)
             return None
 
     def remember(self, segment: Segment, offset: int, byte_position: int) -> None:
@@ -90,16 +91,17 @@ class Lookups:
         if segment.index is None and segment.summary is not None:
             self._sidecars.remember(segment.summary, offset, byte_position)
 
-    def _report(self, key: SegmentKey, error: TidelogError) -> None:
+    def _report(self, summary: Summary, error: TidelogError) -> None:
         """Anything else than a damaged or missing sidecar is for the caller."""
         if error.code not in (ErrorCode.STORAGE_CORRUPT, ErrorCode.STORAGE_FAILED):
             raise error
-        if len(self.damaged_sidecars) < DAMAGED_SIDECARS_MAX:
-            self.damaged_sidecars[key] = error
+        if self._reported.get(summary.key) is not summary:
+            self._reported.put(summary.key, summary)
+            self.on_damaged(summary.key)
 
-    async def _walk(self, segment: Segment, error: TidelogError) -> SparseIndex:
+    async def _walk(self, segment: Segment, summary: Summary, error: TidelogError) -> SparseIndex:
         """The same index from the segment's batches."""
-        self._report(segment.key, error)
+        self._report(summary, error)
         index = self._walked.get(segment.key)
         if index is None:
             index = await self._walked_index(segment)

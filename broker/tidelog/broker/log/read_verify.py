@@ -32,7 +32,6 @@ class Walk:
         "_epochs",
         "_log_start_offset",
         "_plan",
-        "_view",
         "base_offset",
         "data",
         "end_offset",
@@ -55,7 +54,6 @@ class Walk:
         self.size_bytes = 0
         self._checksum = 0
         self._plan = plan
-        self._view = memoryview(data)
         self._epochs = epochs
         self._epoch = _UNKNOWN_EPOCH
         self._epoch_end = -1
@@ -98,7 +96,7 @@ class Walk:
     def verify(self) -> None:
         """Hold the whole batch that `peek` looked at against its checksum."""
         start = self.position
-        found = checksum(self._view[start + ATTRIBUTES_POSITION : start + self.size_bytes])
+        found = checksum(self.data[start + ATTRIBUTES_POSITION : start + self.size_bytes])
         if found != self._checksum:
             raise self.damage(
                 f"its checksum is {self._checksum:#010x}, its bytes give {found:#010x}"
