@@ -55,7 +55,10 @@ class Jobs:
             self._pin(pins, [segment] if before is None else [before, segment])
             arguments = sealing.encode_arguments(_seal_arguments(log, due))
             sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
-            if sealed.summary is None or not is_there(log, segment):
+            if sealed.summary is None:
+                return sealed
+            if not is_there(log, segment):
+                await self._remove_unfinished(log.key)
                 return sealed
             await self._disk.rename(sealing.unfinished_path(segment.key), segment.key.sidecar_path)
             await self._flush_names(log.key)
