@@ -16,13 +16,13 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.digests import DIGESTS
-from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.sidecar import FORMAT_VERSION, MAGIC, NEVER_MS, Section, Summary
 from tidelog.broker.log.sidecar_blocks import corrupt_sidecar
 from tidelog.broker.log.sidecar_index import INDEX, INDEX_TOP
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TOPIC_ID_BYTES
+from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, TopicId
 
 PRODUCERS: Final = "producers"
 SECTIONS: Final = (INDEX, INDEX_TOP, DIGESTS, PRODUCERS)
@@ -33,6 +33,7 @@ FIRST_READ_BYTES: Final = 4096
 SUMMARY_BYTES_MAX: Final = 16 * 1024 * 1024
 OFFSET_MAX: Final = 2**63 - 1
 
+_NO_KEY: Final = SegmentKey(PartitionKey(TopicId(bytes(16)), PartitionId(0)), Offset(0))
 _HEAD: Final = struct.Struct(">8sHHII")
 _SUM: Final = struct.Struct(">I")
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -91,6 +92,13 @@ def summary_end(data: bytes, key: SegmentKey) -> int:
     if version < 1 or zero or length_bytes > SUMMARY_BYTES_MAX:
         raise corrupt_sidecar(key, 8, f"version {version} with {length_bytes} bytes cannot be")
     return HEAD_BYTES + length_bytes
+
+
+def claimed_key(data: bytes) -> SegmentKey:
+    """Whose sidecar it says it is, for a reader who has no name to go by: nothing else of it is
+    checked. STORAGE_CORRUPT if it does not say."""
+    end = summary_end(data, _NO_KEY)
+    return decode_bare_summary(data[HEAD_BYTES:end], _NO_KEY).key
 
 
 def decode_summary(data: bytes, key: SegmentKey, *, file_bytes: int) -> Summary:
