@@ -49,7 +49,6 @@ class PartitionLog:
     """One main state a partition; see the module for its four offsets."""
 
     __slots__ = (
-        "cut_count",
         "failure",
         "flushed_offset",
         "gaps_from",
@@ -80,8 +79,6 @@ class PartitionLog:
         self.gaps_from = NO_GAPS
         """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
         segments that were compacted here."""
-        self.cut_count = 0
-        """How often its tail was cut: a segment of the same name may hold other bytes since."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
@@ -218,7 +215,6 @@ class PartitionLog:
         self.flushed_offset = self.log_end_offset
         self.leader_epochs.truncate(self.log_end_offset)
         self.producers = producers
-        self.cut_count += 1
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset
             self.high_watermark_position = self.end_position()

@@ -61,6 +61,7 @@ from tidelog.broker.partition.messages import (
     FlushEnded,
     Message,
     Refuse,
+    RemoveFiles,
     RemovePartition,
     ReplaceSegments,
     RollSegment,
@@ -189,7 +190,7 @@ class DirectoryCore:
             case TruncateEnded():
                 self._on_truncate_ended(message.error, effects)
             case AddPartition():
-                self._on_add(message)
+                self._on_add(message, effects)
             case RollSegment():
                 self._on_roll(message.key)
             case TrimHead():
@@ -218,12 +219,14 @@ class DirectoryCore:
             case _:
                 assert_never(message)
 
-    def _on_add(self, message: AddPartition) -> None:
+    def _on_add(self, message: AddPartition, effects: list[Effect]) -> None:
         log = message.log
         assert log.key not in self.partitions, f"{log.key} is served twice"
         if self.failure is not None and log.failure is None:
             log.failure = self.failure
         self.partitions[log.key] = Partition(log, message.settings)
+        if message.leftovers and log.failure is None:
+            effects.append(RemoveFiles(segments=message.leftovers))
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions.get(append.key)

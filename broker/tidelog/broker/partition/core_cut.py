@@ -140,29 +140,24 @@ def _objection(
 
 
 def _cut_tail(cut: Cut) -> CutTail:
-    """What the owner is to do: if nothing is left of the log, all its files go."""
+    """What the owner is to do."""
     log = cut.partition.log
-    keys = [segment.key for segment in log.segments]
-    place = log.segments.index(log.segment_of(cut.offset))
-    last = log.segments[place]
-    if cut.offset <= log.log_start_offset or (last.is_compacted and cut.offset == last.base_offset):
-        # Nothing may be appended behind a compacted segment's bytes: the next one begins anew.
-        place = 0 if cut.offset <= log.log_start_offset else place
-        return CutTail(
-            key=log.key,
-            offset=cut.offset,
-            log_start_offset=log.log_start_offset,
-            last=None,
-            before=keys[place - 1] if place else None,
-            later=tuple(keys[place:]),
-        )
+    last = log.segment_of(cut.offset)
+    place = log.segments.index(last)
+    is_all_cut = cut.offset <= log.log_start_offset
+    # Nothing may be appended behind a compacted segment's bytes: the log goes on in a new one.
+    is_last_cut = is_all_cut or (last.is_compacted and cut.offset == last.base_offset)
+    if is_all_cut:
+        place = 0
+    before = log.segments[place - 1] if place else None
     return CutTail(
         key=log.key,
         offset=cut.offset,
         log_start_offset=log.log_start_offset,
-        last=last.key,
-        before=keys[place - 1] if place else None,
-        later=tuple(keys[place + 1 :]),
+        last=None if is_last_cut else last.key,
+        before=before.key if before else None,
+        producers_before=before.producers_at_end if before else None,
+        later=tuple(segment.key for segment in log.segments[place + (not is_last_cut) :]),
     )
 
 

@@ -25,6 +25,7 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
     assert core.failure is None, "a directory stops once"
     core.failure = error
     for partition in core.partitions.values():
+        partition.is_dirty = partition.is_lazy = partition.is_roll_asked = False
         _refuse_held(partition, error, effects)
         if partition.log.failure is None:
             partition.log.failure = error

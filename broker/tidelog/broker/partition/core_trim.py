@@ -23,6 +23,7 @@ from tidelog.broker.partition.messages import (
 )
 from tidelog.broker.partition.rounds import Cut, Promise
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
     from tidelog.broker.partition.core import DirectoryCore
@@ -61,7 +62,17 @@ def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         effects.append(Done(token=trim.token, offset=log.log_start_offset))
     else:
         partition.trims += 1
-        core.promises.append(trim)
+        # The last mark of a kind counts: one behind a higher one would take that back.
+        offset = max([trim.offset, *_promised_to(core, trim.key)])
+        core.promises.append(msgspec.structs.replace(trim, offset=offset))
+
+
+def _promised_to(core: DirectoryCore, key: PartitionKey) -> list[Offset]:
+    """Where trims that are under way will let the log begin."""
+    promises = [*core.promises, *core.written_promises]
+    promises += core.write.promises if core.write is not None else ()
+    promises += core.flush.promises if core.flush is not None else ()
+    return [each.offset for each in promises if isinstance(each, TrimHead) and each.key == key]
 
 
 def mark_of(promise: Promise) -> Mark:

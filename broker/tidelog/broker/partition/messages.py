@@ -19,6 +19,8 @@ class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     log: PartitionLog
     settings: TopicSettings
+    leftovers: tuple[SegmentKey, ...] = ()
+    """Segments wholly below the log's start that a crash has left behind: they go."""
 
 
 class Configure(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +210,8 @@ class CutTail(msgspec.Struct, frozen=True, kw_only=True):
     """The segment that the log will end in; None: all of its files go, or those in `later`."""
     before: SegmentKey | None
     """The sealed segment before it, whose sidecar holds the producer state to start from."""
+    producers_before: bytes | None
+    """That state encoded, where it is known without the sidecar."""
     later: tuple[SegmentKey, ...]
 
 

@@ -32,6 +32,7 @@ from tidelog.broker.partition.messages import (
     Effect,
     FailPartition,
     Flush,
+    FlushAll,
     FlushEnded,
     Message,
     Refuse,
@@ -115,7 +116,7 @@ class DirectoryOwner:
     def add(self, opened: OpenedLog, settings: TopicSettings) -> None:
         """Serve a recovered or new partition."""
         self._files.update(opened.files)
-        self._tell(AddPartition(log=opened.log, settings=settings))
+        self._tell(AddPartition(log=opened.log, settings=settings, leftovers=opened.to_remove))
 
     def submit(
         self,

@@ -44,14 +44,12 @@ class SegmentFiles:
         return kept
 
     async def for_write(self, write: SegmentWrite) -> File:
-        """The segment's file; a new one may be left over from a round that did not fit."""
+        """The segment's file. An empty one may be missing: a round that did not fit began it."""
         key = write.segment
         file = self._files.get(key)
-        if file is None and write.is_new:
-            await self._disk.make_directory(directory_name(key.partition))
-            file = self._files[key] = await self._disk.open(key.path, create=True)
-        elif file is None:
-            file = await self.opened(key)
+        if file is None:
+            is_there = not write.is_new and (write.byte_position > 0 or await self._exists(key))
+            file = await (self.opened(key) if is_there else self._create(key))
         if file.size_bytes != write.byte_position:
             raise TidelogError(
                 ErrorCode.STORAGE_FAILED,
@@ -94,6 +92,18 @@ class SegmentFiles:
         for key in sidecars:
             await self._remove(key.sidecar_path, names[key.partition])
 
+    async def remove_last_first(self, segments: Sequence[SegmentKey]) -> None:
+        """Remove a log's last segments, each durably before the one before it: a crash in between
+        leaves no hole. Their sidecars go first."""
+        for key in reversed(segments):
+            await self._wait_unread(key)
+            directory = directory_name(key.partition)
+            names = await self._disk.list(directory)
+            await self._remove(key.sidecar_path, names)
+            await self.close(key)
+            await self._remove(key.path, names)
+            await self._disk.flush([], directories=[directory])
+
     async def remove_directory(self, partition: PartitionKey) -> None:
         """Remove all of a partition, durably."""
         while any(key.partition == partition for key in self._pins):
@@ -105,6 +115,15 @@ class SegmentFiles:
         if f"{name}/" in await self._disk.list():
             await self._disk.remove(name)
             await self._disk.flush([], directories=[""])
+
+    async def _exists(self, key: SegmentKey) -> bool:
+        directory, _, name = key.path.rpartition("/")
+        return name in await self._disk.list(directory)
+
+    async def _create(self, key: SegmentKey) -> File:
+        await self._disk.make_directory(directory_name(key.partition))
+        file = self._files[key] = await self._disk.open(key.path, create=True)
+        return file
 
     async def _remove(self, path: str, names: Sequence[str]) -> None:
         if path.rpartition("/")[2] in names:
