@@ -58,6 +58,19 @@ class LogShelf:
         end = Offset(self.log.log_end_offset if offset is None else offset)
         self.log.flushed_offset = self.log.log_end_offset
         self.log.high_watermark = end
+        self.log.high_watermark_position = self._position_of(end)
+
+    def _position_of(self, end: int) -> tuple[int, int]:
+        """The segment in which the watermark lies, and the byte behind it there."""
+        for segment in self.log.segments:
+            if end <= segment.next_offset:
+                position = 0
+                headers = iterate_headers(self.files[segment.key], is_compacted=True)
+                for start, header in headers:
+                    if header.next_offset <= end:
+                        position = start + header.size_bytes
+                return segment.base_offset, position
+        return (0, 0)
 
     def roll(self) -> None:
         """The last segment grows no more."""

@@ -216,6 +216,7 @@ class LogDirectory:
             events=self._events,
             limits=self._limits.housekeeping,
         )
+        self._reader.lookups.on_damaged = self._keeper.seal_again
         for key, each in placed.items():
             found = opened.logs.get(key)
             if found is None:
