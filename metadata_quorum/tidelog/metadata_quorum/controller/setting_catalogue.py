@@ -60,7 +60,6 @@ _TOPIC_SETTINGS: Final = (
         scopes=_EVERYWHERE,
         lowest=SEGMENT_BYTES_MIN,
         highest=SEGMENT_BYTES_MAX,
-        is_dynamic=False,
         documentation="A segment file that is larger is closed and the next one begun.",
     ),
     Setting(
@@ -70,7 +69,6 @@ _TOPIC_SETTINGS: Final = (
         scopes=_EVERYWHERE,
         lowest=BATCH_BYTES_MIN,
         highest=BATCH_BYTES_MAX,
-        is_dynamic=False,
         documentation="The largest batch, as it is sent.",
     ),
     Setting(
@@ -79,7 +77,6 @@ _TOPIC_SETTINGS: Final = (
         default="CreateTime",
         scopes=_EVERYWHERE,
         choices=("CreateTime", "LogAppendTime"),
-        is_dynamic=False,
         documentation="Whether a record carries its producer's time or the time of its append.",
     ),
     Setting(
@@ -88,7 +85,6 @@ _TOPIC_SETTINGS: Final = (
         default="sync",
         scopes=_TOPIC,
         choices=("sync", "replicated"),
-        is_dynamic=False,
         documentation="What acks=all waits for: records flushed on the in-sync replicas (sync), "
         "or stored there (replicated).",
     ),
