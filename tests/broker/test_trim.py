@@ -83,7 +83,7 @@ def test_what_lies_below_the_offset_goes_and_nothing_else() -> None:
         below = await client.fetch(topic_id, 0, 4)
         assert below is not None
         assert ErrorCode(below.error.code) is ErrorCode.OFFSET_OUT_OF_RANGE
-        found = []
+        found: list[tuple[int, bytes]] = []
         while len(found) < 4:
             rest = await client.fetch(topic_id, 0, 5 + len(found))
             assert rest is not None
