@@ -14,6 +14,7 @@ from tidelog.broker.log.jobs.scrub import (
     encode_arguments,
     scrub,
 )
+from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar import DIGEST_BYTES
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -60,6 +61,22 @@ def test_a_compacted_segment_is_fine_with_its_gaps() -> None:
     data = segment_bytes([Batch(gap=3), Batch(gap=5)], base_offset=40)
     files = files_of(data, key, cleaned_below=60)
     assert scrubbed(files, key) == Scrubbed()
+
+
+def test_a_compacted_segment_is_fine_with_epochs_that_none_of_its_batches_has() -> None:
+    key = segment_key(40, generation=1)
+    data = segment_bytes([Batch(gap=3)], base_offset=40, leader_epoch=4)
+    files = MemoryJobFiles({key.path: data})
+    history = (EpochStart(0, 7), EpochStart(2, 40), EpochStart(4, 41))
+    asked = sealing.SealArguments(
+        segment=key, is_contiguous=False, cleaned_below=60, leader_epochs=history
+    )
+    run_job(sealing.seal, files, sealing.encode_arguments(asked))
+    files.files[key.sidecar_path] = files.files.pop(sealing.unfinished_path(key))
+    assert scrubbed(files, key) == Scrubbed()
+    # The epoch of its only batch turned into another one of the history.
+    files.files[key.path][15] ^= 4 ^ 2
+    assert scrubbed(files, key).segment_damage is not None
 
 
 def test_a_segment_behind_another_is_fine_with_the_history_before_it() -> None:

@@ -23,11 +23,18 @@ from tidelog.broker.log.digests import (
     digest_of,
     encode_digests,
 )
+from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar import DIGEST_BYTES, Replaced, Section, Summary
-from tidelog.broker.log.sidecar_blocks import BLOCK_BYTES, block_count, block_range
+from tidelog.broker.log.sidecar_blocks import (
+    BLOCK_BYTES,
+    block_count,
+    block_range,
+    block_seed,
+    frame_blocks,
+)
 from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar_codec import (
     FIRST_READ_BYTES,
@@ -50,7 +57,6 @@ from tidelog.broker.log.sidecar_index import (
     decode_index_block,
     decode_index_top,
     encode_index,
-    index_checksum,
 )
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -355,10 +361,12 @@ def test_any_bytes_with_a_right_head_are_a_summary_or_corrupt(body: bytes) -> No
     assert error_of(data).code is ErrorCode.STORAGE_CORRUPT
 
 
-def test_the_checksum_of_a_live_index_is_the_one_of_its_section() -> None:
-    summary, _ = made(entries_of(171))
-    assert find_section(summary, INDEX).checksum == index_checksum(KEY, entries_of(171))
-    assert index_checksum(KEY, entries_of(171)) != index_checksum(KEY, entries_of(170))
+def test_the_bytes_of_a_live_index_are_the_payload_of_its_blocks() -> None:
+    index = SparseIndex()
+    for number in range(400):
+        index.add(40 + number, 3_000 * number, number % 7)
+    blocks, _ = encode_index(KEY, index.entries())
+    assert frame_blocks(block_seed(KEY, INDEX), index.packed()) == blocks
 
 
 def test_a_digest_is_bound_to_partition_and_position() -> None:

@@ -24,7 +24,7 @@ from tidelog.broker.log.producer_state import EXPIRATION_MS, ProducerState
 from tidelog.broker.log.sidecar import DIGEST_BYTES, NEVER_MS, Section, Summary
 from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar_codec import PRODUCERS, check_section, find_section
-from tidelog.broker.log.sidecar_index import INDEX, index_checksum
+from tidelog.broker.log.sidecar_index import INDEX, encode_index
 from tidelog.wire.batch import BATCH_BYTES_MAX, checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -107,7 +107,7 @@ def test_index_and_producers_are_equal_to_the_live_ones(stored: list[Batch]) -> 
         position += header.size_bytes
     producers.expire()
     summary, sidecar = made(data)
-    assert find_section(summary, INDEX).checksum == index_checksum(KEY, index.entries())
+    assert find_section(summary, INDEX).checksum == checksum(encode_index(KEY, index.entries())[0])
     section = find_section(summary, PRODUCERS)
     assert section.checksum == checksum(producers.encode())
     stored_state = check_section(KEY, section, part_of(sidecar, section))
@@ -293,3 +293,15 @@ def test_a_batch_without_records_counts_for_offsets_and_not_for_time() -> None:
     summary, _ = made(data, facts)
     assert (summary.next_offset, summary.record_count, summary.batch_count) == (54, 1, 2)
     assert (summary.max_timestamp, summary.max_timestamp_offset) == (5, 41)
+
+
+def test_a_compacted_segment_keeps_the_epochs_of_batches_that_were_dropped() -> None:
+    history = (EpochStart(0, 0), EpochStart(2, 41), EpochStart(5, 44))
+    facts = msgspec.structs.replace(
+        FACTS, is_contiguous=False, cleaned_below=60, epochs_at_end=history
+    )
+    data = batch_bytes(Batch(), 42, leader_epoch=2) + batch_bytes(Batch(), 50, leader_epoch=5)
+    assert made(data, facts)[0].leader_epochs == history
+    assert happened(batch_bytes(Batch(), 42, leader_epoch=5), facts) == (
+        "damage at byte 0: its leader epoch is 5, the one of its offset is 2"
+    )

@@ -46,6 +46,9 @@ class SegmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The partition's own: no batch can carry a later one."""
     epochs_before: tuple[EpochStart, ...] = ()
     """The history up to the segment's start."""
+    epochs_at_end: tuple[EpochStart, ...] | None = None
+    """Of a compacted segment: the history up to its end. Batches that were dropped have taken part
+    in it, so the ones that are left cannot tell it; they must agree with it."""
     cleaned_below: int = 0
     replaces: tuple[Replaced, ...] = ()
 
@@ -58,6 +61,7 @@ class SidecarBuilder:
         self._index = SparseIndex()
         self._digests = DigestStream(facts.key.partition)
         self._epochs = LeaderEpochs(facts.epochs_before)
+        self._history = None if facts.epochs_at_end is None else LeaderEpochs(facts.epochs_at_end)
         self._producers = ProducerState() if producers_before is None else producers_before.copy()
         self._rest: list[bytes] = []
         """Pieces of a batch whose end has not come yet."""
@@ -131,6 +135,11 @@ class SidecarBuilder:
                 f"its leader epoch is {epoch}, "
                 f"not from {self._epochs.latest} to {facts.leader_epoch_max}"
             )
+        if self._history is not None and self._history.epoch_at(base_offset) != epoch:
+            raise self._damage(
+                f"its leader epoch is {epoch}, the one of its offset "
+                f"is {self._history.epoch_at(base_offset)}"
+            )
         size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
         self._epochs.note(epoch, base_offset)
         self._index.add(base_offset, self._position, max_timestamp)
@@ -159,6 +168,7 @@ class SidecarBuilder:
             raise self._damage(f"it ends at offset {self._next_offset}, not {facts.next_offset}")
         self._producers.expire()
         partition = facts.key.partition
+        epochs = self._epochs if self._history is None else self._history
         summary = Summary(
             topic_id=partition.topic_id,
             partition=partition.partition,
@@ -170,7 +180,7 @@ class SidecarBuilder:
             record_count=self._record_count,
             max_timestamp=self._max_timestamp,
             max_timestamp_offset=self._max_timestamp_offset,
-            leader_epochs=self._epochs.starts,
+            leader_epochs=epochs.starts,
             cleaned_below=facts.cleaned_below,
             tombstone_horizon_ms=self._tombstone_horizon_ms,
             replaces=facts.replaces,

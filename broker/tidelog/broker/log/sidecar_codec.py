@@ -48,6 +48,7 @@ def encode_summary(summary: Summary) -> bytes:
 def encode_sidecar(summary: Summary, sections: Mapping[str, bytes]) -> tuple[Summary, bytes]:
     """The file, and the summary with its sections filled in."""
     assert tuple(sections) == SECTIONS, f"a sidecar has {SECTIONS}, not {tuple(sections)}"
+    assert not (wrong := _wrong_in(summary)), f"a summary that tells of {wrong}"
     length_bytes = 0
     # The summary tells positions that its own length moves: both grow together until they fit.
     while True:

@@ -60,12 +60,6 @@ def encode_index(key: SegmentKey, entries: Sequence[Entry]) -> tuple[bytes, byte
     return blocks, _packed(entries[::ENTRIES_PER_BLOCK])
 
 
-def index_checksum(key: SegmentKey, entries: Sequence[Entry]) -> int:
-    """What the section index of a sidecar with these entries has for a checksum: for comparing a
-    live index with the one that was made from the segment's bytes."""
-    return checksum(encode_index(key, entries)[0])
-
-
 def decode_index_block(key: SegmentKey, section: Section, number: int, data: bytes) -> IndexEntries:
     """The entries of one block, whose bytes are at `block_range(section, number)`."""
     payload = open_block(key, section, number, data, entry_bytes=ENTRY_BYTES)

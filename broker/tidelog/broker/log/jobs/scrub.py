@@ -135,7 +135,8 @@ def _facts(asked: ScrubArguments, summary: Summary | None) -> SegmentFacts:
         key=asked.segment,
         is_contiguous=asked.is_contiguous and not summary.is_compacted,
         leader_epoch_max=asked.leader_epoch_max,
-        epochs_before=before,
+        epochs_before=() if summary.is_compacted else before,
+        epochs_at_end=summary.leader_epochs if summary.is_compacted else None,
         cleaned_below=summary.cleaned_below,
         replaces=summary.replaces,
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.sidecar import Replaced, Summary
 from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
@@ -34,6 +35,8 @@ class SealArguments(msgspec.Struct, frozen=True, kw_only=True):
     is_contiguous: bool = True
     leader_epoch_max: int = LEADER_EPOCH_MAX
     cleaned_below: int = 0
+    leader_epochs: tuple[EpochStart, ...] | None = None
+    """Of a compacted segment: the history up to its end, which its own batches cannot tell."""
     replaces: tuple[Replaced, ...] = ()
 
 
@@ -80,7 +83,8 @@ def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
         is_contiguous=asked.is_contiguous,
         next_offset=asked.next_offset,
         leader_epoch_max=asked.leader_epoch_max,
-        epochs_before=before[0],
+        epochs_before=before[0] if asked.leader_epochs is None else (),
+        epochs_at_end=asked.leader_epochs,
         cleaned_below=asked.cleaned_below,
         replaces=asked.replaces,
     )
