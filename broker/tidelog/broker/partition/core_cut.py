@@ -43,7 +43,12 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
         effects.append(Done(token=message.token, offset=log.log_end_offset))
         return
     partition.is_roll_asked = False
-    partition.cut = Cut(token=message.token, partition=partition, offset=offset)
+    partition.cut = Cut(
+        token=message.token,
+        partition=partition,
+        offset=offset,
+        committed_before=log.high_watermark,
+    )
     core.cuts.append(partition.cut)
     log.lower_high_watermark(offset)
     if core.flush is not None:
@@ -101,6 +106,8 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"
     log.cut(message.cut.segment, message.cut.producers, cut.offset)
+    if cut.committed_before >= log.log_end_offset:
+        log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
     effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
@@ -113,9 +120,11 @@ def _objection(
     tried = f"truncate {message.key} to offset {message.offset}"
     if core.failure is not None:
         return core.failure
-    if partition is None or partition.cut is not None:
+    if partition is None or partition.cut is not None or partition.trims:
         return TidelogError(
-            ErrorCode.UNAVAILABLE, tried=tried, happened="it is gone, or is being cut already"
+            ErrorCode.UNAVAILABLE,
+            tried=tried,
+            happened="it is gone, or is being cut or trimmed already",
         )
     log = partition.log
     if log.failure is not None:

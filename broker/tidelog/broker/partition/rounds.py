@@ -55,6 +55,8 @@ class Cut(msgspec.Struct, kw_only=True):
     token: int
     partition: "Partition"
     offset: Offset
+    committed_before: Offset
+    """The high watermark when it was asked for: what is left of it stays committed."""
     is_marking: bool = False
     """A lower FLUSHED mark is on its way to the disk."""
     is_marked: bool = False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidelog.broker.log.index import INTERVAL_BYTES
+from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
@@ -29,7 +30,7 @@ def walk(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
             size_bytes = peek_size(data, position)
             if size_bytes is None or position + size_bytes > len(data):
                 return
-            header = read_header(data, position)
+            header = read_header(data, position, is_compacted=True)
         except TidelogError:
             return
         yield position, header
@@ -69,7 +70,8 @@ def _check_segment(
         is_end_right = last == segment.next_offset
     if not is_end_right:
         violations.append(f"segment_end: {path} ends at {last}, not {segment.next_offset}")
-    highest = max((header.max_timestamp for _, header in found), default=-1)
+    with_records = [header for _, header in found if header.record_count]
+    highest = max((header.max_timestamp for header in with_records), default=-1)
     if highest != segment.max_timestamp:
         violations.append(f"max_timestamp: {path}: {segment.max_timestamp} instead of {highest}")
     if segment.index is not None:
@@ -188,10 +190,10 @@ class Derived:
         if self.log_end_offset != rebuilt.log_end_offset:
             return []
         violations = []
-        latest = [start for start in self.starts if start in rebuilt.starts]
-        if self.starts and latest[-1:] != list(self.starts[-1:]):
-            violations.append(f"rebuilt_epochs: {name}: {rebuilt.starts}, it had {self.starts}")
         begin = max(self.log_start_offset, rebuilt.log_start_offset)
+        live_starts, made_starts = _trimmed(self.starts, begin), _trimmed(rebuilt.starts, begin)
+        if live_starts != made_starts:
+            violations.append(f"rebuilt_epochs: {name}: {made_starts}, it had {live_starts}")
         live_producers = _kept(self.producers, begin)
         made_producers = _kept(rebuilt.producers, begin)
         if live_producers != made_producers:
@@ -208,9 +210,19 @@ class Derived:
         return violations
 
 
+def _trimmed(starts: tuple[EpochStart, ...], begin: int) -> list[tuple[int, int]]:
+    """From the epoch on that wrote the log's first record."""
+    first = max((start.start_offset for start in starts if start.start_offset <= begin), default=0)
+    return [
+        (start.epoch, max(start.start_offset, begin))
+        for start in starts
+        if start.start_offset >= first
+    ]
+
+
 def _kept(producers: ProducerState, begin: int) -> dict[int, tuple[object, ...]]:
     """What the log still holds of each producer: what was trimmed may be known or not."""
-    kept = {}
+    kept: dict[int, tuple[object, ...]] = {}
     for producer in producers.producers:
         batches = tuple(batch for batch in producer.batches if batch.base_offset >= begin)
         if batches:

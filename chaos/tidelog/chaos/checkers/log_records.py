@@ -104,7 +104,7 @@ def _to_send(record: Record, padding: bytes) -> RecordTuple:
 
 def read_records(batch: bytes) -> list[Found]:
     """The records of one batch. Raises CorruptBatch."""
-    return [_found(record) for record in decode_batch(batch)]
+    return [_found(record) for record in decode_batch(batch, is_compacted=True)]
 
 
 def _found(record: DecodedRecord) -> Found:

@@ -9,10 +9,11 @@ import asyncio
 import functools
 from typing import Final, Protocol
 
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.partition.owner import Appended
 from tidelog.chaos.checkers.log_medium import CHECKPOINT, is_durable
 from tidelog.chaos.checkers.log_model import LogModel
-from tidelog.chaos.checkers.log_records import Outcome, Sent
+from tidelog.chaos.checkers.log_records import Sent
 from tidelog.chaos.sim.clock import WALL_START_MS, set_done, sleep_ns
 from tidelog.chaos.sim.log.node import LogNode, NodeGone
 from tidelog.chaos.sim.log.plan import PlannedPartition, draw_settings
@@ -49,6 +50,10 @@ class Stage(Protocol):
 
     def report(self, error: TidelogError) -> None:
         """A client was told of trouble."""
+        ...
+
+    def note(self, key: PartitionKey, kind: str, detail: str) -> None:
+        """An event of the run: what a client was told."""
         ...
 
     def medium_of(self, planned: PlannedPartition) -> Medium:
@@ -146,6 +151,7 @@ class PartitionClient:
             return
         del self._pending[sent]
         if error is None:
+            self._note("acknowledged", f"{sent.number} at {answer.result().base_offset}")
             self.model.acknowledge(sent, answer.result().base_offset)
             if sent.is_flush_awaited:
                 self._check_durable(sent)
@@ -155,6 +161,7 @@ class PartitionClient:
         self._wake()
 
     def _on_refused(self, sent: Sent, error: TidelogError) -> None:
+        self._note("refused", f"{sent.number}: {error.code.name}")
         if error.code in REFUSALS:
             self.model.refuse(sent, str(error))
         else:
@@ -213,6 +220,7 @@ class PartitionClient:
             return
         else:
             self.trims += 1
+            self._note("trimmed", f"{offset}: begins at {log_start}")
             self.model.trimmed(offset, log_start)
 
     async def _truncate(self) -> None:
@@ -236,6 +244,7 @@ class PartitionClient:
             self._end_truncation(None)
         else:
             self.truncations += 1
+            self._note("truncated", f"{offset}: ends at {log_end}")
             self._end_truncation(log_end)
             self.maker.begin_again()
 
@@ -265,10 +274,8 @@ class PartitionClient:
         placed.leader_epoch = LeaderEpoch(placed.leader_epoch + 1)
         node.log_of(self.key).lead(placed.leader_epoch)
 
-    @property
-    def acknowledged(self) -> int:
-        """Batches."""
-        return sum(sent.outcome is Outcome.ACKNOWLEDGED for sent in self.model.sends)
+    def _note(self, kind: str, detail: str) -> None:
+        self.stage.note(self.key, f"client:{kind}", detail)
 
 
 def note_settings(model: LogModel, client: PartitionClient) -> None:

@@ -95,6 +95,8 @@ class Reader:
         found = self._decode(client, data, bounds)
         if found is None or node is not self._stage.node:
             return None
+        detail = f"{offset} up to {next_offset}, watermark {bounds.high_watermark}"
+        self._stage.note(key, "client:read", detail)
         model.see(bounds)
         model.read(reading, found, next_offset, bounds)
         if collect is not None:

@@ -30,7 +30,10 @@ def acknowledge_before_flush() -> Substitution:
 
 
 def recover_past_a_torn_batch() -> Substitution:
-    """Recovery believes lengths and counts, and does not compare checksums."""
+    """Recovery believes lengths and counts, and does not compare checksums.
+
+    A reader is told of corruption in what recovery has taken in and flushed.
+    """
 
     def verify_nothing(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
         del buffer, header, position
@@ -61,7 +64,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     ),
     "recover_past_a_torn_batch": Plant(
         make=recover_past_a_torn_batch,
-        expected=frozenset({"corrupt_batch", "torn_batch"}),
+        expected=frozenset({"corrupt_batch", "torn_batch", "false_corruption"}),
     ),
     "reuse_an_offset": Plant(
         make=reuse_an_offset,

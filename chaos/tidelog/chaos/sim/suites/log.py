@@ -8,6 +8,7 @@ has. There is no network and no protobuf. docs/simulation.md tells what is check
 import asyncio
 from typing import Final
 
+from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.log_medium import CHECKPOINT
 from tidelog.chaos.checkers.log_model import LogModel
 from tidelog.chaos.checkers.log_records import Found, Outcome
@@ -114,6 +115,10 @@ class LogRun:
     def report(self, error: TidelogError) -> None:
         """A client was told of trouble."""
         self._keeper.report(error)
+
+    def note(self, key: PartitionKey, kind: str, detail: str) -> None:
+        """An event of the run: what a client was told."""
+        self.world.trace.note(f"partition {key.partition}", kind, detail)
 
     def medium_of(self, planned: PlannedPartition) -> Medium:
         """Where the partition lies."""
