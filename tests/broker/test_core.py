@@ -44,7 +44,7 @@ def test_writes_go_on_while_a_flush_is_in_flight() -> None:
     model = CoreModel()
     model.append()
     model.end_write()
-    assert model.flush is not None
+    assert model.has_flush
     later = model.append()
     model.end_write()
     model.end_flush()
@@ -57,7 +57,7 @@ def test_a_full_segment_is_flushed_before_the_next_one_is_made() -> None:
     model = CoreModel(segment_bytes=200)
     for _ in range(4):
         model.append()
-    while model.flush is None or model.write is not None:
+    while not model.has_flush or model.write is not None:
         model.end_write()
     assert len(model.files) == 1, "the batches that do not fit are held"
     model.drain()
@@ -181,7 +181,7 @@ def test_in_any_order_of_events_offsets_are_contiguous_and_everybody_is_answered
                 model.append(partition, records=records, is_all=is_all)
             case ("write", outcome) if model.write is not None:
                 model.end_write(failure(ErrorCode.STORAGE_FULL) if outcome == "full" else None)
-            case ("flush", _) if model.flush is not None:
+            case ("flush", _) if model.has_flush:
                 model.end_flush()
             case ("truncate", _) if model.truncate is not None:
                 model.end_truncate()
