@@ -391,7 +391,8 @@ class CoreModel:
                 durable = content[: self.durable_bytes.get(segment, 0)]
                 start = durable.find(prefix)
                 while start >= 0:
-                    if durable[start + 16 :].startswith(append.batch[16:]):
+                    same = 61 if effect.append_time_ms >= 0 else 16
+                    if durable[start + same :].startswith(append.batch[same:]):
                         return
                     start = durable.find(prefix, start + 1)
         raise AssertionError(f"batch {effect.token} was acknowledged before it was durable")
@@ -425,8 +426,7 @@ class CoreModel:
             end = header.next_offset
         durable = self.durable_marks.get((key.partition, MarkKind.LOG_START), 0)
         is_replaced = any(
-            segment.is_compacted and segment.base_offset <= key.base_offset < segment.next_offset
-            for segment in log.segments
+            segment.base_offset <= key.base_offset < segment.next_offset for segment in log.segments
         )
         assert is_replaced or end <= durable, "a file is removed that a restart would miss"
 

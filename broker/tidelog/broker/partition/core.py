@@ -375,7 +375,8 @@ class DirectoryCore:
             self.dirty_directories[directory_name(log.key)] = None
         if plan.gaps_from != NO_GAPS:
             log.gaps_from = plan.gaps_from
-        if partition.settings.is_flush_sync or plan.is_flush_awaited or self.is_stopping:
+        is_soon = plan.is_flush_awaited or partition.held or self.is_stopping
+        if partition.settings.is_flush_sync or is_soon:
             self.make_dirty(partition)
         elif not (partition.is_dirty or partition.is_lazy):
             partition.is_lazy, partition.lazy_since_ms = True, self.now_ms

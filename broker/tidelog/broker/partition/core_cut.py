@@ -106,6 +106,9 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"
     log.cut(message.cut.segment, message.cut.producers, cut.offset)
+    if log.log_end_offset > log.high_watermark:
+        # What is left was flushed: with one replica that commits it.
+        log.commit(log.log_end_offset, log.end_position())
     if cut.committed_before >= log.log_end_offset:
         log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:

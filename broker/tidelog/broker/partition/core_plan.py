@@ -11,8 +11,8 @@ from tidelog.broker.log.state import NO_GAPS
 from tidelog.broker.partition.messages import AppendBatch
 from tidelog.broker.partition.rounds import Partition, Planned, SegmentPlan, WriteRound
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped
+from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
 
 
 def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) -> bool:
@@ -23,26 +23,28 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     settings, size_bytes = partition.settings, len(append.batch)
     is_append_time = settings.is_append_time and not append.is_replica
     timestamp = append.append_time_ms if is_append_time else append.header.max_timestamp
-    plan = partition.plan
+    plan = partition.plan or _plan_for(partition, size_bytes, timestamp)
     if plan is None:
-        plan = _plan_for(partition, size_bytes, timestamp)
-        if plan is None:
-            return False
-        _join(partition, plan, round_)
-    elif plan.size_bytes and _is_full(
-        partition, plan.size_bytes + size_bytes, timestamp - plan.first_timestamp, plan
+        return False
+    if (
+        partition.plan is not None
+        and plan.size_bytes
+        and _is_full(
+            partition, plan.size_bytes + size_bytes, timestamp - plan.first_timestamp, plan
+        )
     ):
         return False
-    base_offset = plan.end_offset
     if append.is_replica:
-        base_offset = _replica_offset(partition, append, plan)
         header = append.header
+        _check_copy(partition, header, plan)
         plan.pieces.append(append.batch)
     else:
         pieces, header = stamped(
-            append, base_offset, partition.log.leader_epoch, is_append_time=is_append_time
+            append, plan.end_offset, partition.log.leader_epoch, is_append_time=is_append_time
         )
         plan.pieces += pieces
+    if partition.plan is None:
+        _join(partition, plan, round_)
     if not plan.size_bytes:
         plan.first_timestamp = timestamp
     plan.size_bytes += size_bytes
@@ -110,17 +112,19 @@ def _is_full(partition: Partition, size_bytes: int, age_ms: int, plan: SegmentPl
     return age_ms > settings.segment_ms and plan.first_timestamp != NO_TIMESTAMP
 
 
-def _replica_offset(partition: Partition, append: AppendBatch, plan: SegmentPlan) -> Offset:
-    """Where a copy goes: as its leader says, at or behind the end of the log."""
-    header, log = append.header, partition.log
-    if header.base_offset < plan.end_offset or header.leader_epoch < log.leader_epochs.latest:
+def _check_copy(partition: Partition, header: BatchHeader, plan: SegmentPlan) -> None:
+    """A copy goes where its leader says: at or behind the end of the log, in order of epochs."""
+    log, end_offset = partition.log, plan.end_offset
+    if header.base_offset < end_offset or not (
+        plan.leader_epoch <= header.leader_epoch <= log.leader_epoch
+    ):
         raise TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             tried=f"append a copy to {log.key}",
             happened=f"it begins at offset {header.base_offset} of leader epoch "
-            f"{header.leader_epoch}, the log ends at {plan.end_offset} of leader epoch "
-            f"{log.leader_epochs.latest}",
+            f"{header.leader_epoch}, the log ends at {end_offset} of leader epoch "
+            f"{plan.leader_epoch} and follows leader epoch {log.leader_epoch}",
         )
-    if header.base_offset > plan.end_offset and NO_GAPS == log.gaps_from == plan.gaps_from:
-        plan.gaps_from = plan.end_offset
-    return header.base_offset
+    plan.leader_epoch = header.leader_epoch
+    if header.base_offset > end_offset and NO_GAPS == log.gaps_from == plan.gaps_from:
+        plan.gaps_from = end_offset

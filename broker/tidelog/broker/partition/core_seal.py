@@ -107,5 +107,5 @@ def _is_state_before_known(log: PartitionLog, segment: Segment) -> bool:
     """Whether the job could begin with the producers as the log knew them at the segment."""
     place = log.segments.index(segment)
     if place == 0:
-        return segment.base_offset == 0
+        return segment.base_offset == 0 or segment.producers_before is not None
     return log.segments[place - 1].summary is not None

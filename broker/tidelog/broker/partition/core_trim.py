@@ -77,8 +77,10 @@ def _promised_to(core: DirectoryCore, key: PartitionKey) -> list[Offset]:
 
 def mark_of(promise: Promise) -> Mark:
     """What is to be durable before the promise is kept."""
-    kind = MarkKind.FLUSHED if isinstance(promise, Cut) else MarkKind.LOG_START
-    return Mark(promise.key, kind, promise.offset)
+    if isinstance(promise, Cut):
+        # Not the offset that was asked for: the batch that holds it goes as a whole.
+        return Mark(promise.key, MarkKind.FLUSHED, promise.partition.log.flushed_offset)
+    return Mark(promise.key, MarkKind.LOG_START, promise.offset)
 
 
 def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:

@@ -24,6 +24,7 @@ class SegmentPlan:
         "gaps_from",
         "is_flush_awaited",
         "is_new",
+        "leader_epoch",
         "partition",
         "pieces",
         "segment",
@@ -45,6 +46,8 @@ class SegmentPlan:
         self.first_timestamp = NO_TIMESTAMP
         self.pieces: list[bytes | bytearray | memoryview] = []
         self.is_flush_awaited = False
+        self.leader_epoch = partition.log.leader_epochs.latest
+        """Of the last copy."""
         self.gaps_from = NO_GAPS
         """Where a follower first skips offsets; to be marked."""
 
