@@ -74,3 +74,10 @@ def test_an_epoch_never_falls_and_never_begins_before_another() -> None:
         epochs.note(2, 20)
     with pytest.raises(AssertionError, match="where an earlier one does"):
         epochs.note(4, 9)
+
+
+def test_an_epoch_of_which_all_was_trimmed_gives_way_to_the_next() -> None:
+    epochs = LeaderEpochs((EpochStart(1, 0), EpochStart(3, 10)))
+    epochs.trim(20)
+    epochs.note(4, 20)
+    assert epochs.starts == (EpochStart(4, 20),)
