@@ -224,3 +224,15 @@ def test_scans_of_old_segments_leave_room_and_are_served_in_their_order() -> Non
         assert [each for each in begun if each < 8] == list(range(8))
 
     asyncio.run(main())
+
+
+def test_offsets_that_go_back_are_damage_where_gaps_are_allowed_and_no_digests_are_there() -> None:
+    shelf = shelf_of([[batch_at(1) for _ in range(8)]])
+    shelf.log.gaps_from = Offset(0)
+    ((key, content),) = shelf.files.items()
+    changed = bytearray(content)
+    changed[5 * len(batch_at(1)) + 7] = 3
+    shelf.files[key] = bytes(changed)
+    assert read(shelf, 0).next_offset == 5
+    with pytest.raises(TidelogError, match="its base offset is 3, not 5"):
+        read(shelf, 5)

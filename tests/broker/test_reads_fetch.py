@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Offset
 
 CONTEXT = RequestContext(
     principal="somebody", listener="client", client_id="", address="", deadline_ns=NO_DEADLINE_NS
@@ -86,3 +87,15 @@ def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -
         seen += [each.partition for each in answer.partitions]
     assert sorted(seen) == list(range(20))
     assert node.read_bytes < 4_000_000, "each answer looks into one partition too many"
+
+
+def test_a_gap_up_to_the_high_watermark_is_no_answer_and_no_error() -> None:
+    shelf = shelf_of([[batch_at(1), batch_at(1, 2, 3)]])
+    shelf.log.gaps_from = Offset(0)
+    shelf.log.high_watermark = Offset(2)
+    node = Node([shelf])
+    asked = FetchPosition(TOPIC, 0, -1, 1, -1, 0)
+    assert asyncio.run(node.handler().fetch(CONTEXT, FetchRequest([asked], 0, 0, 0))) == []
+    session = FetchSession(node.handler(), lambda: None)
+    session.take(FetchStreamRequest([asked], [], 1_000, 1, 0))
+    assert asyncio.run(session.next_answer()) is None

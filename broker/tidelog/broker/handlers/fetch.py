@@ -151,6 +151,8 @@ class FetchHandler:
             except TidelogError as error:
                 answers.append(failed_answer(position, error))
                 continue
+            if not found.data:
+                continue
             if len(found.data) > left and left < whole:
                 # Only the first batches of an answer may be larger than the whole answer: a
                 # client's limit on messages holds for several partitions together. What comes

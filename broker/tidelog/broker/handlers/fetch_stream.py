@@ -141,7 +141,7 @@ class FetchSession:
             if changes == self._changes:
                 self._remove(key)
             return failed_answer(position, error), False
-        if changes != self._changes:
+        if changes != self._changes or not found.data:
             return None, False
         if len(found.data) > left and not is_first:
             self._ready.setdefault(key, None)
