@@ -179,7 +179,9 @@ class CoreModel:
         for place, segment in enumerate(segments):
             if segment.is_sealed and segment.summary is None:
                 before = segments[place - 1].summary if place else None
-                summary = self.summary_of(segment.key, before)
+                summary = self.summary_of(
+                    segment.key, before, producers_before=segment.producers_before
+                )
                 self.tell(SegmentSealed(key=segment.key, summary=summary))
                 return summary
         return None
@@ -190,6 +192,7 @@ class CoreModel:
         before: Summary | None,
         *,
         replaces: tuple[SegmentKey, ...] = (),
+        producers_before: bytes | None = None,
     ) -> Summary:
         """What a job finds in the segment's file."""
         facts = SegmentFacts(
@@ -199,7 +202,10 @@ class CoreModel:
             cleaned_below=1 if replaces else 0,
             replaces=tuple(Replaced(each.base_offset, each.generation) for each in replaces),
         )
-        builder = SidecarBuilder(facts, self.producers_behind[before.key] if before else None)
+        producers = ProducerState.decode(producers_before) if producers_before else None
+        if before is not None:
+            producers = self.producers_behind[before.key]
+        builder = SidecarBuilder(facts, producers)
         builder.feed(self.files[key])
         summary, data = builder.finish()
         section = find_section(summary, PRODUCERS)

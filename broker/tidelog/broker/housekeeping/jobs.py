@@ -187,6 +187,7 @@ def _seal_arguments(log: PartitionLog, due: SealDue) -> sealing.SealArguments:
         next_offset=segment.next_offset,
         size_bytes=segment.size_bytes,
         previous=None if due.before is None else due.before.key,
+        producers_before=segment.producers_before or b"",
         is_contiguous=_is_contiguous(log, segment),
         leader_epoch_max=log.leader_epoch,
         cleaned_below=0 if summary is None else summary.cleaned_below,

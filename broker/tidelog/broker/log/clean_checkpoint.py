@@ -47,6 +47,8 @@ class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """As `ProducerState.encode` has it; only of a sealed segment."""
     index: bytes = b""
     """The entries of its index, three i64 each, big endian."""
+    producers_before: bytes | None = None
+    """The state at its beginning; None: it is not known."""
 
 
 class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

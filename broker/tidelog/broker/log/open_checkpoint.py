@@ -163,6 +163,7 @@ def _clean_segment(segment: Segment) -> CleanSegment:
         first_timestamp=segment.first_timestamp,
         is_sealed=segment.is_sealed,
         producers_at_end=segment.producers_at_end,
+        producers_before=segment.producers_before,
         index=struct.pack(f">{len(entries)}q", *entries),
     )
 
@@ -177,6 +178,7 @@ def _segment(log: CleanLog, clean: CleanSegment) -> Segment:
     segment.max_timestamp = clean.max_timestamp
     segment.first_timestamp = clean.first_timestamp
     segment.index = _index(clean.index, clean.max_timestamp)
+    segment.producers_before = clean.producers_before
     if clean.is_sealed:
         segment.seal(clean.producers_at_end)
     return segment

@@ -29,6 +29,7 @@ class Segment:
         "max_timestamp",
         "next_offset",
         "producers_at_end",
+        "producers_before",
         "size_bytes",
         "summary",
     )
@@ -51,6 +52,10 @@ class Segment:
         self.producers_at_end: bytes | None = None
         """The encoded producer state at its end, from the roll until the sidecar is there; None
         also if it is not known."""
+
+        self.producers_before: bytes | None = None
+        """The state at its beginning, until its own sidecar is there: what lies before it may be
+        trimmed away sooner than it is sealed. None: it is not known."""
 
     @classmethod
     def from_summary(cls, summary: Summary) -> Self:
@@ -94,4 +99,4 @@ class Segment:
         assert summary.key == self.key, f"{self.key.path} is given the summary of another"
         self.summary = summary
         self.index = None
-        self.producers_at_end = None
+        self.producers_at_end = self.producers_before = None

@@ -101,8 +101,11 @@ class PartitionLog:
         )
         if self.segments and not self.segments[-1].is_sealed:
             self.seal_active()
-        self.segments.append(Segment(key))
-        return self.segments[-1]
+        known = self.segments[-1].producers_at_end if self.segments else None
+        segment = Segment(key)
+        segment.producers_before = self.producers.encode() if known is None else known
+        self.segments.append(segment)
+        return segment
 
     def seal_active(self) -> None:
         """The active segment grows no more. Producers are forgotten at a roll only, so that their

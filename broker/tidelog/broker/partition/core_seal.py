@@ -32,7 +32,9 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
         return
     log = partition.log
     segment = next((each for each in log.segments if each.key == message.key), None)
-    if segment is None or not segment.is_sealed:
+    cut = partition.cut
+    is_being_cut = cut is not None and segment is not None and segment.next_offset > cut.offset
+    if segment is None or not segment.is_sealed or is_being_cut:
         # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
         effects.append(RemoveFiles(sidecars=(message.key,)))
         return
@@ -56,7 +58,8 @@ def on_replaced(core: DirectoryCore, message: ReplaceSegments, effects: list[Eff
     present = [segment for segment in log.segments if segment.key in message.removed]
     # A trim may have taken the first of them meanwhile; a cut those behind some offset.
     is_whole = tuple(segment.key for segment in present) == message.removed[-len(present) :]
-    if not present or not is_whole or not all(segment.is_sealed for segment in present):
+    is_cut = partition.cut is not None or not all(segment.is_sealed for segment in present)
+    if not present or not is_whole or is_cut:
         effects.append(RemoveFiles(segments=made))
         return
     log.replace(present, [Segment.from_summary(summary) for summary in message.made])

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
+from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar import Replaced, Summary
 from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar_files import feed_segment, read_before
@@ -32,6 +33,8 @@ class SealArguments(msgspec.Struct, frozen=True, kw_only=True):
     previous: SegmentKey | None = None
     """The segment before it, whose sidecar tells leader epochs and producers; None or a sidecar
     that is not there: they begin with this segment."""
+    producers_before: bytes = b""
+    """The encoded state at its beginning, where the segment before it is there no more."""
     is_contiguous: bool = True
     leader_epoch_max: int = LEADER_EPOCH_MAX
     cleaned_below: int = 0
@@ -88,7 +91,10 @@ def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
         cleaned_below=asked.cleaned_below,
         replaces=asked.replaces,
     )
-    builder = SidecarBuilder(facts, before[1])
+    producers = before[1]
+    if asked.previous is None and asked.producers_before:
+        producers = ProducerState.decode(asked.producers_before)
+    builder = SidecarBuilder(facts, producers)
     yield from feed_segment(files, builder, asked.segment, asked.size_bytes)
     summary, data = builder.finish()
     path = unfinished_path(asked.segment)
