@@ -157,6 +157,9 @@ def test_a_dirty_log_keeps_the_last_value_of_each_key_and_the_old_files_go() -> 
         await house.until(lambda: f"{0:020d}.log" not in house.files(log))
         names = house.files(log)
         assert not [name for name in names if name.endswith(".new")]
+        for segment in log.segments[:-1]:
+            assert segment.key.path.rpartition("/")[2] in names
+            assert segment.key.sidecar_path.rpartition("/")[2] in names
         described = house.directory.keeper.describe()
         assert described.counts["compaction_bytes_read"] > 0
         assert "compacted" in house.events.names()

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -79,6 +80,10 @@ class Leaders(grpc.GenericRpcHandler):
         return response.SerializeToString()
 
 
+def _stop(server: grpc.Server) -> None:
+    server.stop(0).wait(5)
+
+
 @contextmanager
 def cluster(leads: list[int], *judges: Judge) -> Iterator[tuple[AdminClient, list[Leaders]]]:
     """A broker for each judge."""
@@ -90,7 +95,7 @@ def cluster(leads: list[int], *judges: Judge) -> Iterator[tuple[AdminClient, lis
             broker.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
             server.add_generic_rpc_handlers((broker,))
             server.start()
-            stack.callback(lambda server=server: server.stop(0).wait(5))
+            stack.callback(partial(_stop, server))
         admin = stack.enter_context(
             AdminClient(
                 bootstrap_servers=[brokers[0].address],
@@ -146,11 +151,26 @@ def test_only_what_may_yet_work_is_asked_again() -> None:
         assert brokers[0].asked == [[(0, 3), (1, 5)], [(1, 5)], [(1, 5)]]
 
 
+def test_a_final_refusal_keeps_nothing_else_from_being_asked_again() -> None:
+    refusals = [ErrorCode.NOT_LEADER]
+
+    def judge(number: int, offset: int) -> ErrorCode | int:
+        if number == 0:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return refusals.pop() if refusals else offset
+
+    with cluster([0, 0], judge) as (admin, brokers):
+        found = admin.try_delete_records({ZERO: 500, ONE: 5})
+        assert (code_of(found[ZERO]), found[ONE]) == (ErrorCode.OFFSET_OUT_OF_RANGE, 5)
+        assert brokers[0].asked == [[(0, 500), (1, 5)], [(1, 5)]]
+
+
 def test_what_never_works_is_told_with_its_own_error_when_the_time_is_over() -> None:
     def judge(number: int, offset: int) -> ErrorCode | int:
         return ErrorCode.NOT_LEADER if number == 1 else offset
 
     with cluster([0, 0, 0], judge) as (admin, _):
+        assert admin.delete_records({ZERO: 2}) == {ZERO: 2}, "the cluster is known"
         found = admin.try_delete_records({ZERO: 3, ONE: 5}, timeout_ms=100)
         assert found[ZERO] == 3
         assert code_of(found[ONE]) is ErrorCode.NOT_LEADER
