@@ -332,3 +332,11 @@ def test_a_tombstone_that_waits_is_not_given_a_new_horizon_by_a_full_map() -> No
     log.compact(settings, now_ms=10_400)
     horizons = [header.base_timestamp for header, _ in log.batches() if header.has_delete_horizon]
     assert horizons == [11_000, 11_400]
+
+
+def test_a_record_stays_that_only_records_beyond_the_full_map_supersede() -> None:
+    log = log_of([[keyed("a", "1")], [keyed("b", "1")], [keyed("c", "1"), keyed("a", "2")]])
+    result = log.compact(replace(EAGER, map_bytes_max=2 * ENTRY_BYTES))
+    assert result is not None
+    assert (result.cleaned_below, result.is_map_full) == (2, True)
+    assert shown(log.records()) == ["0 a=1", "1 b=1", "2 c=1", "3 a=2"]

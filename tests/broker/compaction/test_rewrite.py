@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.compaction.compaction_log import batch, keyed
@@ -76,6 +76,7 @@ RECORDS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(
     records=RECORDS,
     codec=st.sampled_from(list(Codec)),

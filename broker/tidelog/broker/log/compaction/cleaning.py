@@ -17,6 +17,7 @@ it, its tombstones get theirs in a later round.
 """
 
 from collections.abc import Sequence
+from itertools import compress
 
 import msgspec
 
@@ -28,10 +29,10 @@ from tidelog.wire.batch import (
     BatchTooLarge,
     CorruptBatch,
     DecodedRecord,
-    decode_batch,
 )
-from tidelog.wire.batch.decode import decompressed_body
+from tidelog.wire.batch.decode import decompressed_body, read_records
 from tidelog.wire.batch.layout import INT64_MAX
+from tidelog.wire.batch.uniform import read_uniform
 
 
 class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +42,27 @@ class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     header: BatchHeader
     data: bytes
 
-    def records(self) -> list[DecodedRecord] | None:
-        """None: they contradict the header, or a limit."""
+    def open(self) -> "OpenBatch | None":
+        """None: its records contradict the header, or a limit."""
         try:
-            return decode_batch(self.data, verify=False, is_compacted=True)
+            body = decompressed_body(self.data, self.header, 0, DEFAULT_LIMITS)
+            records = read_uniform(self.header, body)
+            if records is None:
+                records = read_records(
+                    self.header, body, 0, limits=DEFAULT_LIMITS, is_compacted=True
+                )
         except (CorruptBatch, BatchTooLarge):
             return None
+        return OpenBatch(stored=self, body=body, records=records)
+
+
+class OpenBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch with its records."""
+
+    stored: StoredBatch
+    body: bytes
+    """The records' bytes, decompressed."""
+    records: list[DecodedRecord]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +94,9 @@ def note_keys(offsets: OffsetMap, batch: StoredBatch) -> bool:
     """Put a dirty batch's keys into the map; False: they do not fit."""
     if batch.header.is_control or batch.header.is_transactional:
         return True
-    keyed = [(each[3], each[0]) for each in batch.records() or () if each[3] is not None]
-    return offsets.note([key for key, _ in keyed], [offset for _, offset in keyed])
+    opened = batch.open()
+    keyed = [each for each in opened.records if each[3] is not None] if opened else []
+    return offsets.note([each[3] or b"" for each in keyed], [each[0] for each in keyed])
 
 
 def clean_batch(batch: StoredBatch, rules: Rules, *, is_last: bool) -> Cleaned:
@@ -87,14 +104,14 @@ def clean_batch(batch: StoredBatch, rules: Rules, *, is_last: bool) -> Cleaned:
     header = batch.header
     if header.next_offset > rules.cleaned_below or header.is_control:
         return Cleaned(data=batch.data, records_kept=header.record_count)
-    records = batch.records()
-    if records is None:
+    opened = batch.open()
+    if opened is None:
         return Cleaned(data=batch.data, records_kept=header.record_count, is_unreadable=True)
-    kept = _kept(header, records, rules)
+    kept = _kept(header, opened.records, rules)
     if not any(kept):
         is_needed = is_last or header.base_offset in rules.needed_base_offsets
         return Cleaned(data=_emptied(batch) if is_needed else b"", records_kept=0)
-    return _with_records(batch, records, kept, rules)
+    return _with_records(opened, kept, rules)
 
 
 def _kept(header: BatchHeader, records: Sequence[DecodedRecord], rules: Rules) -> list[bool]:
@@ -110,41 +127,36 @@ def _kept(header: BatchHeader, records: Sequence[DecodedRecord], rules: Rules) -
     ]
 
 
-def _with_records(
-    batch: StoredBatch, records: Sequence[DecodedRecord], kept: Sequence[bool], rules: Rules
-) -> Cleaned:
-    header = batch.header
-    left = [record for is_kept, record in zip(kept, records, strict=True) if is_kept]
+def _with_records(opened: OpenBatch, kept: Sequence[bool], rules: Rules) -> Cleaned:
+    header = opened.stored.header
+    left = list(compress(opened.records, kept))
     has_tombstone = any(record[4] is None for record in left)
     if has_tombstone and not header.has_delete_horizon and not header.is_transactional:
-        horizon_ms = rules.horizon_ms
-        data = _rewritten(batch, left, kept, base_timestamp=horizon_ms, has_horizon=True)
+        data = _rewritten(opened, kept, left, base_timestamp=rules.horizon_ms, has_horizon=True)
         if data is not None:
             return Cleaned(data=data, records_kept=len(left))
+    if len(left) == len(kept):
+        return Cleaned(data=opened.stored.data, records_kept=len(left))
     has_horizon = header.has_delete_horizon and has_tombstone
-    base_timestamp = header.base_timestamp
-    if len(left) == len(records):
-        data = batch.data
-    else:
-        if header.has_delete_horizon and not has_tombstone:
-            base_timestamp = left[0][1]
-        data = _rewritten(batch, left, kept, base_timestamp=base_timestamp, has_horizon=has_horizon)
+    loses_horizon = header.has_delete_horizon and not has_tombstone
+    base_timestamp = left[0][1] if loses_horizon else header.base_timestamp
+    data = _rewritten(opened, kept, left, base_timestamp=base_timestamp, has_horizon=has_horizon)
     if data is None:
-        raise _too_large(batch, len(left))
+        raise _too_large(opened.stored, len(left))
     return Cleaned(data=data, records_kept=len(left))
 
 
 def _rewritten(
-    batch: StoredBatch,
-    left: Sequence[DecodedRecord],
+    opened: OpenBatch,
     kept: Sequence[bool],
+    left: Sequence[DecodedRecord],
     *,
     base_timestamp: int,
     has_horizon: bool,
 ) -> bytes | None:
     return rewrite_batch(
-        batch.header,
-        decompressed_body(batch.data, batch.header, 0, DEFAULT_LIMITS),
+        opened.stored.header,
+        opened.body,
         kept,
         max_timestamp=max(record[1] for record in left),
         base_timestamp=base_timestamp,
