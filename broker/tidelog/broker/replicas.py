@@ -1,10 +1,9 @@
 """Which partitions this broker holds, and who waits for news of them.
 
 Follows the metadata image: a partition placed here is opened, or made, in one of the data
-directories and handed to that directory's owner. A directory that fails takes only its own
-partitions with it. It must never delete what the image does not name, but for a topic whose
-deletion it saw: an orphan is kept and reported. Nor may it make a partition anew while a directory
-in which it may lie cannot be looked at.
+directories (`replica_homes`) and handed to that directory's owner. A directory that fails takes
+only its own partitions with it. It must never delete what the image does not name, but for a topic
+whose deletion it saw: an orphan is kept and reported.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ from tidelog.broker.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.errors import fresh
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replica_homes import Homes
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
@@ -49,11 +49,12 @@ class Replicas:
     ) -> None:
         assert directories, "a broker has a directory for partitions"
         self.directories = tuple(directories)
+        self._homes = Homes(self.directories, broker_id)
         self._metadata = metadata
         self._broker_id = broker_id
         self._replicas: dict[PartitionKey, Replica] = {}
         self._lost: dict[PartitionKey, TidelogError] = {}
-        """Placed here before this start, and found in no directory that could be looked at."""
+        """Placed here, in a directory that cannot be used: why not."""
         self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
@@ -68,32 +69,18 @@ class Replicas:
         self._inherited = inherited_by_topics(image, self._broker_id)
         placed = self._placed(image)
         summary = RecoverySummary(partitions=len(placed))
-        homes: dict[PartitionKey, LogDirectory] = {}
+        await self._homes.survey()
+        wanted: dict[LogDirectory, dict[PartitionKey, Placed]] = {}
+        for key, (_, partition, settings) in placed.items():
+            home = self._homes.choose(key, partition, was_here=True)
+            if isinstance(home, LogDirectory):
+                wanted.setdefault(home, {})[key] = _wanted(partition, settings)
+        opened: dict[PartitionKey, tuple[LogDirectory, PartitionLog]] = {}
         for directory in self.directories:
-            for key in await directory.survey():
-                homes.setdefault(key, directory)
-        logs: dict[PartitionKey, PartitionLog] = {}
-        for directory in self.directories:
-            own = {
-                key: _wanted(partition, settings)
-                for key, (_, partition, settings) in placed.items()
-                if homes.get(key) is directory
-            }
-            logs.update(await directory.open(own, summary))
-        self._mark_lost(placed, homes)
-        self._serve(image, placed, homes, logs)
+            logs = await directory.open(wanted.get(directory, {}), summary)
+            opened.update((key, (directory, log)) for key, log in logs.items())
+        self._serve(image, placed, opened, is_start=True)
         return summary
-
-    def _mark_lost(
-        self, placed: Mapping[PartitionKey, _Placed], homes: Mapping[PartitionKey, LogDirectory]
-    ) -> None:
-        """What was placed before and is nowhere may lie in a directory that cannot be read."""
-        failed = next((each for each in self.directories if each.failure is not None), None)
-        if failed is None or failed.failure is None:
-            return
-        for key in placed:
-            if key not in homes:
-                self._lost[key] = failed.failure
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
@@ -103,7 +90,7 @@ class Replicas:
             if inherited != self._inherited:
                 self._inherited = inherited
                 self._inherit(image)
-            self._serve(image, self._placed(image), {}, {})
+            self._serve(image, self._placed(image), {})
             deleted, self._deleted = self._deleted, []
             for replica in deleted:
                 await replica.directory.remove(replica.log.key)
@@ -177,26 +164,39 @@ class Replicas:
             settings = self._settings(topic)
             for partition in topic.partitions:
                 key = PartitionKey(topic_id, partition.partition)
-                if self._broker_id in partition.replicas and key not in self._replicas:
+                if self._broker_id in partition.replicas and not self._is_served(key, partition):
                     placed[key] = (topic, partition, settings)
         return placed
+
+    def _is_served(self, key: PartitionKey, partition: PartitionImage) -> bool:
+        """Whether it is held, and not given up where it was because that directory has failed."""
+        replica = self._replicas.get(key)
+        if replica is None or replica.directory.failure is None:
+            return replica is not None
+        named = self._homes.named(partition.directory_of(self._broker_id))
+        return named is None or named is replica.directory or named.failure is not None
 
     def _serve(
         self,
         image: Image,
         placed: Mapping[PartitionKey, _Placed],
-        homes: Mapping[PartitionKey, LogDirectory],
-        logs: Mapping[PartitionKey, PartitionLog],
+        opened: Mapping[PartitionKey, tuple[LogDirectory, PartitionLog]],
+        *,
+        is_start: bool = False,
     ) -> None:
         """Take over what changed; a new partition has no file until its first batch."""
         self._follow_known(image)
         for key, (topic, partition, settings) in placed.items():
-            if key in self._lost:
-                continue
-            directory, log = homes.get(key), logs.get(key)
-            if directory is None or log is None:
-                directory = self._emptiest()
-                log = directory.add(key, _wanted(partition, settings))
+            found = opened.get(key)
+            if found is None:
+                was_here = is_start or key in self._lost or key in self._replicas
+                home = self._homes.choose(key, partition, was_here=was_here)
+                if isinstance(home, TidelogError):
+                    self._lost[key] = home
+                    continue
+                found = (home, home.add(key, _wanted(partition, settings)))
+            self._lost.pop(key, None)
+            directory, log = found
             self._replicas[key] = Replica(
                 log=log,
                 settings=settings,
@@ -211,11 +211,6 @@ class Replicas:
                 self._waiters.append((version, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
-
-    def _emptiest(self) -> LogDirectory:
-        """Of those that work, the one with the fewest partitions; if none works, any."""
-        working = [each for each in self.directories if each.failure is None]
-        return min(working or self.directories, key=lambda each: each.partition_count)
 
     def _follow_known(self, image: Image) -> None:
         """Take over leader and settings of what is served here already; forget deleted topics."""
