@@ -17,7 +17,7 @@ from tidelog.broker.log.jobs.seal import (
     unfinished_path,
 )
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.producer_state import ProducerState
+from tidelog.broker.log.producer_state import Producer, ProducerState
 from tidelog.broker.log.sidecar import Replaced, Summary
 from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar_codec import PRODUCERS, decode_summary, find_section
@@ -83,6 +83,14 @@ def test_without_a_sidecar_before_they_begin_with_the_segment(
     files = MemoryJobFiles({SECOND.path: SECOND_BYTES})
     asked = SealArguments(segment=SECOND, previous=FIRST if previous else None)
     assert renamed(files, asked).leader_epochs == (EpochStart(1, 3),)
+
+
+def test_producers_that_are_told_take_the_place_of_a_segment_that_is_gone() -> None:
+    known = ProducerState((Producer(8, 2, (), 500),), 500)
+    files = MemoryJobFiles({SECOND.path: SECOND_BYTES})
+    summary = renamed(files, SealArguments(segment=SECOND, producers_before=known.encode()))
+    data = files.files[SECOND.sidecar_path][find_section(summary, PRODUCERS).byte_position :]
+    assert [each.producer_id for each in ProducerState.decode(bytes(data)).producers] == [8, 4]
 
 
 def test_a_damaged_sidecar_before_is_named_and_nothing_is_written() -> None:
