@@ -14,7 +14,7 @@ from tests.broker.node_in_world import (
     values_of,
 )
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
-from tidelog.v1 import common_pb2, metadata_pb2, topic_admin_pb2
+from tidelog.v1 import admin_pb2, common_pb2, metadata_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DELETE = "TopicAdminService/DeleteRecords"
@@ -72,6 +72,13 @@ async def earliest(client: PlainClient, topic_id: bytes, partition: int = 0) -> 
     return metadata_pb2.ListOffsetsResponse.FromString(answer).answers[0].offset
 
 
+async def size_bytes(client: PlainClient) -> int:
+    """Of the one partition of topic `t`."""
+    request = admin_pb2.DescribeTopicsRequest(topic_names=["t"])
+    answer = await client.call("AdminService/DescribeTopics", request.SerializeToString())
+    return admin_pb2.DescribeTopicsResponse.FromString(answer).topics[0].partitions[0].size_bytes
+
+
 VALUES = [b"%d" % number * 300 for number in range(9)]
 
 
@@ -100,6 +107,16 @@ def test_minus_one_is_all_that_is_committed_and_the_next_record_goes_on_from_the
         assert await trim(client, (topic_id, 0, -1)) == [3]
         (answer,) = await client.produce(partition_batch(topic_id, 0, sealed([b"next"])))
         assert (answer.base_offset, answer.log_start_offset) == (3, 3)
+
+    with_node(work)
+
+
+def test_of_a_partition_that_is_trimmed_to_its_end_nothing_stays_on_the_disk() -> None:
+    async def work(client: PlainClient) -> None:
+        topic_id = await filled(client, "t", VALUES[:2])
+        assert await size_bytes(client) > 600
+        assert await trim(client, (topic_id, 0, -1)) == [2]
+        assert await size_bytes(client) == 0
 
     with_node(work)
 

@@ -67,7 +67,11 @@ class TrimHandler:
                 point.topic_id, point.partition, ANY_LEADER_EPOCH, tried=tried
             )
             offset = _checked_offset(point, replica, tried)
-            start = await replica.directory.owner.trim(replica.log, offset)
+            owner, log = replica.directory.owner, replica.log
+            if log.log_start_offset < offset == log.log_end_offset:
+                # Only segments that are closed go: nothing is to be left of what is trimmed.
+                owner.roll(log.key)
+            start = await owner.trim(log, offset)
         except TidelogError as error:
             return TrimOutcome(topic_id=point.topic_id, partition=point.partition, error=error)
         return TrimOutcome(

@@ -69,10 +69,12 @@ class ScrubRound:
             self._skip(held, self._total_bytes * (now_ms % self._interval_ms) // self._interval_ms)
 
     def _skip(self, held: Held, past_bytes: int) -> None:
-        while (segment := self._next(held)) is not None:
-            if self._seen_bytes + segment.size_bytes > past_bytes:
-                return
-            self.done(segment)
+        for place, key in enumerate(self._keys):
+            for segment in _sealed(held[key]):
+                if self._seen_bytes + segment.size_bytes > past_bytes:
+                    return
+                self._place = (place, segment.base_offset)
+                self._seen_bytes += segment.size_bytes
 
     def _due_after_ms(self) -> int:
         """Into the round: when as much is to be seen as was seen."""
