@@ -8,10 +8,12 @@ from tests.broker.open_fixtures import (
     DIRECTORY,
     EPOCH,
     KEY,
+    Batch,
     Sealed,
     contents,
     file_of,
     key_of,
+    put,
     put_durable,
     run,
     segment_shape,
@@ -397,3 +399,32 @@ def test_many_partitions_are_opened_a_few_at_a_time_and_flushed_in_one_round() -
         assert rounds == 1
 
     run(world, main())
+
+
+@pytest.mark.parametrize("flushed_offset", [0, 3, 4, 5])
+def test_a_segment_that_an_opening_found_keeps_its_name(flushed_offset: int) -> None:
+    """A process was killed before the directory was flushed: the next opening makes up for it."""
+    for seed in range(20):
+        world = World(
+            seed, enabled=(FaultKind.LOST_NAME,), probabilities={FaultKind.LOST_NAME: 1.0}
+        )
+
+        async def main(world: World = world) -> None:
+            disk = start(world)
+            await put_durable(disk, {key_of(0).path: stored(FIRST)})
+            last = stored([Batch(3, epoch=1), Batch(4, epoch=1)])
+            path = key_of(3).path
+            marks = encode_marks([Mark(KEY, MarkKind.FLUSHED, flushed_offset)])
+            if flushed_offset > 3:
+                await put_durable(disk, {path: last})
+            else:
+                await put(disk, path, last)
+            await put_durable(disk, {MARKS: marks})
+            world.machine("m").processes["p"].kill()
+            first = await open_directory(start(world), PLACED)
+            assert first.logs[KEY].log.log_end_offset == 5
+            world.machine("m").crash()
+            second = await open_directory(start(world), PLACED)
+            assert second.logs[KEY].log.log_end_offset == 5, second.logs[KEY].log.failure
+
+        run(world, main())

@@ -135,6 +135,34 @@ def test_few_files_are_flushed_one_by_one_and_many_by_one_call(tmp_path: Path) -
     run_with_disk(tmp_path, work, make_flusher=make)
 
 
+def test_directories_have_a_call_each_unless_the_whole_file_system_was_flushed(
+    tmp_path: Path,
+) -> None:
+    calls: list[str] = []
+
+    def make(root: str) -> Flusher:
+        flusher = Flusher(
+            root,
+            flush_file=lambda _: None,
+            flush_file_system=lambda _: calls.append("file system"),
+            flush_directory=lambda _: calls.append("directory"),
+        )
+        flusher.is_syncfs_trusted = True
+        return flusher
+
+    async def work(disk: RealDisk) -> None:
+        files = [
+            await disk.open(f"log-{number}", create=True) for number in range(SYNCFS_FILES_MIN)
+        ]
+        await disk.flush(files[1:], directories=[""])
+        assert calls == ["directory"]
+        calls.clear()
+        await disk.flush(files, directories=[""])
+        assert calls == ["file system"]
+
+    run_with_disk(tmp_path, work, make_flusher=make)
+
+
 def test_without_a_trusted_syncfs_every_file_has_its_own_call(tmp_path: Path) -> None:
     calls: list[str] = []
 

@@ -4,7 +4,7 @@ Owns the order of an opening. It must never let anything be served before it is 
 a segment before the mark that allows it is.
 
     marks ─▶ consume the checkpoint ─▶ open what it does not tell of, a bounded number at a time
-      ─▶ one flush round for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
+      ─▶ few flush rounds for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +25,8 @@ from tidelog.wire.ids import LeaderEpoch
 
 OPENINGS_MAX: Final = 16
 """Logs that are opened at once: each may hold a piece of a segment in memory."""
+FLUSHED_AT_ONCE_MAX: Final = 1_000
+"""Logs in one flush round: it holds two descriptors for each until it ends."""
 
 
 class OpenedDirectory(msgspec.Struct, kw_only=True):
@@ -131,11 +133,14 @@ async def _open_each(
 
 
 async def _flush(disk: Disk, found: Mapping[PartitionKey, OpenedLog]) -> None:
-    """One flush round for all logs: what is served after a crash is durable first."""
-    active = {key: each.active for key, each in found.items() if each.active is not None}
-    if active:
-        directories = ["", *(directory_name(key) for key in active)]
-        await disk.flush(list(active.values()), directories=directories)
+    """What is served after a crash is durable first: a few rounds for all logs."""
+    active = [each for each in found.values() if each.active is not None]
+    for start in range(0, len(active), FLUSHED_AT_ONCE_MAX):
+        part = active[start : start + FLUSHED_AT_ONCE_MAX]
+        await disk.flush(
+            [each.active for each in part if each.active is not None],
+            directories=["", *(directory_name(each.log.key) for each in part)],
+        )
 
 
 def _marks_after(

@@ -56,7 +56,9 @@ class Flusher:
             if file not in covered:
                 self._flush_file(descriptor)
         for descriptor in directories.values():
-            self._flush_directory(descriptor)
+            # syncfs made the names of its file system durable as well, at once.
+            if not at_once or os.fstat(descriptor).st_dev != self._device:
+                self._flush_directory(descriptor)
 
     def close(self) -> None:
         """Give the descriptor of the directory back."""
