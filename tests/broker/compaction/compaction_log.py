@@ -85,10 +85,10 @@ class CompactedLog:
     def next_offset(self) -> int:
         return self.segments[-1].next_offset if self.segments else 0
 
-    def seal(self, batches: Sequence[bytes]) -> Summary:
+    def seal(self, batches: Sequence[bytes], *, has_gaps: bool = False) -> Summary:
         """One more segment of these batches, which have their offsets."""
         key = SegmentKey(PARTITION, Offset(self.next_offset))
-        facts = SegmentFacts(key=key, epochs_before=self.epochs)
+        facts = SegmentFacts(key=key, epochs_before=self.epochs, is_contiguous=not has_gaps)
         builder = SidecarBuilder(facts, self.producers)
         data = b"".join(batches)
         builder.feed(data)
@@ -160,7 +160,7 @@ class CompactedLog:
             assert summary.base_offset == expected, "segments are neighbours"
             data = bytes(self.files.files[summary.key.path])
             header = None
-            for position, header in iterate_headers(data, is_compacted=summary.is_compacted):
+            for position, header in iterate_headers(data, is_compacted=True):
                 assert header.base_offset >= expected, "offsets ascend"
                 expected = header.next_offset
                 yield header, data[position : position + header.size_bytes]

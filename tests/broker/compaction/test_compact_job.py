@@ -340,3 +340,33 @@ def test_a_record_stays_that_only_records_beyond_the_full_map_supersede() -> Non
     assert result is not None
     assert (result.cleaned_below, result.is_map_full) == (2, True)
     assert shown(log.records()) == ["0 a=1", "1 b=1", "2 c=1", "3 a=2"]
+
+
+def test_a_follower_compacts_what_it_copied_of_a_compacted_log() -> None:
+    leader = log_of(
+        [[keyed("a", "1")], [keyed("b", "1"), keyed("c", None)], [keyed("a", "2")]],
+        [[keyed("b", "2"), keyed("d", "1")]],
+    )
+    leader.compact(replace(EAGER, segment_bytes=1), now_ms=10_000)
+    follower = CompactedLog()
+    follower.seal([batch([keyed("a", "0")], 0)])
+    follower.seal([data for _, data in leader.batches()], has_gaps=True)
+    follower.compact(now_ms=10_500)
+    assert shown(follower.records()) == ["2 c=-", "3 a=2", "4 b=2", "5 d=1"]
+    assert follower.segments[0].tombstone_horizon_ms == 11_000
+    follower.seal([batch([keyed("e", "1")], 6)])
+    follower.compact(now_ms=11_000)
+    assert shown(follower.records()) == ["3 a=2", "4 b=2", "5 d=1", "6 e=1"]
+
+
+def test_epochs_that_a_remade_sidecar_does_not_know_come_from_the_ones_before() -> None:
+    log = CompactedLog()
+    for offset, epoch in enumerate((1, 4)):
+        data = bytearray(batch([keyed("a", str(offset))], offset))
+        data[12:16] = epoch.to_bytes(4, "big")
+        log.epochs = ()
+        log.seal([bytes(data)])
+    assert [(each.epoch, each.start_offset) for each in log.segments[1].leader_epochs] == [(4, 1)]
+    log.compact()
+    epochs = log.segments[0].leader_epochs
+    assert [(each.epoch, each.start_offset) for each in epochs] == [(1, 0), (4, 1)]

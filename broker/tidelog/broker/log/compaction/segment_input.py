@@ -62,6 +62,9 @@ class _Chain:
 
     def __init__(self, summary: Summary) -> None:
         self._summary = summary
+        offsets = summary.next_offset - summary.base_offset
+        # A follower that copies a compacted log has gaps in segments that it never compacted.
+        self._has_gaps = summary.is_compacted or summary.record_count < offsets
         self._position = 0
         self._next_offset = summary.base_offset
         self._leader_epoch = -1
@@ -77,7 +80,7 @@ class _Chain:
                 size_bytes = peek_size(data, at) or 0
                 if BATCH_BYTES_MAX >= size_bytes > len(data) - at:
                     break
-                header = read_header(data, at, is_compacted=self._summary.is_compacted)
+                header = read_header(data, at, is_compacted=self._has_gaps)
                 verify_checksum(data, header, at)
             except TidelogError as error:
                 raise self.damage(self._position, error.happened) from None
@@ -90,7 +93,7 @@ class _Chain:
 
     def _note(self, header: BatchHeader) -> None:
         base_offset, expected = header.base_offset, self._next_offset
-        is_gap = self._summary.is_compacted and base_offset > expected
+        is_gap = self._has_gaps and base_offset > expected
         if base_offset != expected and not is_gap:
             raise self.damage(self._position, f"its base offset is {base_offset}, not {expected}")
         if header.leader_epoch < self._leader_epoch:

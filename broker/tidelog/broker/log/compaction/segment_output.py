@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.compaction.contract import OFFSETS_PER_SEGMENT_MAX, Replacement
+from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar import Replaced, Summary
@@ -32,7 +33,7 @@ class SegmentWriter:
         first, last = group[0], group[-1]
         assert last.next_offset - first.base_offset <= OFFSETS_PER_SEGMENT_MAX, "a group too wide"
         self._files = files
-        self._last = last
+        self._epochs = _epochs(group)
         self._facts = SegmentFacts(
             key=SegmentKey(
                 first.key.partition,
@@ -74,7 +75,7 @@ class SegmentWriter:
         """Flush the segment, then its sidecar; `producers`: those behind the last replaced."""
         yield from self.drain(is_last=True)
         self._files.flush(self._log_path)
-        summary, data = _carried_over(*self._builder.finish(), self._last, producers)
+        summary, data = _carried_over(*self._builder.finish(), self._epochs, producers)
         path = summary.key.sidecar_path + UNFINISHED_SUFFIX
         self._create(path)
         yield from self._append(path, data)
@@ -95,14 +96,24 @@ def _cleaned_below(group: tuple[Summary, ...], cleaned_below: int) -> int:
     return max(cleaned_below, min(each.cleaned_below for each in group))
 
 
+def _epochs(group: tuple[Summary, ...]) -> tuple[EpochStart, ...]:
+    """The whole history up to the group's end. The last segment's sidecar tells it all, unless it
+    was made again without the ones before it: then they still know."""
+    starts: dict[int, int] = {}
+    for each in group:
+        for start in each.leader_epochs:
+            starts.setdefault(start.epoch, start.start_offset)
+    return tuple(EpochStart(epoch, starts[epoch]) for epoch in sorted(starts))
+
+
 def _carried_over(
-    summary: Summary, data: bytes, last: Summary, producers: ProducerState
+    summary: Summary, data: bytes, epochs: tuple[EpochStart, ...], producers: ProducerState
 ) -> tuple[Summary, bytes]:
-    """The sidecar with the leader epochs and producers of the last segment that is replaced."""
+    """The sidecar with these instead of what the batches that are left tell."""
     sections = {
         each.name: data[each.byte_position : each.byte_position + each.length_bytes]
         for each in summary.sections
     }
     sections[PRODUCERS] = producers.encode()
-    carried = msgspec.structs.replace(summary, leader_epochs=last.leader_epochs, sections=())
+    carried = msgspec.structs.replace(summary, leader_epochs=epochs, sections=())
     return encode_sidecar(carried, sections)
