@@ -39,6 +39,7 @@ _UNFINISHED: Final = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"
 _ISSUE: Final = re.compile(r"\b[Ii]ssue #?\d+\b")
 _SET_CALLS: Final = frozenset({"set", "frozenset"})
 PURE: Final = (
+    "broker/tidelog/broker/housekeeping",
     "proto/tidelog/wire",
     "metadata_quorum/tidelog/metadata_quorum/apply",
     "metadata_quorum/tidelog/metadata_quorum/image",
