@@ -57,7 +57,7 @@ class Jobs:
             sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
             if sealed.summary is None:
                 return sealed
-            if not is_there(log, segment):
+            if not is_there(log, segment) or self._owner.is_being_cut(log.key):
                 await self._remove_unfinished(log.key)
                 return sealed
             await self._disk.rename(sealing.unfinished_path(segment.key), segment.key.sidecar_path)
@@ -109,7 +109,8 @@ class Jobs:
         for replacement in result.replacements:
             made = replacement.made.key
             present = {segment.key for segment in log.segments}
-            if log.failure is not None or not all(key in present for key in replacement.removed):
+            is_whole = all(key in present for key in replacement.removed)
+            if log.failure is not None or not is_whole or self._owner.is_being_cut(log.key):
                 # Trimmed meanwhile: what stands for it would bring records back.
                 self._counts.compactions_given_up += 1
                 return
@@ -119,9 +120,14 @@ class Jobs:
             await self._flush_names(log.key)
             self._owner.replace(log.key, replacement.removed, (replacement.made,))
             await self._wait_taken(
-                partial(_is_in_place, log, made),
+                partial(self._is_settled, log, made),
                 f"put {made.path} in place",
             )
+
+    def _is_settled(self, log: PartitionLog, made: SegmentKey) -> bool:
+        """Whether the log has the segment, or never will: while its tail is cut nothing is put in
+        place, and the cut waits for what this job holds."""
+        return _is_in_place(log, made) or self._owner.is_being_cut(log.key)
 
     async def _wait_taken(self, is_taken: Callable[[], bool], tried: str) -> None:
         """What was handed over shows in the log soon; else it would be done a second time."""
@@ -191,5 +197,8 @@ def _seal_arguments(log: PartitionLog, due: SealDue) -> sealing.SealArguments:
         is_contiguous=_is_contiguous(log, segment),
         leader_epoch_max=log.leader_epoch,
         cleaned_below=0 if summary is None else summary.cleaned_below,
+        leader_epochs=summary.leader_epochs
+        if summary is not None and segment.is_compacted
+        else None,
         replaces=() if summary is None else summary.replaces,
     )

@@ -184,15 +184,20 @@ class DirectoryOwner:
         """Seal the active segment, unless it is empty."""
         self._tell(RollSegment(key=key))
 
-    def sealed(self, key: SegmentKey, summary: Summary) -> None:
-        """The segment's sidecar has its name, durably."""
-        self._tell(SegmentSealed(key=key, summary=summary))
+    def sealed(self, key: SegmentKey, summary: Summary, *, cut_count: int | None = None) -> None:
+        """The segment's sidecar has its name, durably; `cut_count` was the log's before the job."""
+        self._tell(SegmentSealed(key=key, summary=summary, cut_count=cut_count))
 
     def replace(
-        self, key: PartitionKey, removed: tuple[SegmentKey, ...], made: tuple[Summary, ...]
+        self,
+        key: PartitionKey,
+        removed: tuple[SegmentKey, ...],
+        made: tuple[Summary, ...],
+        *,
+        cut_count: int | None = None,
     ) -> None:
         """A compaction is committed: the files of `made` have their names, durably."""
-        self._tell(ReplaceSegments(key=key, removed=removed, made=made))
+        self._tell(ReplaceSegments(key=key, removed=removed, made=made, cut_count=cut_count))
 
     def fail(self, key: PartitionKey, error: TidelogError) -> None:
         """Stop the partition: damage was found in it."""
@@ -211,6 +216,11 @@ class DirectoryOwner:
         """As long as this is open the segment's files stay, also if it is trimmed or replaced."""
         with self._files.reading(segment):
             yield
+
+    def is_being_cut(self, key: PartitionKey) -> bool:
+        """What a job has made of the log gets no name meanwhile. One that holds a segment by
+        `reading` and has found this False may give names: a cut waits until it lets go."""
+        return self._files.is_being_cut(key)
 
     async def read(self, segment: SegmentKey, byte_position: int, length_bytes: int) -> bytes:
         """Bytes of a segment; a caller stays below the high watermark and holds the segment by
@@ -236,7 +246,11 @@ class DirectoryOwner:
                 await self._news.wait()
                 self._news.clear()
                 messages, self._inbox = self._inbox, []
-                for effect in self._core.step(messages):
+                effects = self._core.step(messages)
+                for message in messages:
+                    if isinstance(message, CutEnded):
+                        self._files.end_cut(message.key)
+                for effect in effects:
                     self._perform(effect, scope)
                 if self._is_stopping and not self._inbox and self._core.is_idle:
                     return
@@ -285,6 +299,7 @@ class DirectoryOwner:
             case Truncate():
                 scope.start(self._truncate(effect), name="truncate")
             case CutTail():
+                self._files.begin_cut(effect.key)
                 scope.start(self._cut(effect), name="cut")
             case RemoveFiles():
                 scope.start(self._remove(effect), name="remove")

@@ -30,6 +30,8 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
     removed = effect.later
     segment = None
     if effect.last is not None:
+        # A job that has begun to give names to what it made of the segment comes to its end.
+        await files.wait_unread(effect.last)
         await _read_again(disk, files, left, effect, effect.last)
         segment = left.segments[-1]
         if segment.next_offset < effect.log_start_offset:

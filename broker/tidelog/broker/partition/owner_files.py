@@ -22,6 +22,9 @@ class SegmentFiles:
         self._files: dict[SegmentKey, File] = {}
         self._pins: dict[SegmentKey, int] = {}
         self._unpinned = asyncio.Event()
+        self._removing = asyncio.Lock()
+        """Whoever removes has listed what there is: two at once would remove one file twice."""
+        self._cut: dict[PartitionKey, None] = {}
 
     def update(self, files: Mapping[SegmentKey, File]) -> None:
         """Take over what recovery has opened."""
@@ -79,10 +82,28 @@ class SegmentFiles:
         if file is not None:
             await self._disk.close(file)
 
+    def begin_cut(self, partition: PartitionKey) -> None:
+        """The tail is being cut off: what a job has made of it gets no name any more."""
+        self._cut[partition] = None
+
+    def end_cut(self, partition: PartitionKey) -> None:
+        """The log knows what is left."""
+        self._cut.pop(partition, None)
+
+    def is_being_cut(self, partition: PartitionKey) -> bool:
+        """Between `begin_cut` and `end_cut`."""
+        return partition in self._cut
+
     async def remove(self, segments: Sequence[SegmentKey], sidecars: Sequence[SegmentKey]) -> None:
         """Remove segments with their sidecars, in this order, and sidecars alone."""
         for key in segments:
-            await self._wait_unread(key)
+            await self.wait_unread(key)
+        async with self._removing:
+            await self._remove_all(segments, sidecars)
+
+    async def _remove_all(
+        self, segments: Sequence[SegmentKey], sidecars: Sequence[SegmentKey]
+    ) -> None:
         directories = dict.fromkeys(key.partition for key in (*segments, *sidecars))
         names = {key: await self._disk.list(directory_name(key)) for key in directories}
         for key in segments:
@@ -96,12 +117,13 @@ class SegmentFiles:
         """Remove a log's last segments, each durably before the one before it: a crash in between
         leaves no hole. Their sidecars go first."""
         for key in reversed(segments):
-            await self._wait_unread(key)
+            await self.wait_unread(key)
             directory = directory_name(key.partition)
-            names = await self._disk.list(directory)
-            await self._remove(key.sidecar_path, names)
-            await self.close(key)
-            await self._remove(key.path, names)
+            async with self._removing:
+                names = await self._disk.list(directory)
+                await self._remove(key.sidecar_path, names)
+                await self.close(key)
+                await self._remove(key.path, names)
             await self._disk.flush([], directories=[directory])
 
     async def remove_directory(self, partition: PartitionKey) -> None:
@@ -129,7 +151,7 @@ class SegmentFiles:
         if path.rpartition("/")[2] in names:
             await self._disk.remove(path)
 
-    async def _wait_unread(self, key: SegmentKey) -> None:
+    async def wait_unread(self, key: SegmentKey) -> None:
         while key in self._pins:
             self._unpinned.clear()
             await self._unpinned.wait()

@@ -191,7 +191,9 @@ class Derived:
             return []
         violations = []
         begin = max(self.log_start_offset, rebuilt.log_start_offset)
-        live_starts, made_starts = _trimmed(self.starts, begin), _trimmed(rebuilt.starts, begin)
+        end = self.log_end_offset
+        live_starts = _trimmed(self.starts, begin, end)
+        made_starts = _trimmed(rebuilt.starts, begin, end)
         if live_starts != made_starts:
             violations.append(f"rebuilt_epochs: {name}: {made_starts}, it had {live_starts}")
         live_producers = _kept(self.producers, begin)
@@ -210,13 +212,13 @@ class Derived:
         return violations
 
 
-def _trimmed(starts: tuple[EpochStart, ...], begin: int) -> list[tuple[int, int]]:
-    """From the epoch on that wrote the log's first record."""
+def _trimmed(starts: tuple[EpochStart, ...], begin: int, end: int) -> list[tuple[int, int]]:
+    """From the epoch on that wrote the log's first record; none of a log without records."""
     first = max((start.start_offset for start in starts if start.start_offset <= begin), default=0)
     return [
         (start.epoch, max(start.start_offset, begin))
         for start in starts
-        if start.start_offset >= first
+        if first <= start.start_offset and max(start.start_offset, begin) < end
     ]
 
 

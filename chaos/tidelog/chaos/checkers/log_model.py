@@ -321,7 +321,7 @@ class LogModel:
         left_bytes = sum(
             len(sent.batch)
             for sent in self.sends
-            if not 0 <= sent.base_offset + len(sent.records) - 1 < log_start
+            if sent.base_offset < 0 or sent.base_offset + len(sent.records) > log_start
         )
         if left_bytes >= self.retention_bytes:
             return

@@ -141,5 +141,6 @@ def _arguments(log: PartitionLog, place: int) -> sealing.SealArguments:
         is_contiguous=is_contiguous,
         leader_epoch_max=log.leader_epoch,
         cleaned_below=summary.cleaned_below,
+        leader_epochs=summary.leader_epochs if segment.is_compacted else None,
         replaces=summary.replaces,
     )
