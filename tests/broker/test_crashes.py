@@ -18,6 +18,8 @@ CRASH_KINDS = (
 ROUNDS = 4
 PRODUCERS = 3
 PARTITIONS = 2
+SMALL_SEGMENTS = {"segment.bytes": "1024", "retention.ms": "-1"}
+"""The records are as old as the epoch."""
 
 
 class History:
@@ -92,9 +94,7 @@ def run_seed(seed: int, *, is_machine: bool) -> int:
             process = world.machine("node").start("node", life.live)
             await wait_ready(life, world)
             if not topic_id:
-                topic_id = await client.create_topic(
-                    "t", PARTITIONS, settings={"segment.bytes": "1024"}
-                )
+                topic_id = await client.create_topic("t", PARTITIONS, settings=SMALL_SEGMENTS)
             await check_everything(client, topic_id, history)
             producers = [
                 asyncio.ensure_future(history.produce_until_death(client, topic_id, name))
@@ -171,7 +171,7 @@ def test_a_partition_of_which_the_first_segment_is_gone_stops_alone() -> None:
         client = PlainClient(world.machine("client").start("client", wait_forever).ports.network)
         process = world.machine("node").start("node", life.live)
         await wait_ready(life, world)
-        topic_ids.append(await client.create_topic("t", 2, settings={"segment.bytes": "1024"}))
+        topic_ids.append(await client.create_topic("t", 2, settings=SMALL_SEGMENTS))
         for partition in range(2):
             for _ in range(4):
                 await client.produce(partition_batch(topic_ids[0], partition, sealed([b"x" * 600])))
