@@ -44,7 +44,6 @@ class MemoryFiles:
         self.created: set[str] = set()
         self.flushed: dict[str, int] = {}
         self.longest_read = 0
-        self.fails_after_bytes = -1
 
     def size_bytes(self, path: str) -> int:
         return len(self.files[path]) if path in self.files else -1
@@ -68,6 +67,7 @@ class MemoryFiles:
 
     def remove(self, path: str) -> None:
         assert path in self.created, f"the job did not create {path}"
+        self.created.remove(path)
         del self.files[path]
 
 

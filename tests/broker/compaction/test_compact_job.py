@@ -1,11 +1,14 @@
 """The job over whole segments: what stays, what is refused, what is left behind."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from tests.broker.compaction.compaction_log import (
     EAGER,
     CompactedLog,
+    MemoryFiles,
     batch,
     keyed,
     log_of,
@@ -13,7 +16,7 @@ from tests.broker.compaction.compaction_log import (
 )
 from tidelog.broker.log.compaction.offset_map import ENTRY_BYTES
 from tidelog.broker.log.compaction.planner import first_dirty_offset
-from tidelog.wire.batch import Codec, checksum, iterate_headers
+from tidelog.wire.batch import BATCH_BYTES_MAX, Codec, checksum, iterate_headers
 from tidelog.wire.batch.stamp import stamp_append_time
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -255,9 +258,10 @@ def test_damage_that_is_found_after_a_group_was_written_removes_it() -> None:
     assert plan is not None
     log.files.files[log.segments[1].key.path][40] ^= 1
     before = set(log.files.files)
+    log.files.flushed.clear()
     with pytest.raises(TidelogError, match="STORAGE_CORRUPT"):
         log.run(plan.arguments)
-    assert log.files.created - before, "the first group was written before"
+    assert len(log.files.flushed) == 2, "the first group was finished before"
     assert set(log.files.files) == before
 
 
@@ -370,3 +374,50 @@ def test_epochs_that_a_remade_sidecar_does_not_know_come_from_the_ones_before() 
     log.compact()
     epochs = log.segments[0].leader_epochs
     assert [(each.epoch, each.start_offset) for each in epochs] == [(1, 0), (4, 1)]
+
+
+@pytest.mark.slow
+def test_tombstones_of_a_batch_that_is_too_large_for_a_horizon_wait_for_room() -> None:
+    """Each delta takes five bytes more with a horizon, which is more than a batch may have."""
+    dead = [keyed(f"{number:033}", None, 0) for number in range(90_000)]
+    log = log_of([dead], [[keyed("a", "1")]])
+    log.compact(now_ms=10**12)
+    header, data = next(log.batches())
+    assert (header.has_delete_horizon, header.record_count) == (False, 90_000)
+    assert len(data) + 5 * 90_000 > BATCH_BYTES_MAX
+    log.seal([batch([keyed(f"{number:033}", "new") for number in range(50_000)], 90_001)])
+    log.compact(now_ms=10**12)
+    header, _ = next(log.batches())
+    assert (header.has_delete_horizon, header.record_count) == (True, 40_000)
+
+
+class FullDisk(MemoryFiles):
+    """Refuses every byte, or every file, beyond a number of them."""
+
+    files_max = 1_000
+    bytes_max = 1_000_000
+
+    def create(self, path: str) -> None:
+        if len(self.created) >= self.files_max:
+            raise TidelogError(ErrorCode.STORAGE_FULL, tried="create", happened="no space")
+        super().create(path)
+
+    def append(self, path: str, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        if sum(len(self.files[made]) for made in self.created) >= self.bytes_max:
+            raise TidelogError(ErrorCode.STORAGE_FULL, tried="append", happened="no space")
+        super().append(path, pieces)
+
+
+@pytest.mark.parametrize(("files_max", "bytes_max"), [(0, 9), (1, 999), (3, 999), (9, 1), (9, 300)])
+def test_a_full_disk_leaves_nothing_behind(files_max: int, bytes_max: int) -> None:
+    log = log_of([[keyed("a", "1")]], [[keyed("b", "1")]])
+    disk = FullDisk()
+    disk.files = log.files.files
+    disk.files_max, disk.bytes_max = files_max, bytes_max
+    log.files = disk
+    before = set(disk.files)
+    plan = log.plan(replace(EAGER, segment_bytes=1))
+    assert plan is not None
+    with pytest.raises(TidelogError, match="STORAGE_FULL"):
+        log.run(plan.arguments)
+    assert set(disk.files) == before

@@ -33,4 +33,11 @@ as Kafka's cleaner does; they are refused at append on a compacted topic.
 Transactions: control batches stay. Whether a transactional batch was committed is not known here,
 so its records supersede nothing, and its tombstones never go: nothing committed is lost, at the
 price of records that stay longer than they need to.
+
+Caveats. As with Kafka, a reader or a replica that was away for longer than delete.retention.ms and
+comes back at an offset that it knows may miss a tombstone, and keep the value that it deleted: it
+has to begin from the log's start. A round rewrites the log from its start on, however much of it is
+clean, and needs room for both copies until the last group is swapped in. A batch whose records
+cannot be read stays for ever, and so does one that our compressor cannot pack below the limit of a
+batch: the round ends with BATCH_TOO_LARGE and names it.
 """

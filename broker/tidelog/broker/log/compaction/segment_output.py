@@ -54,8 +54,8 @@ class SegmentWriter:
         self._create(self._log_path)
 
     def _create(self, path: str) -> None:
-        self._created.append(path)
         self._files.create(path)
+        self._created.append(path)
 
     def add(self, data: bytes) -> None:
         """The next batch."""
