@@ -120,7 +120,7 @@ class LogDirectory:
         self._owner: DirectoryOwner | None = None
         self._reader: LogReader | None = None
         self._keeper: Housekeeper | None = None
-        self._running: asyncio.Future[None] | None = None
+        self._has_ended = asyncio.Event()
         self.directory_uuid = directory_uuid
         self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
         """Called when a partition's high watermark moves or the partition stops."""
@@ -258,7 +258,6 @@ class LogDirectory:
 
     async def run(self) -> None:
         """Owner and housekeeping, until `stop` or cancelled."""
-        self._running = asyncio.get_running_loop().create_future()
         try:
             async with TaskScope() as scope:
                 ticks = scope.start(self._tick(), name="directory ticks")
@@ -267,7 +266,7 @@ class LogDirectory:
                 ticks.cancel()
                 keeper.cancel()
         finally:
-            self._running.set_result(None)
+            self._has_ended.set()
 
     async def _tick(self) -> None:
         while True:
@@ -275,11 +274,14 @@ class LogDirectory:
             self.owner.tick(self._clock.monotonic_ns() // NS_PER_MS)
 
     async def stop(self) -> bool:
-        """Flush what was accepted and leave a checkpoint; whether everything is flushed."""
-        if self._owner is None or self._running is None:
+        """Flush what was accepted and leave a checkpoint; whether everything is flushed.
+
+        Somebody has started `run()`, be it just before.
+        """
+        if self._owner is None:
             return self._opening_failure is None
         self._owner.stop()
-        await asyncio.shield(self._running)
+        await self._has_ended.wait()
         if self._owner.failure is not None:
             # A directory that failed leaves none: its next start must look at every byte.
             return False
