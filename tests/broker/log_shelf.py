@@ -3,12 +3,19 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
+from tidelog.broker.log.compaction.rewrite import empty_batch, rewrite_batch
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.state import PartitionLog
-from tidelog.wire.batch import encode_batch, iterate_headers, read_header
+from tidelog.wire.batch import (
+    HEADER_BYTES,
+    decode_batch,
+    encode_batch,
+    iterate_headers,
+    read_header,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
@@ -18,6 +25,28 @@ TOPIC = TopicId(bytes(16))
 def batch_at(*times_ms: int, size: int = 1_000) -> bytes:
     """A batch with a record for each time."""
     return encode_batch([(each, None, bytes(size), ()) for each in times_ms])
+
+
+def _cleaned(batch: bytes, keep: Callable[[int], bool], *, is_last: bool) -> bytes:
+    """The batch with the records that are kept; nothing or its header if none is."""
+    header = read_header(batch, is_compacted=True)
+    records = decode_batch(batch, is_compacted=True)
+    kept = [keep(record[0]) for record in records]
+    if all(kept) and kept:
+        return batch
+    if not any(kept):
+        return empty_batch(header) if is_last else b""
+    times = [record[1] for record, is_kept in zip(records, kept, strict=True) if is_kept]
+    made = rewrite_batch(
+        header,
+        batch[HEADER_BYTES:],
+        kept,
+        max_timestamp=max(times),
+        base_timestamp=header.base_timestamp,
+        has_horizon=False,
+    )
+    assert made is not None, "no batch grows"
+    return made
 
 
 def missing(path: str) -> TidelogError:
@@ -97,14 +126,15 @@ class LogShelf:
         return summary
 
     def compact(self, first: int, last: int, keep: Callable[[int], bool]) -> None:
-        """Put one segment with gaps in the place of these; whole batches go, never the last."""
+        """Put one segment with gaps in the place of these: without the records that are not kept,
+        and without batches of which none is, but for the last one."""
         old = self.log.segments[first : last + 1]
         data = b"".join(self.files[each.key] for each in old)
         headers = list(iterate_headers(data, is_compacted=True))
         kept = b""
         for position, header in headers:
-            if keep(header.base_offset) or header.next_offset == old[-1].next_offset:
-                kept += data[position : position + header.size_bytes]
+            is_last = header.next_offset == old[-1].next_offset
+            kept += _cleaned(data[position : position + header.size_bytes], keep, is_last=is_last)
         self.generation += 1
         key = SegmentKey(self.key, old[0].key.base_offset, self.generation)
         self.files[key] = kept

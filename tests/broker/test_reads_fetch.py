@@ -2,12 +2,14 @@
 
 import asyncio
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import Any, cast
 
-from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, shelf_of
+from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_of
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.records import FetchRecordsRequest, RecordsHandler
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.read import LogReader
@@ -99,3 +101,28 @@ def test_a_gap_up_to_the_high_watermark_is_no_answer_and_no_error() -> None:
     session = FetchSession(node.handler(), lambda: None)
     session.take(FetchStreamRequest([asked], [], 1_000, 1, 0))
     assert asyncio.run(session.next_answer()) is None
+
+
+class Topics:
+    """As much of the metadata handler as plain records need."""
+
+    topic_id = TOPIC
+
+    async def topic(self, *_: object, **__: object) -> "Topics":
+        return self
+
+
+def test_plain_records_are_read_from_batches_of_which_compaction_has_left_some() -> None:
+    node = Node([compacted([batch_at(n, n, n) for n in range(4)], {0, 2, 7})])
+    unused: Any = None
+    handler = RecordsHandler(
+        cast(MetadataHandler, Topics()),
+        unused,
+        node.handler(),
+        clock=unused,
+        random=unused,
+        limits=BrokerLimits(),
+    )
+    found = asyncio.run(handler.fetch_records(CONTEXT, FetchRecordsRequest("t", 0, 0, 10, 0)))
+    assert [record[0] for record in found.records] == [0, 2, 7]
+    assert found.next_offset == 12, "behind the last batch, which is empty"

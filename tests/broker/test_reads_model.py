@@ -181,7 +181,7 @@ class LogAgainstList(RuleBasedStateMachine):
             (record[0], record[1])
             for _, next_offset, content in self.shelf.batches()
             if next_offset <= self.log.high_watermark
-            for record in decode_batch(content)
+            for record in decode_batch(content, is_compacted=True)
             if record[0] >= self.log.log_start_offset
         ]
 

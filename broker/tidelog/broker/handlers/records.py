@@ -281,12 +281,12 @@ def _decoded(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRe
     """
     records: list[DecodedRecord] = []
     next_offset, left_bytes = fetch_offset, RECORDS_ANSWER_BYTES
-    for position, header in iterate_headers(data):
+    for position, header in iterate_headers(data, is_compacted=True):
         if header.is_control:
             next_offset = header.next_offset
             continue
         try:
-            opened = decode_batch(data, position)
+            opened = decode_batch(data, position, is_compacted=True)
         except TidelogError:
             if records:
                 break
