@@ -72,6 +72,9 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
         {"flags": {"listeners.client.bind": "localhost"}},
         {"flags": {"listeners.client.bind": "127.0.0.1:99999"}},
         {"file_text": "default_partitions = 9\n[topics]\npartitions_max = 4"},
+        {"file_text": "data_dir = 'd'\nlog_dirs = ['./d/']"},
+        {"file_text": "log_dirs = ['e', 'f', 'e/']"},
+        {"file_text": "log_dirs = ['']"},
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(given: dict[str, object]) -> None:

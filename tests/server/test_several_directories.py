@@ -4,6 +4,7 @@ import pytest
 
 from tests.server.directories_in_world import DATA, FURTHER, Directories, run_directories
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import BrokerId
 
 ALL = (DATA, *FURTHER)
 KEPT = {"retention.ms": "-1"}
@@ -51,8 +52,11 @@ def test_a_partition_lies_where_the_metadata_say() -> None:
         uuids = [each.uuid for each in directories.broker().directories]
         (topic,) = [each for each in directories.image().topics.values() if each.name == "t"]
         for name, uuid in zip(ALL, uuids, strict=True):
-            named = [each.partition for each in topic.partitions if each.directory_of(1) == uuid]
-            assert directories.partitions_in(name, topic_id) == named
+            of_broker = {
+                each.partition: each.directory_of(BrokerId(1)) for each in topic.partitions
+            }
+            expected = [number for number, named in of_broker.items() if named == uuid]
+            assert directories.partitions_in(name, topic_id) == expected
 
     run_directories(work)
 

@@ -4,6 +4,7 @@ One that belongs to another node or cluster, or was never formatted, keeps the n
 that is a mistake. One that is missing or broken does not: its partitions stop, the others go on.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.directory import DirectoryLimits, LogDirectory
@@ -41,8 +42,22 @@ async def broker_directories(
         )
     ]
     for further in ports.further_disks:
-        directories.append(await _further(further, identity, ports, limits))
+        found = await _further(further, identity, ports, limits)
+        _refuse_copy(found, directories)
+        directories.append(found)
     return tuple(directories)
+
+
+def _refuse_copy(found: LogDirectory, others: Sequence[LogDirectory]) -> None:
+    """Two with one id hold the same partitions, and no longer the same records."""
+    for other in others:
+        if found.directory_uuid and found.directory_uuid == other.directory_uuid:
+            raise TidelogError(
+                ErrorCode.WRONG_CLUSTER,
+                tried=f"open the log directory {found.name}",
+                happened=f"it is a copy of {other.name}, or that of it: both have one id",
+                hint="Nothing was changed. Check log_dirs.",
+            )
 
 
 async def _further(

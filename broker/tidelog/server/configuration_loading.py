@@ -5,6 +5,7 @@ Every refusal names the setting, where its value came from, and the nearest name
 
 import tomllib
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -164,10 +165,26 @@ def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
                 f"`{bind}` can be reached from outside this machine, and nothing encrypts it",
                 "Bind 127.0.0.1, or set allow_plaintext = true if the network is trusted.",
             )
+    _validate_directories(configuration)
     _validate_quorum(configuration)
     if configuration.default_partitions > configuration.topics.partitions_max:
         raise _invalid("default_partitions", "it is above topics.partitions_max")
     return configuration
+
+
+def _validate_directories(configuration: NodeConfiguration) -> None:
+    named = [PurePath(configuration.data_dir)]
+    for directory in configuration.log_dirs:
+        if not directory:
+            raise _invalid("log_dirs", "one of them is empty")
+        path = PurePath(directory)
+        if path == named[0]:
+            raise _invalid(
+                "log_dirs", f"`{directory}` is data_dir", "Leave it out: it holds partitions, too."
+            )
+        if path in named:
+            raise _invalid("log_dirs", f"`{directory}` is named twice", "Name each once.")
+        named.append(path)
 
 
 def _validate_quorum(configuration: NodeConfiguration) -> None:

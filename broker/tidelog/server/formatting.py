@@ -18,8 +18,9 @@ from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Disk, Random
 from tidelog.ports.real.disk import open_disk
 from tidelog.ports.real.random import RealRandom
-from tidelog.server.log_directories import add_log_directories
+from tidelog.server.log_directories import add_log_directories, check_unused_log_directories
 from tidelog.server.storage_format import (
+    FILE_NAME,
     FORMAT_VERSION,
     QUORUM_DIRECTORY,
     NodeIdentity,
@@ -80,6 +81,8 @@ class Formatted(msgspec.Struct, frozen=True, kw_only=True):
 
 def format_storage(options: FormatOptions) -> Formatted:
     """Format a node's directories on this machine."""
+    if not (Path(options.data_dir) / FILE_NAME).exists():
+        check_unused_log_directories(options.log_dirs)
     formatted = asyncio.run(_format_real(options))
     if options.log_dirs:
         add_log_directories(options.data_dir, options.node_id, options.log_dirs)

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory import LogDirectory
 from tidelog.broker.rpc.guard import Gate, guard_methods
 from tidelog.broker.rpc.metadata_table import (
     METADATA_FILES,
@@ -65,6 +66,7 @@ class Node:
         """Tasks that wait for news of the quorum, and have to end before it does."""
         self._controller: ControllerRole | None = None
         self._broker: BrokerRole | None = None
+        self._directories: tuple[LogDirectory, ...] = ()
         self._side: MetadataSide | None = None
         self.client_address = ""
         """`host:port` of the client listener, once it is bound."""
@@ -89,6 +91,9 @@ class Node:
         """The node's whole life; raises the TidelogError that kept it from starting or going on."""
         identity = await storage_format.read_identity(self._ports.disk, self._configuration.node_id)
         self.cluster_id = identity.cluster_id
+        if self._configuration.is_broker:
+            # Before anything is written: a directory of another node is a mistake.
+            self._directories = await broker_directories(identity, self._configuration, self._ports)
         if self._configuration.is_controller:
             disk = self._ports.quorum_disk
             assert disk is not None, "a controller has a quorum directory"
@@ -131,8 +136,7 @@ class Node:
         if side.run is not None:
             scope.start(side.run(), name="metadata observer")
         if configuration.is_broker:
-            directories = await broker_directories(identity, configuration, ports)
-            self._broker = BrokerRole(identity, configuration, ports, side, directories)
+            self._broker = BrokerRole(identity, configuration, ports, side, self._directories)
         client = await self._bind(
             CLIENT_LISTENER, configuration.listeners.client, self._client_methods(side)
         )

@@ -70,16 +70,33 @@ async def read_format_version(disk: Disk) -> int:
         raise TidelogError(ErrorCode.STORAGE_CORRUPT, tried=tried, happened=str(error)) from None
 
 
-async def format_log_directory(disk: Disk, identity: NodeIdentity, directory_id: str) -> bool:
-    """Make an empty directory one of the node's; whether it had to be. One of its own is left."""
+async def is_new_log_directory(disk: Disk, identity: NodeIdentity) -> bool:
+    """Whether it is empty, and may become one of the node's; not so: it is one already."""
     names = await disk.list()
     if FILE_NAME in names:
         await check_log_directory(disk, identity)
         return False
     _check_empty(disk, names, tried=f"format {disk.name}")
+    return True
+
+
+async def check_unused(disk: Disk) -> None:
+    """Whether any new node may take it; refused if it is somebody's or holds something."""
+    names = await disk.list()
+    if FILE_NAME in names:
+        raise TidelogError(
+            ErrorCode.STORAGE_IN_USE,
+            tried=f"format {disk.name}",
+            happened="it is formatted already, for a node that is not new",
+            hint="Nothing was changed. Name an empty directory.",
+        )
+    _check_empty(disk, names, tried=f"format {disk.name}")
+
+
+async def format_log_directory(disk: Disk, identity: NodeIdentity, directory_id: str) -> None:
+    """Make a directory that `is_new_log_directory` one of the node's."""
     own = msgspec.structs.replace(identity, directory_id=directory_id)
     await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(own)))
-    return True
 
 
 async def check_log_directory(disk: Disk, identity: NodeIdentity) -> NodeIdentity:
@@ -217,6 +234,7 @@ async def read_identity(disk: Disk, node_id: int) -> NodeIdentity:
             ErrorCode.WRONG_CLUSTER,
             tried=tried,
             happened=f"it belongs to node {identity.node_id}, this is node {node_id}",
+            hint="Nothing was changed. Check node_id, data_dir and log_dirs.",
         )
     return identity
 
