@@ -1,7 +1,7 @@
 """A data directory with its owner, its housekeeper and the worker's real jobs, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from tidelog.broker.log.names import PartitionKey, directory_name
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.owner import Appended
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode
 from tidelog.chaos.sim.process import Machine
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
@@ -202,8 +203,8 @@ def placed(partition: int = 0, **settings: Any) -> dict[PartitionKey, Placed]:
 class Neighbourhood:
     """A world with one machine, on which lives come one after the other."""
 
-    def __init__(self, seed: int = 7) -> None:
-        self.world = World(seed)
+    def __init__(self, seed: int = 7, *, enabled: Iterable[FaultKind] = ()) -> None:
+        self.world = World(seed, enabled=enabled, probabilities=dict.fromkeys(enabled, 0.02))
         self.machine = self.world.machine("node")
 
     def live(

@@ -17,6 +17,7 @@ from tests.broker.housekeeping_world import (
 )
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.sim.faults import FaultKind
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DIED = TidelogError(ErrorCode.UNKNOWN, tried="run a job", happened="its process died")
@@ -352,6 +353,38 @@ def test_what_was_trimmed_while_its_seal_waited_is_no_failure() -> None:
         assert log.failure is None
 
     in_a_house(work)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_and_a_slow_disk_only_take_longer() -> None:
+    failures: list[int] = []
+
+    async def work(house: House) -> None:
+        plain, compacted = house.add(0), house.add(1, is_compacted=True, is_deleted=False)
+        expected = {}
+        for number in range(12):
+            expected[b"k%d" % (number % 3)] = b"%d" % number
+            for log in (plain, compacted):
+                await house.append(log, b"%d" % number, key=b"k%d" % (number % 3))
+        counts = house.directory.keeper.counts
+        await house.until(lambda: len(sealed(plain)) == 11, within_ms=600_000)
+        await house.until(lambda: counts.compactions, within_ms=600_000)
+        await house.until(lambda: counts.scrubs > 20, within_ms=600_000)
+        assert [value for _, value in await house.values(plain)] == [b"%d" % n for n in range(12)]
+        kept = [value for _, value in await house.values(compacted)]
+        assert set(expected.values()) <= set(kept)
+        assert len(kept) < 12
+        assert (plain.failure, compacted.failure) == (None, None)
+        failures.append(counts.jobs_failed)
+
+    for seed in range(6):
+        faults = (FaultKind.WORKER_CRASH, FaultKind.SLOW_DISK)
+        neighbourhood = Neighbourhood(seed, enabled=faults)
+        try:
+            neighbourhood.live(work, limits=SCRUBBING)
+        finally:
+            neighbourhood.close()
+    assert sum(failures) > 3, f"the worker died too rarely: {failures}"
 
 
 def test_housekeeping_ends_with_its_directory() -> None:
