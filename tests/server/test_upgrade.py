@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.broker.log.marks import decode_marks
 from tidelog.server.storage_format import FORMAT_VERSION
-from tidelog.server.upgrade import UpgradeOptions, Upgraded, upgrade_storage
+from tidelog.server.upgrade import Upgraded, UpgradeOptions, upgrade_storage
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -77,9 +77,7 @@ def test_an_upgrade_that_was_interrupted_before_the_version_is_gone_over_again(
 def test_another_version_is_refused_and_not_touched(tmp_path: Path, version: int) -> None:
     directory = golden(tmp_path, 2)
     file = directory / "node.json"
-    file.write_text(
-        file.read_text().replace('"format_version": 2', f'"format_version": {version}')
-    )
+    file.write_text(file.read_text().replace('"format_version": 2', f'"format_version": {version}'))
     before = content(directory)
     with pytest.raises(TidelogError) as refused:
         upgrade(directory)
