@@ -63,7 +63,9 @@ def test_a_fetch_inside_a_batch_answers_the_whole_batch_and_none_before() -> Non
 @pytest.mark.parametrize("max_bytes", [1, 100, 5_000, 20_000])
 def test_a_fetch_answers_at_least_one_batch_and_else_no_more_than_was_asked(max_bytes: int) -> None:
     async def work(client: PlainClient) -> None:
-        topic_id = await client.create_topic("t", settings={"segment.bytes": "30000"})
+        topic_id = await client.create_topic(
+            "t", settings={"segment.bytes": "30000", "retention.ms": "-1"}
+        )
         sizes = [10, 3_000, 9_000, 10, 10, 12_000, 5]
         for number, size in enumerate(sizes * 2):
             await client.produce(
@@ -250,7 +252,9 @@ def test_an_offset_outside_the_log_is_refused_with_its_range(offset: int) -> Non
 
 def test_offsets_are_found_by_place_and_by_time() -> None:
     async def work(client: PlainClient) -> None:
-        topic_id = await client.create_topic("t", settings={"segment.bytes": "1024"})
+        topic_id = await client.create_topic(
+            "t", settings={"segment.bytes": "1024", "retention.ms": "-1"}
+        )
         for number in range(40):
             batch = sealed([b"x" * 50, b"y" * 50], 1_000 + 10 * number)
             await client.produce(partition_batch(topic_id, 0, batch))
