@@ -83,6 +83,8 @@ class CoreModel:
         self.written_marks: dict[tuple[PartitionKey, MarkKind], int] = {}
         self.durable_marks: dict[tuple[PartitionKey, MarkKind], int] = {}
         self.advanced: list[PartitionKey] = []
+        self.adopted: dict[SegmentKey, None] = {}
+        """Segments that were a part of their log once."""
         self.removed: list[SegmentKey] = []
         self.removed_sidecars: list[SegmentKey] = []
         self.removed_directories: list[PartitionKey] = []
@@ -225,9 +227,16 @@ class CoreModel:
             made = SegmentKey(log.key, Offset(first.base_offset), generation)
             self.files[made] = self.files[first.key] + self.files[second.key]
             self.durable_bytes[made] = len(self.files[made])
-            before = log.segments[place - 1].summary if place else None
-            summary = self.summary_of(made, before, replaces=(first.key, second.key))
-            return ReplaceSegments(key=log.key, removed=(first.key, second.key), made=(summary,))
+            summary = self.summary_of(made, None, replaces=(first.key, second.key))
+            # A compaction carries over what is behind the last segment that it replaces.
+            self.producers_behind[made] = self.producers_behind[second.key]
+            epochs = second.summary.leader_epochs
+            return ReplaceSegments(
+                key=log.key,
+                removed=(first.key, second.key),
+                made=(msgspec.structs.replace(summary, leader_epochs=epochs),),
+                cut_count=log.cut_count,
+            )
         return None
 
     # -- what the disk does ----------------------------------------------------------------------
@@ -327,6 +336,8 @@ class CoreModel:
         for effect in effects:
             self._note(effect)
         invariants.check(self.core)
+        for partition in self.core.partitions.values():
+            self.adopted.update((segment.key, None) for segment in partition.log.segments)
         for key, offset in self.marks.items():
             if key in self.core.partitions and self.core.partitions[key].cut is None:
                 log = self.core.partitions[key].log
@@ -427,6 +438,8 @@ class CoreModel:
         """A file goes if the log does without it: replaced, or wholly below the durable start."""
         log = self.core.partitions[key.partition].log
         assert all(key != segment.key for segment in log.segments), "a file of the log is removed"
+        if key not in self.adopted:
+            return
         end = key.base_offset
         for _, header in iterate_headers(self.files[key], is_compacted=True):
             end = header.next_offset

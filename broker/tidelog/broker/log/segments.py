@@ -21,6 +21,7 @@ class Segment:
     """One file of a log. The last one of a log is active, the others are sealed and flushed."""
 
     __slots__ = (
+        "are_producers_whole",
         "base_offset",
         "first_timestamp",
         "index",
@@ -49,6 +50,9 @@ class Segment:
         self.summary: Summary | None = None
         """What the sidecar says; None: there is none yet."""
         self.is_sealed = False
+        self.are_producers_whole = True
+        """Whether its sidecar tells of all producers that the log knew: not if the one before it
+        was trimmed before it had a sidecar to go on from."""
         self.producers_at_end: bytes | None = None
         """The encoded producer state at its end, from the roll until the sidecar is there; None
         also if it is not known."""

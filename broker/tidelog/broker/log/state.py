@@ -49,6 +49,7 @@ class PartitionLog:
     """One main state a partition; see the module for its four offsets."""
 
     __slots__ = (
+        "cut_count",
         "failure",
         "flushed_offset",
         "gaps_from",
@@ -79,6 +80,8 @@ class PartitionLog:
         self.gaps_from = NO_GAPS
         """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
         segments that were compacted here."""
+        self.cut_count = 0
+        """How often its tail was cut: a segment of the same name may hold other bytes since."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
@@ -157,12 +160,18 @@ class PartitionLog:
             return []
         self.log_start_offset = offset
         self.leader_epochs.trim(offset)
+        return self.drop_trimmed()
+
+    def drop_trimmed(self) -> list[Segment]:
+        """Let go of the segments wholly below the log's start; also after a roll."""
         count = 0
         # The last one stays, whatever it holds: its name tells where the log goes on.
         for segment in self.segments[:-1]:
-            if segment.next_offset > offset:
+            if segment.next_offset > self.log_start_offset:
                 break
             count += 1
+        if not count:
+            return []
         removed = self.segments[:count]
         del self.segments[:count]
         self._place_high_watermark(removed)
@@ -218,6 +227,7 @@ class PartitionLog:
         self.flushed_offset = self.log_end_offset
         self.leader_epochs.truncate(self.log_end_offset)
         self.producers = producers
+        self.cut_count += 1
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset
             self.high_watermark_position = self.end_position()

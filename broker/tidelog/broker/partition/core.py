@@ -243,7 +243,9 @@ class DirectoryCore:
 
     def _on_roll(self, key: PartitionKey) -> None:
         partition = self.partitions.get(key)
-        if partition is None or partition.log.failure is not None or partition.is_roll_asked:
+        if partition is None or partition.is_roll_asked or partition.cut is not None:
+            return
+        if partition.log.failure is not None:
             return
         # What is in flight may fill an empty segment, or roll by itself: asked again when planned.
         if core_plan.can_roll(partition) or partition.plan is not None:
@@ -350,7 +352,7 @@ class DirectoryCore:
             self.written_promises += round_.promises
         for plan in round_.plans:
             if plan.is_new:
-                plan.partition.log.begin_segment(plan.segment)
+                self._roll(plan)
         for planned in round_.planned:
             header = planned.header
             planned.plan.partition.log.take_in(header)
@@ -365,6 +367,12 @@ class DirectoryCore:
                 effects.append(answer)
         for plan in round_.plans:
             self._take_in_plan(plan, effects)
+
+    def _roll(self, plan: SegmentPlan) -> None:
+        """The log goes on in a new segment; the one before may lie below the log's start."""
+        log = plan.partition.log
+        log.begin_segment(plan.segment)
+        core_trim.doom(self, log.key, log.drop_trimmed())
 
     def _take_in_plan(self, plan: SegmentPlan, effects: list[Effect]) -> None:
         """The partition's segment is to be flushed: soon, or once it has waited long enough."""
@@ -395,12 +403,12 @@ class DirectoryCore:
         self.postponed_marks = {
             mark.key: Offset(mark.value)
             for mark in round_.marks
-            if mark.kind is MarkKind.FLUSHED and mark.key in self.partitions
+            if mark.kind is MarkKind.FLUSHED and self._is_flushed(mark)
         }
         lengths = []
         for plan in round_.plans:
             if plan.is_new:
-                plan.partition.log.begin_segment(plan.segment)
+                self._roll(plan)
             lengths.append((plan.segment, plan.byte_position))
             self.make_dirty(plan.partition)
         self.awaiting += [
@@ -410,6 +418,11 @@ class DirectoryCore:
         core_stop.refuse_promises(self, round_.promises, error, effects)
         self.is_truncating = True
         effects.append(Truncate(lengths=tuple(lengths)))
+
+    def _is_flushed(self, mark: Mark) -> bool:
+        """Whether a FLUSHED mark still holds: a cut may have lowered what it says."""
+        partition = self.partitions.get(mark.key)
+        return partition is not None and mark.value <= partition.log.flushed_offset
 
     def _on_truncate_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
         assert self.is_truncating, "a truncation ended that never began"

@@ -50,10 +50,8 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
         committed_before=log.high_watermark,
     )
     core.cuts.append(partition.cut)
-    log.lower_high_watermark(offset)
     if core.flush is not None:
         core.flush.awaiting[:] = _without_cut_off(core.flush.awaiting, partition.cut, effects)
-    effects.append(Advanced(key=message.key))
 
 
 def advance(core: DirectoryCore, effects: list[Effect]) -> None:
@@ -70,18 +68,19 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
         log = partition.log
         if not cut.is_marked and log.flushed_offset > log.boundary_below(cut.offset):
             # No mark may promise more than what will be left: a batch is cut as a whole.
+            cut.flushed_offset = log.flushed_offset
             log.flushed_offset = log.boundary_below(cut.offset)
             cut.is_marking = True
             core.marks.pop(log.key, None)
             core.postponed_marks.pop(log.key, None)
             core.promises.append(cut)
         elif cut.offset >= log.log_end_offset:
-            core.cuts.remove(cut)
-            partition.cut = None
+            core_stop.drop_cut(core, cut)
             effects.append(Done(token=cut.token, offset=log.log_end_offset))
         else:
             cut.is_cutting = True
-            effects.append(_cut_tail(cut))
+            log.lower_high_watermark(cut.offset)
+            effects += [Advanced(key=log.key), _cut_tail(cut)]
 
 
 def on_marked(cut: Cut) -> None:

@@ -34,10 +34,12 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
     segment = next((each for each in log.segments if each.key == message.key), None)
     cut = partition.cut
     is_being_cut = cut is not None and segment is not None and segment.next_offset > cut.offset
-    if segment is None or not segment.is_sealed or is_being_cut:
+    is_overtaken = is_being_cut or message.cut_count not in (None, log.cut_count)
+    if segment is None or not segment.is_sealed or is_overtaken:
         # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
         effects.append(RemoveFiles(sidecars=(message.key,)))
         return
+    segment.are_producers_whole = _is_state_before_known(log, segment)
     happened = _difference(log, segment, message.summary)
     if happened:
         error = TidelogError(
@@ -58,11 +60,15 @@ def on_replaced(core: DirectoryCore, message: ReplaceSegments, effects: list[Eff
     present = [segment for segment in log.segments if segment.key in message.removed]
     # A trim may have taken the first of them meanwhile; a cut those behind some offset.
     is_whole = tuple(segment.key for segment in present) == message.removed[-len(present) :]
-    is_cut = partition.cut is not None or not all(segment.is_sealed for segment in present)
+    is_cut = partition.cut is not None or message.cut_count not in (None, log.cut_count)
+    is_cut = is_cut or not all(segment.is_sealed for segment in present)
     if not present or not is_whole or is_cut:
         effects.append(RemoveFiles(segments=made))
         return
-    log.replace(present, [Segment.from_summary(summary) for summary in message.made])
+    segments = [Segment.from_summary(summary) for summary in message.made]
+    for segment in segments:
+        segment.are_producers_whole = present[-1].are_producers_whole
+    log.replace(present, segments)
     effects.append(RemoveFiles(segments=tuple(segment.key for segment in present)))
 
 
@@ -89,7 +95,7 @@ def _difference(log: PartitionLog, segment: Segment, summary: Summary) -> str:
         if sums.get(INDEX) != checksum(blocks):
             return "the index made from its file is not the one that was kept while it was written"
     producers = segment.producers_at_end
-    if producers is None or not _is_state_before_known(log, segment):
+    if producers is None or not segment.are_producers_whole:
         return ""
     if sums.get(PRODUCERS) != checksum(producers):
         return "the producers in its file are not those that wrote it"
@@ -111,4 +117,5 @@ def _is_state_before_known(log: PartitionLog, segment: Segment) -> bool:
     place = log.segments.index(segment)
     if place == 0:
         return segment.base_offset == 0 or segment.producers_before is not None
-    return log.segments[place - 1].summary is not None
+    before = log.segments[place - 1]
+    return before.summary is not None and before.are_producers_whole

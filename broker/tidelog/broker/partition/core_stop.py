@@ -99,10 +99,19 @@ def refuse_promises(
     for promise in promises:
         effects.append(Refuse(token=promise.token, error=error))
         if isinstance(promise, Cut):
-            core.cuts.remove(promise)
-            promise.partition.cut = None
+            # Nothing was cut: what was durable still is.
+            promise.partition.log.flushed_offset = promise.flushed_offset
+            drop_cut(core, promise)
         elif (partition := core.partitions.get(promise.key)) is not None:
             partition.trims -= 1
+
+
+def drop_cut(core: DirectoryCore, cut: Cut) -> None:
+    """The log stays as it is. What was flushed meanwhile was not noted: it is flushed again."""
+    core.cuts.remove(cut)
+    cut.partition.cut = None
+    if core.failure is None and cut.partition.log.segments:
+        core.make_dirty(cut.partition)
 
 
 def refusal(core: DirectoryCore, key: PartitionKey) -> TidelogError:

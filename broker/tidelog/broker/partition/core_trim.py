@@ -26,6 +26,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
+    from tidelog.broker.log.segments import Segment
     from tidelog.broker.partition.core import DirectoryCore
 
 
@@ -97,10 +98,14 @@ def _trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         effects.append(Done(token=trim.token, offset=trim.offset))
         return
     partition.trims -= 1
-    removed = partition.log.trim(trim.offset)
-    if removed:
-        core.doomed.append(Doomed(trim.key, tuple(segment.key for segment in removed)))
+    doom(core, trim.key, partition.log.trim(trim.offset))
     effects.append(Done(token=trim.token, offset=partition.log.log_start_offset))
+
+
+def doom(core: DirectoryCore, key: PartitionKey, removed: list[Segment]) -> None:
+    """The files of these segments go as soon as a restart does without them."""
+    if removed:
+        core.doomed.append(Doomed(key, tuple(segment.key for segment in removed)))
 
 
 def remove_doomed(core: DirectoryCore, effects: list[Effect]) -> None:

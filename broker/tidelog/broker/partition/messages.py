@@ -82,6 +82,9 @@ class SegmentSealed(msgspec.Struct, frozen=True, kw_only=True):
 
     key: SegmentKey
     summary: Summary
+    cut_count: int | None = None
+    """The log's, when the job began; None: not known. A segment that was cut and sealed again has
+    its name for other bytes."""
 
 
 class ReplaceSegments(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +93,8 @@ class ReplaceSegments(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
     removed: tuple[SegmentKey, ...]
     made: tuple[Summary, ...]
+    cut_count: int | None = None
+    """The log's, when the job began; None: not known."""
 
 
 class FailPartition(msgspec.Struct, frozen=True, kw_only=True):

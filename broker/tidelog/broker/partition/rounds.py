@@ -60,6 +60,8 @@ class Cut(msgspec.Struct, kw_only=True):
     offset: Offset
     committed_before: Offset
     """The high watermark when it was asked for: what is left of it stays committed."""
+    flushed_offset: Offset = Offset(-1)
+    """As it was before the lower mark was asked for."""
     is_marking: bool = False
     """A lower FLUSHED mark is on its way to the disk."""
     is_marked: bool = False
