@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.state import PartitionLog
@@ -17,7 +18,7 @@ from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, File, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 
@@ -131,7 +132,7 @@ def test_a_marks_file_that_was_replaced_is_closed_and_one_that_did_not_fit_too()
         owned.disk.is_full = True
         before = len(owned.disk.open_files)
         with pytest.raises(TidelogError):
-            await make_marks_file(owned.disk, {KEY: Offset(1)})  # type: ignore[arg-type]
+            await make_marks_file(owned.disk, {KEY: PartitionMarks(flushed_offset=1)})  # type: ignore[arg-type]
         assert len(owned.disk.open_files) == before
 
     with_owner(work, marks_bytes_max=128)

@@ -1,9 +1,13 @@
 """What a data directory knows to be durable of its partitions: small entries, one behind the other.
 
-Pure. Takes the place of the flush marks. The last whole entry of a kind counts, so that a mark can
-also go down: before a log is cut below what was flushed, the lower mark is written and flushed.
+Pure. The last whole entry of a kind counts, so that a mark can also go down: before a log is cut
+below what was flushed, the lower mark is written and flushed.
 
-    topic id (16) | partition u32 | kind u8 | zero (3) | value i64 | CRC-32C over the rest    = 36 bytes
+An entry that tells of a flush is written after the flush has ended, and becomes durable with the
+next round: a crash of the machine may lose the marks of the last round, and then less is known; the
+death of the process alone loses none.
+
+    topic id (16) | partition u32 | kind u8 | zero (3) | value i64 | CRC-32C over the rest u32
 """
 
 import enum

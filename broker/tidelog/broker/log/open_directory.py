@@ -145,9 +145,9 @@ async def _flush(disk: Disk, found: Mapping[PartitionKey, OpenedLog]) -> None:
 
 def _marks_after(
     known: Mapping[PartitionKey, PartitionMarks] | None, found: Mapping[PartitionKey, OpenedLog]
-) -> dict[PartitionKey, PartitionMarks | int]:
+) -> dict[PartitionKey, PartitionMarks]:
     """What is known to be durable now; of partitions that were not opened as much as before."""
-    marks: dict[PartitionKey, PartitionMarks | int] = dict(known or {})
+    marks = dict(known or {})
     for key, each in found.items():
         before = (known or {}).get(key, NO_MARKS)
         marks[key] = msgspec.structs.replace(before, flushed_offset=each.log.flushed_offset)

@@ -61,15 +61,15 @@ class MarksFile:
         all_kinds = ENTRY_BYTES * len(MarkKind) * self._partition_count
         return self._size_bytes > max(self._size_bytes_max, 4 * all_kinds)
 
-    def append(self, marks: Iterable[Mark | tuple[PartitionKey, int]]) -> Append:
-        """The append to write; a pair is a FLUSHED mark."""
-        return Append(self.file, [encode_marks(_mark(each) for each in marks)])
+    def append(self, marks: Iterable[Mark]) -> Append:
+        """The append to write."""
+        return Append(self.file, [encode_marks(marks)])
 
     def take_in(self) -> None:
         """The append was written whole."""
         self._size_bytes = self.file.size_bytes
 
-    async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks | int]) -> "MarksFile":
+    async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks]) -> "MarksFile":
         """A short file in place of this one, which stays open."""
         return await make_marks_file(self._disk, known, size_bytes_max=self._size_bytes_max)
 
@@ -82,16 +82,14 @@ class MarksFile:
 
 async def make_marks_file(
     disk: Disk,
-    known: Mapping[PartitionKey, PartitionMarks | int],
+    known: Mapping[PartitionKey, PartitionMarks],
     *,
     size_bytes_max: int = SIZE_BYTES_MAX,
 ) -> MarksFile:
-    """A new file with all that is known, in place of the old one; a number is a flushed offset."""
+    """A new file with all that is known, in place of the old one."""
     if NEW_NAME in await disk.list():
         await disk.remove(NEW_NAME)
-    entries = encode_marks(
-        mark for key, each in known.items() for mark in marks_of(key, _partition_marks(each))
-    )
+    entries = encode_marks(mark for key, each in known.items() for mark in marks_of(key, each))
     file = await disk.open(NEW_NAME, create=True)
     try:
         if entries:
@@ -104,11 +102,3 @@ async def make_marks_file(
         await disk.close(file)
         raise
     return MarksFile(disk, file, len(known), size_bytes_max=size_bytes_max)
-
-
-def _mark(each: Mark | tuple[PartitionKey, int]) -> Mark:
-    return each if isinstance(each, Mark) else Mark(each[0], MarkKind.FLUSHED, each[1])
-
-
-def _partition_marks(each: PartitionMarks | int) -> PartitionMarks:
-    return PartitionMarks(flushed_offset=each) if isinstance(each, int) else each
