@@ -1,5 +1,7 @@
 """Drives a directory's core by hand: plays disk, owner and worker, checks every answer."""
 
+from itertools import pairwise
+
 import msgspec
 
 from tidelog.broker.log.marks import Mark, MarkKind
@@ -218,7 +220,7 @@ class CoreModel:
     def merge(self, partition: int = 0) -> ReplaceSegments | None:
         """Compact the first two segments that can be: into one, without dropping anything."""
         log = self.log(partition)
-        for place, (first, second) in enumerate(zip(log.segments, log.segments[1:], strict=False)):
+        for first, second in pairwise(log.segments):
             if second.summary is None or first.summary is None:
                 continue
             if second.next_offset > log.high_watermark:

@@ -33,6 +33,7 @@ class FullDisk:
         self.is_full = False
         self.torn: dict[str, None] = {}
         self.open_files: list[File] = []
+        self.name = disk.name
         for name in ("read", "list", "make_directory", "remove", "free_bytes", "flush", "rename"):
             setattr(self, name, getattr(disk, name))
 

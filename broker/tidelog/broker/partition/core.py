@@ -243,12 +243,11 @@ class DirectoryCore:
 
     def _on_roll(self, key: PartitionKey) -> None:
         partition = self.partitions.get(key)
-        if partition is None or partition.is_roll_asked or partition.cut is not None:
-            return
-        if partition.log.failure is not None:
+        if partition is None or partition.cut is not None or partition.log.failure is not None:
             return
         # What is in flight may fill an empty segment, or roll by itself: asked again when planned.
-        if core_plan.can_roll(partition) or partition.plan is not None:
+        can_roll = core_plan.can_roll(partition) or partition.plan is not None
+        if can_roll and not partition.is_roll_asked:
             partition.is_roll_asked = True
             self.rolls.append(partition)
 
@@ -275,7 +274,7 @@ class DirectoryCore:
         if not (round_.plans or self.marks or self.promises):
             return
         self.write = round_
-        self._plan_marks(round_)
+        core_trim.take_marks(self, round_)
         effects.append(
             Write(
                 writes=tuple(
@@ -317,18 +316,6 @@ class DirectoryCore:
                 if partition.is_lazy:
                     self.make_dirty(partition)
 
-    def _plan_marks(self, round_: WriteRound) -> None:
-        flushed = {**self.postponed_marks, **self.marks}
-        self.marks, self.postponed_marks = {}, {}
-        marks = [Mark(key, MarkKind.FLUSHED, offset) for key, offset in flushed.items()]
-        for plan in round_.plans:
-            if plan.gaps_from != NO_GAPS:
-                marks.append(Mark(plan.segment.partition, MarkKind.GAPS, plan.gaps_from))
-        if self.promises:
-            round_.promises, self.promises = self.promises, []
-            marks += [core_trim.mark_of(promise) for promise in round_.promises]
-        round_.marks = tuple(marks)
-
     def _on_write_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
         round_ = self.write
         assert round_ is not None, "a write ended that never began"
@@ -350,9 +337,7 @@ class DirectoryCore:
         if round_.marks:
             self.are_marks_unflushed = True
             self.written_promises += round_.promises
-        for plan in round_.plans:
-            if plan.is_new:
-                self._roll(plan)
+        self._begin_segments(round_)
         for planned in round_.planned:
             header = planned.header
             planned.plan.partition.log.take_in(header)
@@ -368,11 +353,13 @@ class DirectoryCore:
         for plan in round_.plans:
             self._take_in_plan(plan, effects)
 
-    def _roll(self, plan: SegmentPlan) -> None:
-        """The log goes on in a new segment; the one before may lie below the log's start."""
-        log = plan.partition.log
-        log.begin_segment(plan.segment)
-        core_trim.doom(self, log.key, log.drop_trimmed())
+    def _begin_segments(self, round_: WriteRound) -> None:
+        """Logs go on in new segments; the ones before may lie below their logs' start."""
+        for plan in round_.plans:
+            if plan.is_new:
+                log = plan.partition.log
+                log.begin_segment(plan.segment)
+                core_trim.doom(self, log.key, log.drop_trimmed())
 
     def _take_in_plan(self, plan: SegmentPlan, effects: list[Effect]) -> None:
         """The partition's segment is to be flushed: soon, or once it has waited long enough."""
@@ -406,9 +393,8 @@ class DirectoryCore:
             if mark.kind is MarkKind.FLUSHED and self._is_flushed(mark)
         }
         lengths = []
+        self._begin_segments(round_)
         for plan in round_.plans:
-            if plan.is_new:
-                self._roll(plan)
             lengths.append((plan.segment, plan.byte_position))
             self.make_dirty(plan.partition)
         self.awaiting += [

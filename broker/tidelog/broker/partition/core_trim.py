@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.broker.log.marks import Mark, MarkKind
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.state import NO_GAPS
 from tidelog.broker.partition import core_cut
 from tidelog.broker.partition.messages import (
     Done,
@@ -21,7 +22,7 @@ from tidelog.broker.partition.messages import (
     RemoveFiles,
     TrimHead,
 )
-from tidelog.broker.partition.rounds import Cut, Promise
+from tidelog.broker.partition.rounds import Cut, Promise, WriteRound
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
@@ -76,7 +77,21 @@ def _promised_to(core: DirectoryCore, key: PartitionKey) -> list[Offset]:
     return [each.offset for each in promises if isinstance(each, TrimHead) and each.key == key]
 
 
-def mark_of(promise: Promise) -> Mark:
+def take_marks(core: DirectoryCore, round_: WriteRound) -> None:
+    """Write all marks that wait with this write."""
+    flushed = {**core.postponed_marks, **core.marks}
+    core.marks, core.postponed_marks = {}, {}
+    marks = [Mark(key, MarkKind.FLUSHED, offset) for key, offset in flushed.items()]
+    for plan in round_.plans:
+        if plan.gaps_from != NO_GAPS:
+            marks.append(Mark(plan.segment.partition, MarkKind.GAPS, plan.gaps_from))
+    round_.promises, core.promises = core.promises, []
+    # Behind the others: a cut lowers what one of them may have said.
+    marks += [_mark_of(promise) for promise in round_.promises]
+    round_.marks = tuple(marks)
+
+
+def _mark_of(promise: Promise) -> Mark:
     """What is to be durable before the promise is kept."""
     if isinstance(promise, Cut):
         # Not the offset that was asked for: the batch that holds it goes as a whole.

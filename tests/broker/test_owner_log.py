@@ -1,0 +1,170 @@
+"""The owner over a simulated disk: files of logs that roll, are trimmed, cut and removed."""
+
+import asyncio
+
+import pytest
+
+from tests.broker.test_owner import KEY, Owned, with_owner
+from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.names import SegmentKey, directory_name
+from tidelog.broker.log.open_log import open_log
+from tidelog.broker.partition.marks_file import read_marks
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset
+
+
+async def names(owned: Owned) -> list[str]:
+    listed: list[str] = await owned.disk.list(directory_name(KEY))  # type: ignore[attr-defined]
+    return listed
+
+
+async def marks(owned: Owned) -> PartitionMarks:
+    found = await read_marks(owned.disk)  # type: ignore[arg-type]
+    assert found is not None
+    return found[KEY]
+
+
+async def settle() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+
+
+async def fill(owned: Owned, segments: int, *, each: int = 2) -> None:
+    """Sealed segments of `each` records, and an empty active one."""
+    for _ in range(segments):
+        for _ in range(each):
+            await owned.append()
+        owned.owner.roll(KEY)
+        await settle()
+
+
+def segment(base_offset: int) -> SegmentKey:
+    return SegmentKey(KEY, Offset(base_offset))
+
+
+def test_a_trim_marks_the_start_and_removes_the_files_below_it() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 3)
+        assert len(await names(owned)) == 4
+        assert await owned.owner.trim(owned.log, Offset(5)) == 5
+        assert (await marks(owned)).log_start_offset == 5
+        await settle()
+        assert await names(owned) == [f"{4:020d}.log", f"{6:020d}.log"]
+        with pytest.raises(TidelogError) as caught:
+            await owned.owner.trim(owned.log, Offset(99))
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    with_owner(work)
+
+
+def test_a_file_that_is_read_stays_until_the_reader_is_done() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 2)
+        with owned.owner.reading(segment(0)):
+            before = await owned.owner.read(segment(0), 0, 1_000)
+            await owned.owner.trim(owned.log, Offset(4))
+            await settle()
+            assert f"{0:020d}.log" in await names(owned)
+            assert await owned.owner.read(segment(0), 0, 1_000) == before
+        await settle()
+        assert await names(owned) == [f"{4:020d}.log"]
+
+    with_owner(work)
+
+
+def test_a_truncated_log_goes_on_where_it_was_cut_also_after_a_restart() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 3)
+        assert await owned.owner.truncate(owned.log, Offset(3), is_unclean=True) == 3
+        assert await names(owned) == [f"{0:020d}.log", f"{2:020d}.log"]
+        assert (await marks(owned)).flushed_offset <= 3
+        assert (await owned.append()).base_offset == 3
+        await settle()
+        known = await marks(owned)
+        assert known.flushed_offset == 4
+        opened = await open_log(owned.disk, KEY, LeaderEpoch(0), known)  # type: ignore[arg-type]
+        assert opened.log.failure is None
+        assert opened.log.log_end_offset == 4
+        assert opened.log.leader_epochs.starts == owned.log.leader_epochs.starts
+        assert opened.log.producers == owned.log.producers
+
+    with_owner(work)
+
+
+def test_what_is_committed_is_not_truncated_by_itself() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 1)
+        with pytest.raises(TidelogError) as caught:
+            await owned.owner.truncate(owned.log, Offset(1))
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await owned.append()).base_offset == 2
+
+    with_owner(work)
+
+
+def test_damage_that_a_cut_meets_changes_nothing() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 3)
+        before = await names(owned)
+        file = await owned.disk.open(segment(2).path)
+        size = file.size_bytes
+        await owned.disk.truncate(file, size - 1)
+        with pytest.raises(TidelogError) as caught:
+            await owned.owner.truncate(owned.log, Offset(4), is_unclean=True)
+        assert caught.value.code is ErrorCode.STORAGE_CORRUPT
+        assert segment(2).path in caught.value.tried
+        assert await names(owned) == before
+
+    with_owner(work)
+
+
+def test_a_removed_partition_leaves_no_directory() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 2)
+        await owned.owner.remove(KEY)
+        assert await names(owned) == []
+        assert f"{directory_name(KEY)}/" not in await owned.disk.list()  # type: ignore[attr-defined]
+        with pytest.raises(TidelogError) as caught:
+            await owned.append()
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+    with_owner(work)
+
+
+def test_a_failed_partition_refuses_and_a_full_directory_takes_appends_again() -> None:
+    async def work(owned: Owned) -> None:
+        await owned.append()
+        owned.owner.set_full(is_full=True)
+        with pytest.raises(TidelogError) as caught:
+            await owned.append()
+        assert caught.value.code is ErrorCode.STORAGE_FULL
+        owned.owner.set_full(is_full=False)
+        assert (await owned.append()).base_offset == 1
+        damage = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="read", happened="damage")
+        owned.owner.fail(KEY, damage)
+        with pytest.raises(TidelogError) as caught:
+            await owned.append()
+        assert caught.value.code is ErrorCode.STORAGE_CORRUPT
+
+    with_owner(work)
+
+
+def test_an_empty_active_segment_of_an_earlier_life_is_opened_and_not_made_again() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 1)
+        await owned.owner._files.close(segment(2))
+        assert (await owned.append()).base_offset == 2
+
+    with_owner(work)
+
+
+def test_a_segment_that_another_program_changed_takes_no_batch() -> None:
+    async def work(owned: Owned) -> None:
+        await owned.append()
+        file = await owned.disk.open(segment(0).path)
+        await owned.disk.truncate(file, 5)
+        with pytest.raises(TidelogError) as caught:
+            await owned.append()
+        assert caught.value.code is ErrorCode.STORAGE_FAILED
+
+    with_owner(work)
