@@ -760,3 +760,13 @@ def test_a_copy_that_does_not_fit_behind_the_log_is_refused() -> None:
     model.drain()
     assert code_of(model, model.copy(2, epoch=4)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert code_of(model, model.copy(3, epoch=3)) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_topic_that_becomes_flush_sync_is_flushed_at_once() -> None:
+    model = CoreModel(topic=REPLICATED)
+    model.append(is_all=False)
+    model.end_write()
+    model.tell(Configure(key=key_of(0), settings=TopicSettings()))
+    assert model.has_flush
+    model.drain()
+    assert model.log().flushed_offset == 1

@@ -12,37 +12,16 @@ rebuilt equals what was kept. Changed by the directory's core only; read by fetc
 from bisect import bisect_right
 from typing import Final
 
-import msgspec
-
-from tidelog.broker.log.index import INTERVAL_BYTES, Place
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
-from tidelog.wire.batch import HEADER_BYTES, BatchHeader
+from tidelog.wire.batch import BatchHeader
 from tidelog.wire.batch.layout import PREFIX_BYTES
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
-LOOKUP_BYTES: Final = INTERVAL_BYTES + HEADER_BYTES
-
-
 NO_GAPS: Final = Offset(-1)
-
-
-class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes to read: they begin and end with whole batches."""
-
-    segment: SegmentKey
-    base_offset: Offset
-    """Of the batch that begins at `byte_position`."""
-    byte_position: int
-    length_bytes: int
-    """Within the limit that was asked for if it can be; at least up to the next indexed batch."""
-    readable_bytes: int
-    """What lies between `byte_position` and the high watermark in this segment."""
-    end_offset: Offset | None
-    """The offset behind the bytes; None if they end inside a batch."""
 
 
 class PartitionLog:
@@ -256,40 +235,6 @@ class PartitionLog:
             return segment.size_bytes
         return position if segment.base_offset == base_offset else 0
 
-    def plan_read(self, offset: int, max_bytes: int) -> ReadPlan | None:
-        """Where to read from; None at the high watermark."""
-        assert self.log_start_offset <= offset <= self.high_watermark, (
-            f"{self.key}: offset {offset} was checked against the log"
-        )
-        if offset >= self.high_watermark:
-            return None
-        segment = self.segment_of(offset)
-        assert segment.index is not None, f"{segment.key.path}: its sidecar is to be asked"
-        return self._plan_from(segment, segment.index.floor(offset), max_bytes)
-
-    def _plan_from(self, segment: Segment, first: Place, max_bytes: int) -> ReadPlan:
-        """A read from a batch's start up to an indexed start or the watermark, if it can be."""
-        assert segment.index is not None, f"{segment.key.path}: its sidecar is to be asked"
-        start = first.byte_position
-        readable = self.readable_bytes_of(segment)
-        assert start < readable, f"{self.key}: byte {start} is not below the high watermark"
-        end, end_offset = readable, self._end_offset_of(segment)
-        if start + max_bytes < readable:
-            place = segment.index.floor_of_position(start + max_bytes)
-            end, end_offset = place.byte_position, Offset(place.base_offset)
-        is_whole = end > start
-        return ReadPlan(
-            segment=segment.key,
-            base_offset=Offset(first.base_offset),
-            byte_position=start,
-            # A batch without an entry begins within the interval behind one: its header is read.
-            length_bytes=min(
-                readable - start, end - start if is_whole else max(max_bytes, LOOKUP_BYTES)
-            ),
-            readable_bytes=readable - start,
-            end_offset=end_offset if is_whole else None,
-        )
-
     def available_bytes(self, offset: int, enough_bytes: int) -> int:
         """About how much can be read from the offset on; stops counting at enough."""
         if offset >= self.high_watermark:
@@ -308,11 +253,3 @@ class PartitionLog:
             return self.readable_bytes_of(segment) - segment.index.floor(offset).byte_position
         offsets = segment.next_offset - segment.base_offset
         return segment.size_bytes * (segment.next_offset - offset) // offsets if offsets else 0
-
-    def _end_offset_of(self, segment: Segment) -> Offset:
-        """The offset behind the readable part of the segment."""
-        base_offset, _ = self.high_watermark_position
-        if segment.base_offset == base_offset:
-            return self.high_watermark
-        place = self.segments.index(segment)
-        return Offset(self.segments[place + 1].base_offset)

@@ -208,8 +208,7 @@ class DirectoryCore:
             case FailPartition():
                 core_stop.fail_partition(self, message.key, message.error, effects)
             case Configure():
-                if (partition := self.partitions.get(message.key)) is not None:
-                    partition.settings = message.settings
+                self._on_configure(message)
             case SetFull():
                 self.is_full = message.is_full
             case FlushAll():
@@ -227,6 +226,14 @@ class DirectoryCore:
         self.partitions[log.key] = Partition(log, message.settings)
         if message.leftovers and log.failure is None:
             effects.append(RemoveFiles(segments=message.leftovers))
+
+    def _on_configure(self, message: Configure) -> None:
+        partition = self.partitions.get(message.key)
+        if partition is None:
+            return
+        partition.settings = message.settings
+        if partition.is_lazy and message.settings.is_flush_sync:
+            self.make_dirty(partition)
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions.get(append.key)

@@ -18,7 +18,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.core import DirectoryCore
+from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
 from tidelog.broker.partition.marks_file import MarksFile
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -90,10 +90,11 @@ class DirectoryOwner:
         *,
         on_advanced: Callable[[PartitionKey], None],
         queued_bytes_max: int = QUEUED_BYTES_MAX,
+        flush_interval_ms: int = FLUSH_INTERVAL_MS,
     ) -> None:
         self._disk = disk
         self._marks = marks
-        self._core = DirectoryCore()
+        self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
         self._files = SegmentFiles(disk)
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
