@@ -251,7 +251,8 @@ class Housekeeper:
     def _on_job_failed(self, job: JobDue, error: TidelogError) -> None:
         """Damage stops the partition; anything else is tried again, but for what is gone."""
         held = self._held.get(job.log_key)
-        if held is None or not _is_current(held, job):
+        is_cut = self._owner.is_being_cut(job.log_key)
+        if held is None or is_cut or not _is_current(held, job):
             self._background.retries.on_success(target_of(job))
             return
         self.counts.jobs_failed += 1

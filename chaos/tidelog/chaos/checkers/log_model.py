@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.chaos.checkers.log_records import Found, Outcome, Record, Sent
+from tidelog.chaos.checkers.log_records import RECORDS_MAX, Found, Outcome, Record, Sent
 
 VIOLATIONS_MAX: Final = 20
 ANY_TIME: Final = 1 << 62
@@ -69,9 +69,13 @@ class LogModel:
         """Now, by the lowest and by the highest that the node's wall clock ever was set to."""
         self.wall_high_ms = 0
         self.truncating_to: int | None = None
+        self._certain_before = 0
         self.sends: list[Sent] = []
         self._records: dict[bytes, Record] = {}
         self._sent_at_ms: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._doubtful: dict[bytes, int] = {}
+        """By key the last send that may have superseded all before it."""
         self._dead: dict[bytes, str] = {}
         self._places: dict[bytes, int] = {}
         self._latest: dict[bytes, int] = {}
@@ -92,6 +96,7 @@ class LogModel:
         for record in records:
             self._records[record.identity] = record
             self._sent_at_ms[record.identity] = self.wall_low_ms
+            self._numbers[record.identity] = sent.number
         return sent
 
     def acknowledge(self, sent: Sent, base_offset: int) -> None:
@@ -130,6 +135,8 @@ class LogModel:
         """Nobody knows what became of it."""
         assert sent.outcome is Outcome.PENDING, "a send is answered once"
         sent.outcome = Outcome.UNKNOWN
+        for record in sent.records:
+            self._doubt(record)
 
     # -- reads ---------------------------------------------------------------------------------
 
@@ -238,7 +245,7 @@ class LogModel:
     def _check_missing(self, offset: int, record: Record) -> None:
         if record.key is None:
             self.violate("lost_write", f"{_text(record)} at {offset} has no key, and is missing")
-        elif self._latest[record.key] > offset:
+        elif self._is_superseded(offset, record):
             return
         elif not record.is_tombstone:
             self.violate(
@@ -296,7 +303,19 @@ class LogModel:
             return
 
     def _may_be_missing(self, offset: int, record: Record) -> bool:
-        return record.is_tombstone or record.key is None or self._latest[record.key] > offset
+        return record.is_tombstone or record.key is None or self._is_superseded(offset, record)
+
+    def _is_superseded(self, offset: int, record: Record) -> bool:
+        """By a record that is known, or by one that may have been there."""
+        assert record.key is not None, "only a record with a key has a next one"
+        number = self._numbers[record.identity]
+        return self._latest[record.key] > offset or self._doubtful.get(record.key, -1) > number
+
+    def _doubt(self, record: Record) -> None:
+        """The record may have been there, or was and is cut off: what it superseded may be gone."""
+        if record.key is not None:
+            number = self._numbers[record.identity]
+            self._doubtful[record.key] = max(self._doubtful.get(record.key, -1), number)
 
     # -- where the log begins and ends ---------------------------------------------------------
 
@@ -330,8 +349,11 @@ class LogModel:
             if record is None or self.policy.is_append_time:
                 continue
             if record.timestamp_ms + self.retention_ms > self.wall_high_ms:
+                age_ms = self.wall_high_ms - record.timestamp_ms
                 self.violate(
-                    "lost_head", f"{_text(record)} at {offset} was deleted before its time"
+                    "lost_head",
+                    f"{_text(record)} at {offset} was deleted {age_ms} ms old, {left_bytes} bytes "
+                    f"before the end; kept: {self.retention_ms} ms, {self.retention_bytes} bytes",
                 )
                 return
 
@@ -349,7 +371,8 @@ class LogModel:
         """Somebody asks for it; from now on nothing behind the offset is certain."""
         assert self.truncating_to is None, "one truncation at a time"
         self.truncating_to = offset
-        self.certain_end = min(self.certain_end, offset)
+        self._certain_before = self.certain_end
+        self.certain_end = min(self.certain_end, max(0, offset - RECORDS_MAX + 1))
 
     def truncated(self, log_end: int | None) -> None:
         """It was done: what lay behind is gone for good. None: nobody knows whether it was."""
@@ -359,8 +382,11 @@ class LogModel:
         self._last_acknowledged = (-1, -1)
         if log_end is not None and log_end > offset:
             self.violate("resurrected", f"a truncation to {offset} leaves {log_end}")
-        end = offset if log_end is None else min(offset, log_end)
-        self.certain_end = min(self.certain_end, end)
+        if log_end is not None and log_end < self.certain_end:
+            self.violate("lost_write", f"a truncation to {offset} leaves {log_end}")
+        end = self.certain_end if log_end is None else min(offset, log_end)
+        if log_end is not None:
+            self.certain_end = min(self._certain_before, end)
         self._forget_from(end, "" if log_end is None else "resurrected")
 
     # -- lives of the node ---------------------------------------------------------------------
@@ -377,6 +403,7 @@ class LogModel:
         for offset in [offset for offset in self.content if offset >= end]:
             record = self.content.pop(offset)
             del self._places[record.identity]
+            self._doubt(record)
             if dead_as:
                 self._dead[record.identity] = dead_as
         self._latest = {}

@@ -16,6 +16,8 @@ IDENTITY: Final = "id"
 """The header of a tombstone that names it."""
 OPAQUE_FROM: Final = 16
 """From the magic byte on nothing of a batch is ever changed, but for append time."""
+RECORDS_MAX: Final = 5
+"""Of a batch: a cut takes the batch that holds its offset as a whole, and no more than that."""
 _SEPARATOR: Final = b"|"
 
 

@@ -35,11 +35,17 @@ class LogKeeper(Keeper):
         self._on_dead()
         return super()._start()
 
-    def _restore(self, error: TidelogError) -> None:
+    def repair(self) -> bool:
+        """Undo what is damaged; whether anything was."""
         undone = sum(medium.unflip() for medium in self._machine.media.values())
-        if undone:
-            self.restores += 1
-            self._world.trace.note(self._machine.name, "operator:restore")
-        elif not self._was_damaged:
-            self.violations.append(f"false_corruption: every byte is whole: {error}")
         self._was_damaged = bool(undone)
+        if undone:
+            self._world.trace.note(self._machine.name, "operator:restore")
+        return self._was_damaged
+
+    def _restore(self, error: TidelogError) -> None:
+        was_damaged = self._was_damaged
+        if self.repair():
+            self.restores += 1
+        elif not was_damaged:
+            self.violations.append(f"false_corruption: every byte is whole: {error}")

@@ -60,6 +60,10 @@ class Stage(Protocol):
         """Where the partition lies."""
         ...
 
+    def tell_time(self) -> None:
+        """The models are told what time it may be for the node."""
+        ...
+
     def wall_ms(self) -> int:
         """What the node's machine shows."""
         ...
@@ -121,6 +125,7 @@ class PartitionClient:
         if is_flush_awaited is None:
             is_flush_awaited = self.random.chance(0.85)
         now_ms = WALL_START_MS + stage.loop.now_ns // _MS
+        stage.tell_time()
         records, batch = self.maker.make(now_ms)
         sent = self.model.send(records, batch, is_flush_awaited=is_flush_awaited)
         log = node.log_of(self.key)
@@ -207,6 +212,7 @@ class PartitionClient:
         node = self.stage.node
         if node is None:
             return
+        self.stage.tell_time()
         bounds = node.bounds_of(self.key)
         offset = self.random.between(bounds.log_start, bounds.high_watermark)
         if self.random.chance(0.5):

@@ -6,10 +6,9 @@ headers go: sequences ascend without a gap; after an outcome that nobody knows i
 
 from typing import Final
 
-from tidelog.chaos.checkers.log_records import Record, seal
+from tidelog.chaos.checkers.log_records import RECORDS_MAX, Record, seal
 from tidelog.chaos.sim.seeds import SeededRandom
 
-_RECORDS_MAX: Final = 5
 _PADDING_BYTES: Final = (0, 10, 40, 150, 400)
 _KEYS: Final = (3, 6, 12)
 _LATE_MS_MAX: Final = 3_000
@@ -29,7 +28,7 @@ class BatchMaker:
     def make(self, now_ms: int) -> tuple[list[Record], bytes]:
         """Records, and the batch of them."""
         random = self._random
-        records = [self._record(now_ms) for _ in range(random.between(1, _RECORDS_MAX))]
+        records = [self._record(now_ms) for _ in range(random.between(1, RECORDS_MAX))]
         padding = _PADDING_BYTES[random.below(len(_PADDING_BYTES))]
         if random.chance(0.3):
             return records, seal(records, padding)

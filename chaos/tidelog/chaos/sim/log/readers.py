@@ -97,6 +97,7 @@ class Reader:
             return None
         detail = f"{offset} up to {next_offset}, watermark {bounds.high_watermark}"
         self._stage.note(key, "client:read", detail)
+        self._stage.tell_time()
         model.see(bounds)
         model.read(reading, found, next_offset, bounds)
         if collect is not None:

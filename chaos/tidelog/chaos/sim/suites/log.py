@@ -98,6 +98,7 @@ class LogRun:
         """The last node that served, as its memory was when it died."""
         self._starting: LogNode | None = None
         self._offsets_ms = (0, 0)
+        self._told = (0, 0)
         for name in self._plan.directories:
             medium = self._machine.medium(name)
             if self._plan.is_scarce:
@@ -128,9 +129,12 @@ class LogRun:
         """What the node's machine shows."""
         return WALL_START_MS + self.loop.now_ns // _MS + self._machine.wall_offset_ms
 
-    def _tell_time(self) -> None:
+    def tell_time(self) -> None:
         """The models know how early and how late it may be for the node."""
         now_ms = WALL_START_MS + self.loop.now_ns // _MS
+        if (now_ms, self._machine.wall_offset_ms) == self._told:
+            return
+        self._told = (now_ms, self._machine.wall_offset_ms)
         low, high = self._offsets_ms
         offset_ms = self._machine.wall_offset_ms
         self._offsets_ms = (min(low, offset_ms), max(high, offset_ms))
@@ -143,7 +147,7 @@ class LogRun:
     async def _live(self, ports: SimulatedPorts) -> None:
         """The node's process."""
         self.world.trace.state = "starting"
-        self._tell_time()
+        self.tell_time()
         process = self._machine.processes["node"]
         self._starting = node = LogNode(
             process,
@@ -158,7 +162,7 @@ class LogRun:
         """It serves: what it has found is held against what its clients may rely on."""
         self.recoveries += 1
         self.world.trace.state = "ready"
-        self._tell_time()
+        self.tell_time()
         for client in self._clients:
             log = node.log_of(client.key)
             if log.failure is None:
@@ -226,7 +230,7 @@ class LogRun:
             self._inspect()
 
     def _inspect(self) -> None:
-        self._tell_time()
+        self.tell_time()
         if self._has_rotten():
             return
         self.violations += inspect_media(list(self._machine.media.values()))
@@ -260,7 +264,7 @@ class LogRun:
             self._flip_bit()
         else:
             await self._nemesis.act(kind, self._keeper.process)
-        self._tell_time()
+        self.tell_time()
 
     def _flip_bit(self) -> None:
         """Damage a durable byte, once a run, where damage cannot be taken for a torn write.
@@ -338,8 +342,8 @@ class LogRun:
         """All is whole again: it has to work, and everything acknowledged has to be there."""
         for medium in self._machine.media.values():
             medium.capacity_bytes = 1 << 40
-        undone = sum(medium.unflip() for medium in self._machine.media.values())
-        if undone or any(medium.is_failed for medium in self._machine.media.values()):
+        is_repaired = self._keeper.repair()
+        if is_repaired or any(medium.is_failed for medium in self._machine.media.values()):
             self._keeper.restart()
         judge = Reader(self, self._clients, self.world.seeds.purpose("judge"))
         await self._wait_alive()
@@ -369,7 +373,7 @@ class LogRun:
 
     async def _drain(self, judge: Reader) -> None:
         """Read every log from its start to its end."""
-        self._tell_time()
+        self.tell_time()
         for client in self._clients:
             node = self.node
             if node is None or self._is_broken():
