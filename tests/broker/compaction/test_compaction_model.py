@@ -161,7 +161,7 @@ class Compaction(RuleBasedStateMachine):
     @precondition(lambda self: self.log.segments and not self.log.plan(self.settings))
     @rule()
     def compact_again_and_change_nothing_but_by_time(self) -> None:
-        before = list(self.log.batches())
+        before = self._batches_with_records()
         arguments = CompactArguments(
             segments=tuple(self.log.segments),
             first_dirty_offset=first_dirty_offset(self.log.segments),
@@ -171,7 +171,11 @@ class Compaction(RuleBasedStateMachine):
         )
         for replacement in self.log.run(arguments).replacements:
             self.log.swap(replacement)
-        assert list(self.log.batches()) == before
+        # Empty ones may go: segments that have shrunk are joined, and producers are forgotten.
+        assert self._batches_with_records() == before
+
+    def _batches_with_records(self) -> list[bytes]:
+        return [data for header, data in self.log.batches() if header.record_count]
 
     def _note_cleaned(self, start: int, end: int) -> None:
         for stored in self.history:
