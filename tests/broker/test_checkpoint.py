@@ -40,6 +40,7 @@ from tidelog.broker.partition.marks_file import read_marks
 from tidelog.chaos.sim import FaultKind, World
 from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.ports import Append
+from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
@@ -428,3 +429,34 @@ def test_a_segment_that_an_opening_found_keeps_its_name(flushed_offset: int) -> 
             assert second.logs[KEY].log.log_end_offset == 5, second.logs[KEY].log.failure
 
         run(world, main())
+
+
+def test_an_index_of_many_entries_comes_back_with_its_times() -> None:
+    world = World(1)
+    times = [500, 900, 100, 700, 1_300, 1_300, 200, 1_100, 1_500, 1_400]
+    data = b"".join(
+        encode_batch([(time, None, bytes(3_000), ())], base_offset=offset, leader_epoch=1)
+        for offset, time in enumerate(times)
+    )
+    marks = encode_marks([Mark(KEY, MarkKind.FLUSHED, len(times))])
+
+    async def main() -> None:
+        disk = start(world)
+        await put_durable(disk, {key_of(0).path: data, MARKS: marks})
+        before = (await open_directory(disk, {KEY: EPOCH})).logs[KEY].log.segments[0]
+        assert before.index is not None
+        assert len(before.index) > 3
+        await write_checkpoint(disk, [await _log_of(disk)])
+        directory = await open_directory(disk, {KEY: EPOCH})
+        assert directory.restored == 1
+        after = directory.logs[KEY].log.segments[0]
+        assert after.index is not None
+        assert after.index.entries() == before.index.entries()
+        assert after.index.max_timestamp == before.index.max_timestamp == 1_500
+        assert after.first_timestamp == before.first_timestamp == 500
+
+    run(world, main())
+
+
+async def _log_of(disk: SimulatedDisk) -> PartitionLog:
+    return (await open_directory(disk, {KEY: EPOCH})).logs[KEY].log
