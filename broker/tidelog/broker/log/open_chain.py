@@ -80,8 +80,10 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 def tell_apart(partition: PartitionKey, names: list[str]) -> Listing:
     """Sort the names of a partition's directory by what they are."""
-    segments, sidecars = [], []
-    unfinished, strangers = [], []
+    segments: list[SegmentKey] = []
+    sidecars: list[SegmentKey] = []
+    unfinished: list[str] = []
+    strangers: list[str] = []
     for name in names:
         finished = name.removesuffix(UNFINISHED_SUFFIX)
         is_sidecar = finished.endswith(SIDECAR_SUFFIX)
