@@ -259,6 +259,9 @@ class CoreModel:
             self.files[each.segment] = before + content
         if error is None:
             for mark in write.marks:
+                is_start = mark.kind is MarkKind.LOG_START
+                marked = self.written_marks.get((mark.key, mark.kind), 0)
+                assert not is_start or mark.value >= marked, "a log begins lower than it did"
                 self.written_marks[mark.key, mark.kind] = mark.value
                 if mark.kind is MarkKind.FLUSHED:
                     self.marks[mark.key] = mark.value

@@ -299,6 +299,27 @@ def test_a_trim_whose_mark_does_not_fit_on_the_disk_is_refused_and_the_log_stays
     assert code_of(model, again) is None
 
 
+def test_trims_that_overlap_never_take_back_what_the_higher_one_marked() -> None:
+    model = filled(8)
+    model.append()
+    tokens = [model.trim(5), model.trim(3)]
+    model.drain()
+    assert [code_of(model, token) for token in tokens] == [None, None]
+    assert model.durable_marks[key_of(0), MarkKind.LOG_START] == 5
+    assert model.log().log_start_offset == 5
+
+
+def test_a_lower_trim_after_a_refused_one_trims_no_further_than_asked() -> None:
+    model = filled(8)
+    refused = model.trim(7)
+    model.end_write(failure(ErrorCode.STORAGE_FULL))
+    model.drain()
+    assert code_of(model, refused) is ErrorCode.STORAGE_FULL
+    model.trim(3)
+    model.drain()
+    assert model.log().log_start_offset == 3
+
+
 def test_the_active_segment_stays_when_all_is_trimmed() -> None:
     model = filled(5)
     model.trim(5)

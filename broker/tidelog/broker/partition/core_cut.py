@@ -47,7 +47,6 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
         token=message.token,
         partition=partition,
         offset=offset,
-        committed_before=log.high_watermark,
     )
     core.cuts.append(partition.cut)
     if core.flush is not None:
@@ -107,8 +106,6 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
     log.cut(message.cut.segment, message.cut.producers, cut.offset)
     if log.log_end_offset > log.high_watermark:
         # What is left was flushed: with one replica that commits it.
-        log.commit(log.log_end_offset, log.end_position())
-    if cut.committed_before >= log.log_end_offset:
         log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset

@@ -24,7 +24,6 @@ from tidelog.broker.partition.messages import (
 )
 from tidelog.broker.partition.rounds import Cut, Promise, WriteRound
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
     from tidelog.broker.log.segments import Segment
@@ -63,18 +62,11 @@ def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
     elif trim.offset <= log.log_start_offset:
         effects.append(Done(token=trim.token, offset=log.log_start_offset))
     else:
-        partition.trims += 1
         # The last mark of a kind counts: one behind a higher one would take that back.
-        offset = max([trim.offset, *_promised_to(core, trim.key)])
+        offset = max(trim.offset, partition.trim_offset) if partition.trims else trim.offset
+        partition.trims += 1
+        partition.trim_offset = offset
         core.promises.append(msgspec.structs.replace(trim, offset=offset))
-
-
-def _promised_to(core: DirectoryCore, key: PartitionKey) -> list[Offset]:
-    """Where trims that are under way will let the log begin."""
-    promises = [*core.promises, *core.written_promises]
-    promises += core.write.promises if core.write is not None else ()
-    promises += core.flush.promises if core.flush is not None else ()
-    return [each.offset for each in promises if isinstance(each, TrimHead) and each.key == key]
 
 
 def take_marks(core: DirectoryCore, round_: WriteRound) -> None:

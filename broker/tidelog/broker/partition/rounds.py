@@ -58,8 +58,6 @@ class Cut(msgspec.Struct, kw_only=True):
     token: int
     partition: "Partition"
     offset: Offset
-    committed_before: Offset
-    """The high watermark when it was asked for: what is left of it stays committed."""
     flushed_offset: Offset = Offset(-1)
     """As it was before the lower mark was asked for."""
     is_marking: bool = False
@@ -90,6 +88,7 @@ class Partition:
         "log",
         "plan",
         "settings",
+        "trim_offset",
         "trims",
     )
 
@@ -110,6 +109,8 @@ class Partition:
         self.is_roll_asked = False
         self.trims = 0
         """Trims on their way to the disk."""
+        self.trim_offset = Offset(0)
+        """Where the highest of these lets the log begin."""
         self.cut: Cut | None = None
         self.is_removed = False
 
