@@ -176,7 +176,7 @@ def take_in_file(model: CoreModel, rebuilt: PartitionLog, key: SegmentKey) -> No
 def check_kept(model: CoreModel, partition: int) -> None:
     """What was acknowledged with acks=all is there, unless it was trimmed or given up."""
     log = model.log(partition)
-    found = {}
+    found: dict[int, bytes] = {}
     for key, data in model.files.items():
         if key.partition == log.key:
             for position, header in iterate_headers(data, is_compacted=True):

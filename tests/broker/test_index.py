@@ -4,6 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.log.index import INTERVAL_BYTES, SparseIndex
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.sidecar_blocks import block_seed, frame_blocks
+from tidelog.broker.log.sidecar_index import INDEX, encode_index
+from tidelog.wire.ids import Offset, PartitionId, TopicId
 
 BATCHES = st.lists(
     st.tuples(st.integers(61, 9_000), st.integers(1, 50), st.integers(0, 1_000)),
@@ -62,6 +66,14 @@ def test_an_index_rebuilt_from_the_same_batches_is_equal(
     batches: list[tuple[int, int, int]],
 ) -> None:
     assert build(batches)[0].entries() == build(batches)[0].entries()
+
+
+@given(batches=BATCHES)
+def test_packed_entries_are_those_of_a_sidecar(batches: list[tuple[int, int, int]]) -> None:
+    index, _ = build(batches)
+    key = SegmentKey(PartitionKey(TopicId(bytes(16)), PartitionId(0)), Offset(0))
+    blocks = frame_blocks(block_seed(key, INDEX), index.packed())
+    assert blocks == encode_index(key, index.entries())[0]
 
 
 def test_which_batches_get_an_entry_is_pinned() -> None:
