@@ -6,6 +6,7 @@ files: what no crash could take any more.
 
 from tidelog.broker.log.marks import PartitionMarks, decode_marks
 from tidelog.broker.log.names import (
+    SEGMENT_SUFFIX,
     PartitionKey,
     directory_name,
     parse_segment_name,
@@ -48,8 +49,15 @@ def durable_segments(medium: Medium, key: PartitionKey) -> dict[tuple[int, int],
 
 def is_durable(medium: Medium, key: PartitionKey, opaque: bytes) -> bool:
     """Whether the batch lies in one of the partition's files for good."""
-    segments = durable_segments(medium, key)
-    return any(opaque in segments[name] for name in sorted(segments, reverse=True))
+    place = medium.root.durable.get(directory_name(key))
+    if not isinstance(place, Directory):
+        return False
+    # The newest first: most questions are about what has just been written.
+    for name in sorted(place.durable, reverse=True):
+        child = place.durable[name]
+        if name.endswith(SEGMENT_SUFFIX) and isinstance(child, Inode) and opaque in child.durable:
+            return True
+    return False
 
 
 def check_marks(medium: Medium) -> list[str]:

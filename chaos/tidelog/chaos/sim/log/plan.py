@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def draw_plan(random: SeededRandom) -> Plan:
     """For one seed."""
     directories = ("data", "data2") if random.chance(0.25) else ("data",)
-    count = random.between(1, 6) if len(directories) == 1 else random.between(2, 6)
+    count = min(random.between(len(directories), 6), random.between(len(directories), 6))
     partitions = []
     for number in range(count):
         settings = draw_settings(random, None)
