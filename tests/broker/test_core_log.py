@@ -330,6 +330,17 @@ def test_the_active_segment_stays_when_all_is_trimmed() -> None:
     assert model.log().log_end_offset == 6
 
 
+def test_what_was_trimmed_to_the_end_goes_at_the_next_roll() -> None:
+    model = filled(3)
+    model.trim(3)
+    model.drain()
+    assert bases(model) == [2]
+    model.roll()
+    model.drain()
+    assert bases(model) == [3]
+    assert [key.base_offset for key in model.removed] == [0, 2]
+
+
 def test_no_file_goes_before_the_name_of_the_active_segment_is_durable() -> None:
     model = filled(2)
     model.trim(2)

@@ -225,8 +225,8 @@ class PartitionLog:
     def segment_of(self, offset: int) -> Segment:
         """The segment that holds the offset, or would."""
         assert self.segments, "an empty log holds no offset"
-        bases = [segment.base_offset for segment in self.segments]
-        return self.segments[max(0, bisect_right(bases, offset) - 1)]
+        place = bisect_right(self.segments, offset, key=_base_offset_of)
+        return self.segments[max(0, place - 1)]
 
     def readable_bytes_of(self, segment: Segment) -> int:
         """How much of the segment lies below the high watermark."""
@@ -253,3 +253,7 @@ class PartitionLog:
             return self.readable_bytes_of(segment) - segment.index.floor(offset).byte_position
         offsets = segment.next_offset - segment.base_offset
         return segment.size_bytes * (segment.next_offset - offset) // offsets if offsets else 0
+
+
+def _base_offset_of(segment: Segment) -> int:
+    return segment.base_offset
