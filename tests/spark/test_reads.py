@@ -30,7 +30,7 @@ def topic(request: pytest.FixtureRequest, spark_node: NodeProcess) -> str:
     """A topic of three partitions named after the test."""
     name = str(request.node.name)[:80]
     with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
-        admin.create_topics([NewTopic(name, 3, 1)])
+        admin.create_topics([NewTopic(name, 3, 1, topic_configs={"retention.ms": "-1"})])
     return name
 
 

@@ -56,8 +56,9 @@ def _records(options: SourceOptions, span: OffsetRange) -> Iterator[list[Decoded
         for stored in found:
             if position >= span.end:
                 break
-            records = decode_records(stored.data)
-            if records[0][0] < position or stored.next_offset > span.end:
+            # A compaction may have left a batch without records.
+            records = decode_records(stored.data, is_compacted=True)
+            if records and (records[0][0] < position or stored.next_offset > span.end):
                 records = [record for record in records if position <= record[0] < span.end]
             position = stored.next_offset
             if records:
