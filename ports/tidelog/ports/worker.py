@@ -3,7 +3,7 @@
 They run in a process of their own, so that they never hold up the event loop, and read and write
 files of a data directory by themselves; what they made is handed over by name, and the node renames
 it. A job is a generator: it yields how many bytes it has read and written since the last yield, at
-least once a MiB, so that a real worker can keep to a rate and the simulator can crash it in between.
+least once a MiB: a real worker can keep to a rate, and the simulator can crash it in between.
 """
 
 from collections.abc import Callable, Generator, Sequence
