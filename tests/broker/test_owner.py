@@ -34,8 +34,11 @@ class FullDisk:
         self.torn: dict[str, None] = {}
         self.open_files: list[File] = []
         self.name = disk.name
-        for name in ("read", "list", "make_directory", "remove", "free_bytes", "flush", "rename"):
+        self.operations: list[str] = []
+        """Removals, truncations and flushes of directories, in their order."""
+        for name in ("read", "list", "make_directory", "free_bytes", "rename"):
             setattr(self, name, getattr(disk, name))
+        setattr(self, "flush", self._flush)  # noqa: B010
 
     async def open(self, path: str, *, create: bool = False) -> File:
         file = await self._disk.open(path, create=create)
@@ -57,7 +60,17 @@ class FullDisk:
             raise TidelogError(ErrorCode.STORAGE_FULL, tried="append", happened="no space")
         await self._disk.append(appends)
 
+    async def remove(self, path: str) -> None:
+        self.operations.append(f"remove {path.rpartition('/')[2]}")
+        await self._disk.remove(path)
+
+    async def _flush(self, files: Sequence[File], *, directories: Sequence[str] = ()) -> None:
+        await self._disk.flush(files, directories=directories)
+        if directories:
+            self.operations.append("flushed")
+
     async def truncate(self, file: File, size_bytes: int) -> None:
+        self.operations.append(f"truncate {file.path.rpartition('/')[2]}")
         self.torn.pop(file.path, None)
         await self._disk.truncate(file, size_bytes)
 
@@ -68,10 +81,10 @@ class Owned:
     def __init__(self, owner: DirectoryOwner, log: PartitionLog, disk: FullDisk) -> None:
         self.owner, self.log, self.disk = owner, log, disk
 
-    async def append(self, value: bytes = b"v") -> Appended:
+    async def append(self, value: bytes = b"v", *, is_flush_awaited: bool = True) -> Appended:
         batch = encode_batch([(1, None, value, ())])
         return await self.owner.submit(
-            self.log, batch, read_header(batch), is_flush_awaited=True, append_time_ms=1
+            self.log, batch, read_header(batch), is_flush_awaited=is_flush_awaited, append_time_ms=1
         )
 
 
@@ -101,6 +114,7 @@ def with_owner(work: Callable[[Owned], Awaitable[None]], *, marks_bytes_max: int
             await asyncio.sleep(0.05)
         if process.exit_error is not None:
             raise process.exit_error
+        assert process.is_dead, "the owner did not come to its end"
 
     try:
         world.run(main())

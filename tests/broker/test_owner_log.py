@@ -1,16 +1,18 @@
 """The owner over a simulated disk: files of logs that roll, are trimmed, cut and removed."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from tests.broker.test_owner import KEY, Owned, with_owner
 from tidelog.broker.log.marks import PartitionMarks
-from tidelog.broker.log.names import SegmentKey, directory_name
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.open_log import open_log
-from tidelog.broker.partition.marks_file import read_marks
+from tidelog.broker.partition.marks_file import make_marks_file, read_marks
+from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
 
 
 async def names(owned: Owned) -> list[str]:
@@ -91,6 +93,30 @@ def test_a_truncated_log_goes_on_where_it_was_cut_also_after_a_restart() -> None
     with_owner(work)
 
 
+def test_a_cut_leaves_no_hole_and_no_sidecar_of_a_shorter_segment_wherever_it_is_cut_off() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 3)
+        sidecar = segment(0).sidecar_path
+        await owned.disk.open(sidecar, create=True)
+        owned.disk.operations.clear()
+        await owned.owner.truncate(owned.log, Offset(1), is_unclean=True)
+        done = [each for each in owned.disk.operations if "marks" not in each]
+        start = done.index(f"remove {6:020d}.log")
+        assert done[start : start + 9] == [
+            f"remove {6:020d}.log",
+            "flushed",
+            f"remove {4:020d}.log",
+            "flushed",
+            f"remove {2:020d}.log",
+            "flushed",
+            f"remove {0:020d}.sidecar",
+            "flushed",
+            f"truncate {0:020d}.log",
+        ]
+
+    with_owner(work)
+
+
 def test_what_is_committed_is_not_truncated_by_itself() -> None:
     async def work(owned: Owned) -> None:
         await fill(owned, 1)
@@ -110,7 +136,7 @@ def test_damage_that_a_cut_meets_changes_nothing() -> None:
         size = file.size_bytes
         await owned.disk.truncate(file, size - 1)
         with pytest.raises(TidelogError) as caught:
-            await owned.owner.truncate(owned.log, Offset(4), is_unclean=True)
+            await owned.owner.truncate(owned.log, Offset(3), is_unclean=True)
         assert caught.value.code is ErrorCode.STORAGE_CORRUPT
         assert segment(2).path in caught.value.tried
         assert await names(owned) == before
@@ -166,5 +192,51 @@ def test_a_segment_that_another_program_changed_takes_no_batch() -> None:
         with pytest.raises(TidelogError) as caught:
             await owned.append()
         assert caught.value.code is ErrorCode.STORAGE_FAILED
+
+    with_owner(work)
+
+
+def test_marks_that_are_made_anew_know_of_trims_that_wait_for_their_flush() -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 1, each=40)
+        await settle()
+        flush, may_flush = owned.disk.flush, asyncio.Event()  # type: ignore[attr-defined]
+
+        async def flush_late(*args: object, directories: Sequence[str]) -> None:
+            if not directories:
+                await may_flush.wait()
+            await flush(*args, directories=directories)
+
+        owned.disk.flush = flush_late  # type: ignore[attr-defined]
+        async with TaskScope() as scope:
+            for offset in range(1, 31):
+                scope.start(trim(owned, offset), name="trim")
+            await settle()
+            # This write finds the file long, and makes it anew.
+            await owned.append(is_flush_awaited=False)
+            may_flush.set()
+        await settle()
+        assert owned.log.log_start_offset == 30
+        assert (await marks(owned)).log_start_offset == 30
+
+    with_owner(work, marks_bytes_max=128)
+
+
+async def trim(owned: Owned, offset: int) -> None:
+    await owned.owner.trim(owned.log, Offset(offset))
+
+
+def test_marks_that_are_made_anew_know_of_partitions_that_are_not_served() -> None:
+    other = PartitionKey(KEY.topic_id, PartitionId(7))
+
+    async def work(owned: Owned) -> None:
+        disk = owned.disk
+        known = {other: PartitionMarks(flushed_offset=9, log_start_offset=5)}
+        made = await make_marks_file(disk, known)  # type: ignore[arg-type]
+        made.keep(known)
+        again = await made.made_anew({KEY: PartitionMarks(flushed_offset=1)})
+        await again.made_anew({KEY: PartitionMarks(flushed_offset=2)})
+        found = await read_marks(disk)  # type: ignore[arg-type]
+        assert found == {KEY: PartitionMarks(flushed_offset=2), **known}
 
     with_owner(work)
