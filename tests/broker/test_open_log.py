@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from tests.broker.open_fixtures import (
@@ -425,7 +426,11 @@ def test_a_file_that_cannot_be_read_stops_the_partition_only() -> None:
         await disk.make_directory(DIRECTORY)
         await put(disk, key_of(0).path, stored(FIRST))
         await disk.make_directory(key_of(3).path)
-        opened = await open_log(disk, KEY, EPOCH, FLUSHED)
+        marks = msgspec.structs.replace(FLUSHED, log_start_offset=2, gaps_from=3)
+        opened = await open_log(disk, KEY, EPOCH, marks)
         assert opened.log.failure is not None
+        # What was marked is not forgotten with it.
+        log = opened.log
+        assert (log.log_start_offset, log.gaps_from, log.flushed_offset) == (2, 3, ENDS_AT)
 
     run(world, main())

@@ -71,6 +71,8 @@ async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch])
         restored=restored,
         checkpoint_damage=damage,
     )
+    unserved = {key: each for key, each in (known or {}).items() if key in on_disk}
+    opened.marks.keep({key: each for key, each in unserved.items() if key not in placed})
     await _remove_below_starts(disk, opened)
     return opened
 

@@ -96,7 +96,9 @@ class _Opening:
         self._listing = tell_apart(log.key, [])
         self._removing: list[str] = []
         self.opened = OpenedLog(log=log, files={})
+        # Also of a log that cannot be served: marks that are made anew are written from these.
         log.gaps_from = Offset(self._marks.gaps_from)
+        log.log_start_offset = log.log_end_offset = Offset(self._marks.log_start_offset)
 
     async def open(self) -> None:
         """All steps; see the module."""
@@ -174,7 +176,6 @@ class _Opening:
     def _check_head(self, chain: Chain) -> None:
         log_start_offset = self._marks.log_start_offset
         log = self._log
-        log.log_start_offset = log.log_end_offset = Offset(log_start_offset)
         if not chain.segments:
             return
         first = chain.segments[0].key

@@ -69,6 +69,16 @@ def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         core.promises.append(msgspec.structs.replace(trim, offset=offset))
 
 
+def starts_on_their_way(core: DirectoryCore) -> dict[PartitionKey, Offset]:
+    """Where logs will begin of which the mark is written, but may not be durable yet."""
+    starts: dict[PartitionKey, Offset] = {}
+    in_flight = core.flush.promises if core.flush is not None else []
+    for promise in (*in_flight, *core.written_promises):
+        if isinstance(promise, TrimHead):
+            starts[promise.key] = max(promise.offset, starts.get(promise.key, promise.offset))
+    return starts
+
+
 def take_marks(core: DirectoryCore, round_: WriteRound) -> None:
     """Write all marks that wait with this write."""
     flushed = {**core.postponed_marks, **core.marks}

@@ -47,11 +47,17 @@ class MarksFile:
     """The open file; `append` goes into the same turn of the writer as the batches."""
 
     def __init__(
-        self, disk: Disk, file: File, partition_count: int, *, size_bytes_max: int
+        self,
+        disk: Disk,
+        file: File,
+        known: Mapping[PartitionKey, PartitionMarks],
+        *,
+        size_bytes_max: int,
     ) -> None:
         self._disk = disk
         self._size_bytes_max = size_bytes_max
-        self._partition_count = partition_count
+        self._partition_count = len(known)
+        self._unserved: Mapping[PartitionKey, PartitionMarks] = {}
         self._size_bytes = file.size_bytes
         self.file = file
 
@@ -60,6 +66,10 @@ class MarksFile:
         """Whether it should be made anew."""
         all_kinds = ENTRY_BYTES * len(MarkKind) * self._partition_count
         return self._size_bytes > max(self._size_bytes_max, 4 * all_kinds)
+
+    def keep(self, unserved: Mapping[PartitionKey, PartitionMarks]) -> None:
+        """What is known of partitions that lie here and are not served: nobody else tells it."""
+        self._unserved = unserved
 
     def append(self, marks: Iterable[Mark]) -> Append:
         """The append to write."""
@@ -71,7 +81,11 @@ class MarksFile:
 
     async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks]) -> "MarksFile":
         """A short file in place of this one, which stays open."""
-        return await make_marks_file(self._disk, known, size_bytes_max=self._size_bytes_max)
+        made = await make_marks_file(
+            self._disk, {**self._unserved, **known}, size_bytes_max=self._size_bytes_max
+        )
+        made.keep(self._unserved)
+        return made
 
     async def cut_back(self) -> None:
         """The append failed: entries stand at multiples of their size, and a file that an append
@@ -101,4 +115,4 @@ async def make_marks_file(
         # A full disk is tried again: without this each try would keep a descriptor.
         await disk.close(file)
         raise
-    return MarksFile(disk, file, len(known), size_bytes_max=size_bytes_max)
+    return MarksFile(disk, file, known, size_bytes_max=size_bytes_max)

@@ -19,6 +19,7 @@ from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
+from tidelog.broker.partition.core_trim import starts_on_their_way
 from tidelog.broker.partition.marks_file import MarksFile
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -356,10 +357,12 @@ class DirectoryOwner:
             self._tell(WriteEnded())
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
+        # A trim that waits for its mark to be flushed has written it to the file that goes.
+        starts = starts_on_their_way(self._core)
         return {
             key: PartitionMarks(
                 flushed_offset=partition.log.flushed_offset,
-                log_start_offset=partition.log.log_start_offset,
+                log_start_offset=max(partition.log.log_start_offset, starts.get(key, 0)),
                 gaps_from=partition.log.gaps_from,
             )
             for key, partition in self._core.partitions.items()
