@@ -24,6 +24,7 @@ from tidelog.broker.partition.messages import (
 )
 from tidelog.broker.partition.rounds import Cut, Promise, WriteRound
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
     from tidelog.broker.log.segments import Segment
