@@ -236,12 +236,13 @@ class Neighbourhood:
 
         async def main() -> None:
             process = self.machine.start("node", life)
-            for _ in range(1_000_000):
+            for _ in range(100_000):
                 if process.is_dead:
                     break
                 await asyncio.sleep(0.05)
             if process.exit_error is not None:
                 raise process.exit_error
+            assert process.is_dead, "the directory did not come to its end"
 
         self.world.run(main())
         assert self.world.findings() == []

@@ -16,6 +16,7 @@ from tests.broker.housekeeping_world import (
     placed,
 )
 from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -326,12 +327,63 @@ def test_below_the_floor_appends_are_refused_until_there_is_room_with_a_margin()
     in_a_house(work)
 
 
-def test_background_jobs_keep_to_the_nodes_rate() -> None:
+def test_background_jobs_keep_to_the_nodes_rate_but_seals_keep_pace_with_appends() -> None:
     async def work(house: House) -> None:
         await sealed_log(house, 1)
-        assert [rate for _, rate, _ in house.worker.asked] == [12_345]
+        await house.until(lambda: "scrub" in house.worker.jobs())
+        assert {(job, rate) for job, rate, _ in house.worker.asked} == {
+            ("seal", 0),
+            ("scrub", 12_345),
+        }
 
-    in_a_house(work, limits=msgspec.structs.replace(LIMITS, bytes_per_second=12_345))
+    in_a_house(work, limits=msgspec.structs.replace(SCRUBBING, bytes_per_second=12_345))
+
+
+def test_a_compaction_that_meets_a_damaged_sidecar_has_it_made_again_first() -> None:
+    async def work(house: House) -> None:
+        log = await sealed_log(house, 3)
+        summary = log.segments[2].summary
+        assert summary is not None
+        producers = find_section(summary, PRODUCERS)
+        house.damage(summary.key.sidecar_path, producers.byte_position + 20)
+        settings = house.settings(log, is_compacted=True, is_deleted=False)
+        house.directory.configure(log.key, settings)
+        counts = house.directory.keeper.counts
+        await house.until(lambda: counts.compactions)
+        assert counts.sidecars_made_again == 1
+        assert log.failure is None
+        assert log.segments[0].is_compacted
+        assert (await house.values(log))[-1] == (3, b"3")
+
+    in_a_house(work)
+
+
+def test_a_stop_gives_up_a_job_that_holds_what_was_trimmed() -> None:
+    neighbourhood = Neighbourhood()
+
+    async def work(house: House) -> None:
+        log = await sealed_log(house, 3)
+
+        async def never() -> None:
+            await house.directory.owner.trim(log, log.segments[2].base_offset)
+            await asyncio.Event().wait()
+
+        house.worker.before_result = never
+        settings = house.settings(log, is_compacted=True, is_deleted=False)
+        house.directory.configure(log.key, settings)
+        await house.until(lambda: log.log_start_offset == 2)
+        assert await house.directory.stop()
+        assert f"{1:020d}.log" not in house.files(log)
+
+    async def later(house: House) -> None:
+        (log,) = house.logs.values()
+        assert await house.values(log) == [(2, b"2"), (3, b"3")]
+
+    try:
+        neighbourhood.live(work)
+        neighbourhood.live(later, known=placed())
+    finally:
+        neighbourhood.close()
 
 
 def test_what_was_trimmed_while_its_seal_waited_is_no_failure() -> None:
@@ -385,6 +437,35 @@ def test_a_worker_that_dies_and_a_slow_disk_only_take_longer() -> None:
         finally:
             neighbourhood.close()
     assert sum(failures) > 3, f"the worker died too rarely: {failures}"
+
+
+def test_a_compaction_that_a_stop_meets_between_name_and_place_counts_at_the_next_start() -> None:
+    neighbourhood = Neighbourhood()
+    settings = {"is_compacted": True, "is_deleted": False}
+    made = f"{0:020d}-{1:08d}.log"
+
+    async def work(house: House) -> None:
+        log = await sealed_log(house, 3, is_compacted=True, is_deleted=False)
+        for _ in range(100_000):
+            if made in house.files(log):
+                break
+            await asyncio.sleep(0.0001)
+        assert not log.segments[0].is_compacted, "the log knows nothing of it yet"
+        assert await house.directory.stop()
+        assert not log.segments[0].is_compacted
+        assert {made, f"{0:020d}.log"} < set(house.files(log))
+
+    async def later(house: House) -> None:
+        (log,) = house.logs.values()
+        assert log.segments[0].key.generation == 1
+        assert f"{0:020d}.log" not in house.files(log)
+        assert (await house.values(log))[-1] == (3, b"3")
+
+    try:
+        neighbourhood.live(work)
+        neighbourhood.live(later, known=placed(**settings))
+    finally:
+        neighbourhood.close()
 
 
 def test_housekeeping_ends_with_its_directory() -> None:

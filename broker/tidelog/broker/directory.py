@@ -120,6 +120,8 @@ class LogDirectory:
         self._owner: DirectoryOwner | None = None
         self._reader: LogReader | None = None
         self._keeper: Housekeeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._has_ended = asyncio.Event()
         self.directory_uuid = directory_uuid
         self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
@@ -261,10 +263,12 @@ class LogDirectory:
         try:
             async with TaskScope() as scope:
                 ticks = scope.start(self._tick(), name="directory ticks")
-                keeper = scope.start(self.keeper.run(), name="housekeeping")
+                self._keeping = scope.start(self.keeper.run(), name="housekeeping")
+                if self._is_stopping:
+                    self._keeping.cancel()
                 await self.owner.run()
                 ticks.cancel()
-                keeper.cancel()
+                self._keeping.cancel()
         finally:
             self._has_ended.set()
 
@@ -280,13 +284,19 @@ class LogDirectory:
         """
         if self._owner is None:
             return self._opening_failure is None
+        self._is_stopping = True
+        if self._keeping is not None:
+            # A job that takes long may hold segments that are to be removed before the end.
+            self._keeping.cancel()
         self._owner.stop()
         await self._has_ended.wait()
         if self._owner.failure is not None:
             # A directory that failed leaves none: its next start must look at every byte.
             return False
         try:
-            await write_checkpoint(self._disk, [held.log for held in self._held.values()])
+            unsettled = self.keeper.unsettled
+            logs = [held.log for key, held in self._held.items() if key not in unsettled]
+            await write_checkpoint(self._disk, logs)
         except TidelogError as error:
             # Everything is flushed; without the checkpoint the next start only looks closer.
             self._events.warning("checkpoint_not_written", directory=self.name, error=error)

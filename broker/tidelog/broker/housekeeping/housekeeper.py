@@ -6,6 +6,7 @@ segment that is damaged, or cannot be read again and again, stops its partition.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Final, assert_never
 
 import msgspec
@@ -86,6 +87,12 @@ class Housekeeper:
         """A reader found the segment's sidecar damaged: it is made again."""
         self._events.warning("sidecar_damaged", path=key.sidecar_path)
         self._background.seal_again(key)
+
+    @property
+    def unsettled(self) -> Collection[PartitionKey]:
+        """Logs with a compaction that was given up between the names of its files and their place
+        in the log: the next start has to look what is there."""
+        return self._jobs.unsettled
 
     def describe(self) -> Description:
         """How it stands."""
@@ -213,15 +220,13 @@ class Housekeeper:
             return
         assert job.before is not None, f"{job.segment.key.path}: what comes before it is damaged"
         self.seal_again(job.before.key)
-        raise TidelogError(
-            ErrorCode.STORAGE_FAILED,
-            tried=f"seal {job.segment.key.path}",
-            happened=sealed.previous_damage,
-            hint="The damaged sidecar is made again first; nothing is to be done.",
-        )
+        raise _waits_for_sidecar(f"seal {job.segment.key.path}", sealed.previous_damage)
 
     async def _compact(self, held: HeldLog, job: CompactDue) -> None:
         result = await self._jobs.compact(held.log, job)
+        if result.damaged_sidecar is not None:
+            self.seal_again(result.damaged_sidecar)
+            raise _waits_for_sidecar(f"compact {job.log_key}", result.damage)
         self._events.info(
             "compacted",
             partition=job.log_key,
@@ -271,6 +276,15 @@ class Housekeeper:
         if is_damaged or is_unusable:
             self.counts.partitions_failed += 1
             self._owner.fail(job.log_key, error)
+
+
+def _waits_for_sidecar(tried: str, happened: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.STORAGE_FAILED,
+        tried=tried,
+        happened=happened,
+        hint="The damaged sidecar is made again first; nothing is to be done.",
+    )
 
 
 def _is_current(held: HeldLog, job: JobDue) -> bool:

@@ -47,6 +47,8 @@ class Jobs:
         self._clock = clock
         self._bytes_per_second = bytes_per_second
         self._counts = counts
+        self.unsettled: dict[PartitionKey, None] = {}
+        """Logs in whose directory a compacted segment may have its name that they do not know."""
 
     async def seal(self, log: PartitionLog, due: SealDue) -> sealing.Sealed:
         """Write the segment's sidecar and hand it over; without a summary: nothing was done."""
@@ -73,7 +75,8 @@ class Jobs:
         return sealed
 
     async def compact(self, log: PartitionLog, due: CompactDue) -> compacting.CompactResult:
-        """Rewrite a part of the log and swap it in, each group durable before the next."""
+        """Rewrite a part of the log and swap it in, each group durable before the next; nothing is
+        done if the result names a damaged sidecar."""
         keys = [each.key for each in due.arguments.segments]
         segments = [segment for segment in log.segments if segment.key in keys]
         with ExitStack() as pins:
@@ -85,7 +88,7 @@ class Jobs:
                 await self._swap_in(log, result)
             finally:
                 await self._remove_unfinished(log.key)
-        self._counts.compactions += 1
+        self._counts.compactions += result.damaged_sidecar is None
         self._counts.compaction_bytes_read += result.bytes_read
         self._counts.compaction_bytes_written += result.bytes_written
         return result
@@ -114,6 +117,7 @@ class Jobs:
                 # Trimmed meanwhile: what stands for it would bring records back.
                 self._counts.compactions_given_up += 1
                 return
+            self.unsettled[log.key] = None
             await self._disk.rename(replacement.unfinished_sidecar_path, made.sidecar_path)
             # From here on the new segment counts.
             await self._disk.rename(replacement.unfinished_log_path, made.path)
@@ -123,6 +127,7 @@ class Jobs:
                 partial(self._is_settled, log, made),
                 f"put {made.path} in place",
             )
+            del self.unsettled[log.key]
 
     def _is_settled(self, log: PartitionLog, made: SegmentKey) -> bool:
         """Whether the log has the segment, or never will: while its tail is cut nothing is put in
@@ -143,9 +148,10 @@ class Jobs:
         )
 
     async def _run(self, job: str, arguments: bytes) -> bytes:
-        return await self._worker.run(
-            job, arguments, disk=self._disk, bytes_per_second=self._bytes_per_second
-        )
+        # Seals keep pace with appends, whatever those do: until it is sealed a segment's index
+        # lies in memory.
+        limit = 0 if job == sealing.SEAL_JOB else self._bytes_per_second
+        return await self._worker.run(job, arguments, disk=self._disk, bytes_per_second=limit)
 
     async def _flush_names(self, key: PartitionKey) -> None:
         await self._disk.flush([], directories=[directory_name(key)])

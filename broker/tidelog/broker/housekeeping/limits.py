@@ -25,7 +25,8 @@ class HousekeepingLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     bytes_per_second: Annotated[
         int,
         Meta(
-            description="What background jobs read and write together; 0: no limit.",
+            description="What compaction and checks of what is stored read and write together; "
+            "0: no limit.",
             ge=0,
             le=BYTES_MAX,
         ),
