@@ -84,6 +84,7 @@ def _watched(substitute: Callable[..., Any], breakages: list[str]) -> Callable[.
 PLANTED: Final = {
     "skeleton": "tidelog.chaos.sim.planted.of_skeleton:PLANTED",
     "quorum": "tidelog.chaos.sim.planted.of_quorum:PLANTED",
+    "log": "tidelog.chaos.sim.planted.of_log:PLANTED",
 }
 """By suite, where its bugs are."""
 
