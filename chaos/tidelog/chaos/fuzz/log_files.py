@@ -50,7 +50,7 @@ VERDICTS: Final = ("detected", "harmless", "WRONG")
 CHANGES: Final = ("flip", "truncate", "zero")
 _EPOCH: Final = 3
 _SCRUB_MS: Final = 4_000
-_WORK_MS: Final = 9_000
+_WORK_MS: Final = 5_500
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,18 +81,21 @@ class Life:
         if self.directory.failure is not None:
             raise fresh(self.directory.failure)
 
-    async def append(
+    def submit(
         self, key: PartitionKey, batch: bytes, *, is_flush_awaited: bool = True
-    ) -> Appended:
-        """One checked batch, as a produce handler submits it."""
-        log = self._usable(key)
-        return await self.directory.owner.submit(
-            log,
+    ) -> "asyncio.Future[Appended]":
+        """One checked batch, as a produce handler hands it over."""
+        return self.directory.owner.submit(
+            self._usable(key),
             batch,
             read_header(batch),
             is_flush_awaited=is_flush_awaited,
             append_time_ms=self.clock.wall_ms(),
         )
+
+    async def append(self, key: PartitionKey, batch: bytes) -> Appended:
+        """The same, and its answer."""
+        return await self.submit(key, batch)
 
     async def read(self, key: PartitionKey, offset: int, max_bytes: int) -> list[Batch]:
         """One read: batches from the one on that holds the offset; empty at the high watermark."""
@@ -237,7 +240,7 @@ class LogHouse:
         answer = self.start(work)
         self.world.run(self._until(lambda: answer.done() or process.is_dead))
         if not answer.done():
-            raise HouseGone
+            raise process.exit_error or HouseGone
         return answer.result()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> "asyncio.Future[_T]":

@@ -5,6 +5,7 @@ other byte, whatever was damaged elsewhere; one that has told serves nothing wro
 excuse a missing record by damage that nobody was told of.
 """
 
+import functools
 from random import Random
 from typing import Final
 
@@ -195,8 +196,12 @@ class Judge:
 
 
 def _records(batches: list[Batch]) -> list[Record]:
-    return [
-        (each[0], each[1], each[3], each[4])
-        for batch in batches
-        for each in decode_batch(batch.data, is_compacted=True)
-    ]
+    return [each for batch in batches for each in _records_of(batch)]
+
+
+@functools.lru_cache(maxsize=4_096)
+def _records_of(batch: Batch) -> tuple[Record, ...]:
+    """Decoded once for all cases: nearly every batch that is served is one of the corpus."""
+    return tuple(
+        (each[0], each[1], each[3], each[4]) for each in decode_batch(batch.data, is_compacted=True)
+    )
