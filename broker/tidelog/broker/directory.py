@@ -23,6 +23,7 @@ from tidelog.broker.log.open_directory import OpenedDirectory, open_directory
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.read import LogReader
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.core import FLUSH_INTERVAL_MS
 from tidelog.broker.partition.marks_file import read_marks
 from tidelog.broker.partition.owner import QUEUED_BYTES_MAX, DirectoryOwner
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
@@ -31,8 +32,9 @@ from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
 NS_PER_MS: Final = 1_000_000
-TICK_MS: Final = 200
-"""A few times a flush interval of topics with flush=replicated."""
+TICK_MS_MAX: Final = 200
+TICKS_AN_INTERVAL: Final = 4
+"""So much of a flush interval may be missed."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class DirectoryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one directory admits."""
 
     queued_bytes_max: int = QUEUED_BYTES_MAX
+    flush_interval_ms: int = FLUSH_INTERVAL_MS
     housekeeping: HousekeepingLimits = DEFAULT_HOUSEKEEPING_LIMITS
 
 
@@ -207,6 +210,7 @@ class LogDirectory:
             opened.marks,
             on_advanced=self._tell_advanced,
             queued_bytes_max=self._limits.queued_bytes_max,
+            flush_interval_ms=self._limits.flush_interval_ms,
         )
         self._reader = LogReader(owner)
         self._keeper = Housekeeper(
@@ -273,8 +277,9 @@ class LogDirectory:
             self._has_ended.set()
 
     async def _tick(self) -> None:
+        tick_ms = min(TICK_MS_MAX, max(1, self._limits.flush_interval_ms // TICKS_AN_INTERVAL))
         while True:
-            await self._clock.sleep(TICK_MS)
+            await self._clock.sleep(tick_ms)
             self.owner.tick(self._clock.monotonic_ns() // NS_PER_MS)
 
     async def stop(self) -> bool:

@@ -28,6 +28,7 @@ async def broker_directories(
     """The data directory and every one of log_dirs, in this order."""
     limits = DirectoryLimits(
         queued_bytes_max=configuration.produce.queued_bytes_max,
+        flush_interval_ms=configuration.flush.replicated_interval_ms,
         housekeeping=configuration.housekeeping,
     )
     directories = [

@@ -68,6 +68,20 @@ class ProduceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 64
 
 
+class FlushSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When bytes reach the disk for good."""
+
+    replicated_interval_ms: Annotated[
+        int,
+        Meta(
+            description="Records of topics with `flush=replicated` for which nobody waits are "
+            "flushed after this time at the latest.",
+            ge=1,
+            le=3_600_000,
+        ),
+    ] = 1_000
+
+
 class FetchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of reading."""
 
@@ -231,6 +245,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     quorum: QuorumSettings = QuorumSettings()
     topics: TopicLimits = TopicLimits()
     produce: ProduceSettings = ProduceSettings()
+    flush: FlushSettings = FlushSettings()
     fetch: FetchSettings = FetchSettings()
     records: RecordsSettings = RecordsSettings()
     housekeeping: HousekeepingLimits = HousekeepingLimits()

@@ -53,19 +53,20 @@ class Jobs:
     async def seal(self, log: PartitionLog, due: SealDue) -> sealing.Sealed:
         """Write the segment's sidecar and hand it over; without a summary: nothing was done."""
         segment, before = due.segment, due.before
+        cut_count = log.cut_count
         with ExitStack() as pins:
             self._pin(pins, [segment] if before is None else [before, segment])
             arguments = sealing.encode_arguments(_seal_arguments(log, due))
             sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
             if sealed.summary is None:
                 return sealed
-            if not is_there(log, segment) or self._owner.is_being_cut(log.key):
+            if self._is_overtaken(log, cut_count) or not is_there(log, segment):
                 await self._remove_unfinished(log.key)
                 return sealed
             await self._disk.rename(sealing.unfinished_path(segment.key), segment.key.sidecar_path)
             await self._flush_names(log.key)
         if is_there(log, segment) and segment.summary != sealed.summary:
-            self._owner.sealed(segment.key, sealed.summary)
+            self._owner.sealed(segment.key, sealed.summary, cut_count=cut_count)
             await self._wait_taken(
                 lambda: segment.summary == sealed.summary or not is_there(log, segment),
                 f"seal {segment.key.path}",
@@ -79,13 +80,14 @@ class Jobs:
         done if the result names a damaged sidecar."""
         keys = [each.key for each in due.arguments.segments]
         segments = [segment for segment in log.segments if segment.key in keys]
+        cut_count = log.cut_count
         with ExitStack() as pins:
             self._pin(pins, segments)
             try:
                 arguments = compacting.encode_arguments(due.arguments)
                 data = await self._run(compacting.COMPACT_JOB, arguments)
                 result = compacting.decode_result(data)
-                await self._swap_in(log, result)
+                await self._swap_in(log, result, cut_count)
             finally:
                 await self._remove_unfinished(log.key)
         self._counts.compactions += result.damaged_sidecar is None
@@ -108,13 +110,15 @@ class Jobs:
         self._counts.scrubbed_bytes += segment.size_bytes
         return found
 
-    async def _swap_in(self, log: PartitionLog, result: compacting.CompactResult) -> None:
+    async def _swap_in(
+        self, log: PartitionLog, result: compacting.CompactResult, cut_count: int
+    ) -> None:
         for replacement in result.replacements:
             made = replacement.made.key
             present = {segment.key for segment in log.segments}
             is_whole = all(key in present for key in replacement.removed)
-            if log.failure is not None or not is_whole or self._owner.is_being_cut(log.key):
-                # Trimmed meanwhile: what stands for it would bring records back.
+            if log.failure is not None or not is_whole or self._is_overtaken(log, cut_count):
+                # Trimmed or cut meanwhile: what stands for it would bring records back.
                 self._counts.compactions_given_up += 1
                 return
             self.unsettled[log.key] = None
@@ -122,12 +126,19 @@ class Jobs:
             # From here on the new segment counts.
             await self._disk.rename(replacement.unfinished_log_path, made.path)
             await self._flush_names(log.key)
-            self._owner.replace(log.key, replacement.removed, (replacement.made,))
+            self._owner.replace(
+                log.key, replacement.removed, (replacement.made,), cut_count=cut_count
+            )
             await self._wait_taken(
                 partial(self._is_settled, log, made),
                 f"put {made.path} in place",
             )
             del self.unsettled[log.key]
+
+    def _is_overtaken(self, log: PartitionLog, cut_count: int) -> bool:
+        """Whether the log's tail is being cut, or was since the job began: then a segment of the
+        same name may hold other bytes than the job has read."""
+        return log.cut_count != cut_count or self._owner.is_being_cut(log.key)
 
     def _is_settled(self, log: PartitionLog, made: SegmentKey) -> bool:
         """Whether the log has the segment, or never will: while its tail is cut nothing is put in
