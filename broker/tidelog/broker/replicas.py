@@ -21,6 +21,7 @@ from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
+from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
@@ -84,16 +85,20 @@ class Replicas:
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
-        while True:
-            image = await self._metadata.wait_version(self._applied.version + 1)
-            inherited = inherited_by_topics(image, self._broker_id)
-            if inherited != self._inherited:
-                self._inherited = inherited
-                self._inherit(image)
-            self._serve(image, self._placed(image), {})
-            deleted, self._deleted = self._deleted, []
-            for replica in deleted:
-                await replica.directory.remove(replica.log.key)
+        async with TaskScope() as scope:
+            while True:
+                self._follow(await self._metadata.wait_version(self._applied.version + 1))
+                deleted, self._deleted = self._deleted, []
+                for replica in deleted:
+                    # A job may hold its files for long: what follows in the image waits for none.
+                    scope.start(replica.directory.remove(replica.log.key), name="removal")
+
+    def _follow(self, image: Image) -> None:
+        inherited = inherited_by_topics(image, self._broker_id)
+        if inherited != self._inherited:
+            self._inherited = inherited
+            self._inherit(image)
+        self._serve(image, self._placed(image), {})
 
     async def wait_applied(self, version: int) -> None:
         """Until this broker serves what the image of that version places here."""
