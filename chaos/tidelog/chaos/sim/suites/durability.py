@@ -20,8 +20,8 @@ _OPAQUE_FROM: Final = 16
 class DurabilityWatch:
     """A tap of the fabric."""
 
-    def __init__(self, medium: Medium) -> None:
-        self._medium = medium
+    def __init__(self, *media: Medium) -> None:
+        self._media = media
         self._requested: dict[tuple[int, int], list[produce_pb2.PartitionBatch]] = {}
         self._known: set[bytes] = set()
         self.violations: list[str] = []
@@ -79,7 +79,8 @@ class DurabilityWatch:
         if opaque in self._known:
             return
         directory = f"{topic_id.hex()}-{partition}"
-        if any(opaque in inode.durable for inode in self._medium.durable_in(directory)):
+        places = [inode for medium in self._media for inode in medium.durable_in(directory)]
+        if any(opaque in inode.durable for inode in places):
             self._known.add(opaque)
         else:
             self.violations.append(f"not_flushed: a batch of {len(batch)} bytes was {what}")

@@ -1,12 +1,14 @@
 """The suite of a single node: produce, crash, recover, read.
 
 One real node serves three clients: one that produces in single calls, one that produces over
-streams, one that reads, all of them over a network and on a disk that fail as the seed says. The
-node is killed again and again and started by a keeper, as a supervisor would. At the end everything
-heals, each partition has to accept a batch, and all of it is read, twice, with a crash between.
+streams, one that reads, all of them over a network and on disks that fail as the seed says; its
+partitions lie in two data directories, of which each may fail alone. The node is killed again and
+again and started by a keeper, as a supervisor would. At the end everything heals, each partition
+has to accept a batch, and all of it is read, twice, with a crash between.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.chaos.checkers import History, Outcome, check_log
@@ -23,8 +25,10 @@ from tidelog.chaos.workloads import LogClient, Topic
 from tidelog.ports import AllowAll
 from tidelog.server.configuration import Listeners, ListenerSettings, NodeConfiguration
 from tidelog.server.formatting import FormatOptions, format_disks
+from tidelog.server.log_directories import format_log_disks
 from tidelog.server.node import Node, NodePorts
-from tidelog.server.storage_format import is_formatted
+from tidelog.server.node_ports import FurtherDisk
+from tidelog.server.storage_format import is_formatted, read_identity
 from tidelog.wire.batch import CorruptBatch
 from tidelog.wire.errors import TidelogError
 
@@ -35,6 +39,7 @@ CONFIGURATION: Final = NodeConfiguration(
         client=ListenerSettings(bind=ADDRESS), cluster=ListenerSettings(bind=CLUSTER_ADDRESS)
     )
 )
+FURTHER: Final = "disk1"
 FORMAT_OPTIONS: Final = FormatOptions(data_dir="", node_id=1, standalone_address=CLUSTER_ADDRESS)
 TOPIC_SETTINGS: Final = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
@@ -73,8 +78,8 @@ class SkeletonRun:
         self.violations: list[str] = []
         self._is_ending = False
         machine = self.world.machine("node")
-        self._medium = machine.medium()
-        self._durability = DurabilityWatch(self._medium)
+        self._media = (machine.medium(), machine.medium(FURTHER))
+        self._durability = DurabilityWatch(*self._media)
         self.world.fabric.taps.append(self._durability)
         self._random = self.world.seeds.purpose("skeleton")
         self._clients: list[Process] = []
@@ -85,11 +90,13 @@ class SkeletonRun:
     async def _live(self, ports: SimulatedPorts) -> None:
         """The node's process."""
         self.world.trace.state = "starting"
+        further = ports.open_disk(FURTHER)
         node_ports = NodePorts(
             clock=ports.clock,
             random=ports.random,
             disk=ports.open_disk(),
             quorum_disk=ports.open_disk("quorum"),
+            further_disks=(FurtherDisk(path=FURTHER, disk=further),),
             worker=ports.worker,
             network=ports.network,
             host=ports.host,
@@ -99,6 +106,9 @@ class SkeletonRun:
             await format_disks(
                 node_ports.disk, node_ports.quorum_disk, ports.random, FORMAT_OPTIONS
             )
+        if not await is_formatted(further):
+            identity = await read_identity(node_ports.disk, CONFIGURATION.node_id)
+            await format_log_disks([further], identity, ports.random)
         await Node(CONFIGURATION, node_ports).run(self._on_ready)
 
     def _on_ready(self, node: Node) -> None:
@@ -215,20 +225,25 @@ class SkeletonRun:
 
         def on_change(is_name: bool) -> None:
             if is_unnamed and not is_name:
-                self._medium.watchers.append(on_change)
+                self._watch(on_change)
             else:
                 set_done(done)
 
-        self._medium.watchers.append(on_change)
+        self._watch(on_change)
         timer = loop.call_at_ns(loop.now_ns + _PENDING_NS_MAX, set_done, done)
         await done
         timer.cancel()
         await sleep_ns(loop, self._random.below(_AFTER_CHANGE_NS_MAX))
 
+    def _watch(self, on_change: Callable[[bool], None]) -> None:
+        for medium in self._media:
+            medium.watchers.append(on_change)
+
     async def _end(self) -> None:
         """All is whole again: it has to work, and everything acknowledged has to be there."""
         world = self.world
-        if self._medium.unflip() or self._medium.is_failed:
+        undone = sum(medium.unflip() for medium in self._media)
+        if undone or any(medium.is_failed for medium in self._media):
             self._keeper.restart()
         process = world.machine("judge").start("judge", _wait)
         judge = LogClient(process.ports, self.history, name="judge", address=ADDRESS)
