@@ -74,8 +74,9 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(key: PartitionKey, *, dirty_ratio: float) -> TopicSettings:
-    """Small segments; nothing goes by age or size."""
+    """Small segments; nothing goes by age or size, tombstones stay."""
     return TopicSettings(
+        delete_retention_ms=1 << 50,
         segment_bytes=6_000 if key == COMPACTED else 90_000,
         retention_ms=-1,
         is_compacted=key == COMPACTED,

@@ -83,6 +83,8 @@ class Judge:
         *directory, name = self._damage.path.split("/")
         if name in text or any(each in text for each in directory):
             return True
+        if name == "node.json" and "data directory" in text:
+            return True
         # Marks tell of partitions, and are held against their files.
         return name == "marks" and any(directory_name(key) in text for key in KEYS)
 
