@@ -248,3 +248,30 @@ def test_a_search_goes_on_behind_what_is_trimmed_under_it() -> None:
 
     shelf.on_read = trim
     assert asyncio.run(TimeSearch(LogReader(shelf)).first_at(shelf.log, 20)) == (150, 150)
+
+
+@pytest.mark.parametrize("is_newest", [False, True])
+def test_a_search_goes_on_in_segments_that_are_compacted_meanwhile(is_newest: bool) -> None:
+    # The highest times of the first and of the last segment are those of trimmed records, or of
+    # ones that are not committed: they are looked into in vain.
+    segments = [[batch_at(100 * part + n) for n in range(100)] for part in range(3)]
+    segments.insert(0, [batch_at(900)] + [batch_at(n) for n in range(99)])
+    segments.append([batch_at(250), batch_at(1_000)])
+    shelf = shelf_of(segments, is_sealed=True)
+    shelf.trim(50)
+    shelf.commit(401)
+    compacted: list[SegmentKey] = []
+
+    def compact(key: SegmentKey) -> None:
+        if not compacted:
+            compacted.append(key)
+            shelf.compact(1, 3, lambda offset: offset % 10 == 0)
+
+    shelf.on_read = compact
+    search = TimeSearch(LogReader(shelf))
+    if is_newest:
+        assert asyncio.run(search.newest(shelf.log)) == (390, 290)
+    else:
+        assert asyncio.run(search.first_at(shelf.log, 195)) == (300, 200)
+    assert compacted
+    assert shelf.failures == []

@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 from tidelog.broker.log.read import Batches, LogReader
+from tidelog.broker.log.read_plan import segment_holding
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
 from tidelog.wire.batch import BatchHeader, decode_batch, iterate_headers
@@ -33,27 +34,32 @@ class TimeSearch:
     ) -> tuple[int, int]:
         """Offset and time of the first record at or after the time."""
         end = log.high_watermark if bound is None else bound
-        for segment in list(log.segments):
-            if not segment.size_bytes or segment.max_timestamp < timestamp_ms:
-                continue
-            if segment.base_offset >= end or segment.next_offset <= log.log_start_offset:
-                continue
-            with self._reader.pinned(segment):
-                place = await self._reader.lookups.floor_of_time(segment, timestamp_ms)
-            found = await self._first_in(log, segment, place.base_offset, end, timestamp_ms)
-            if found != NONE_FOUND:
-                return found
+        offset: int = log.log_start_offset
+        # Each segment is found anew: those of a moment ago may be compacted or trimmed away.
+        while offset < end and (segment := segment_holding(log, offset)) is not None:
+            if segment.max_timestamp >= timestamp_ms:
+                with self._reader.pinned(segment):
+                    place = await self._reader.lookups.floor_of_time(segment, timestamp_ms)
+                begin = max(offset, place.base_offset)
+                found = await self._first_in(log, segment, begin, end, timestamp_ms)
+                if found != NONE_FOUND:
+                    return found
+            offset = max(segment.next_offset, log.log_start_offset)
         return NONE_FOUND
 
     async def newest(self, log: PartitionLog, *, bound: int | None = None) -> tuple[int, int]:
         """Offset and time of the first record that has the highest time."""
         end = log.high_watermark if bound is None else bound
         newest_ms = NO_TIMESTAMP
+        behind: int = end
         # From the last one on: where times ascend, no earlier segment has to be looked into.
-        for segment in reversed(list(log.segments)):
-            is_there = segment.size_bytes and segment.base_offset < end
-            if is_there and segment.max_timestamp > newest_ms:
+        while behind > log.log_start_offset:
+            segment = segment_holding(log, behind - 1)
+            if segment is None:
+                break
+            if segment.max_timestamp > newest_ms:
                 newest_ms = max(newest_ms, await self._newest_of(log, segment, end))
+            behind = min(behind - 1, segment.base_offset)
         if newest_ms == NO_TIMESTAMP:
             return NONE_FOUND
         return await self.first_at(log, newest_ms, bound=end)
