@@ -25,8 +25,8 @@ from tidelog.ports.disk import Disk
 from tidelog.ports.worker import Job
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-_START_NS: Final = (10_000, 20_000_000)
-_STEP_NS: Final = (20_000, 4_000_000)
+_START_NS: Final = (10_000, 4_000_000)
+_STEP_NS: Final = (20_000, 1_500_000)
 _DEATH_NS: Final = (10_000, 400_000_000)
 """From the death of the worker's process until its node hears of it."""
 _SLOW_FACTOR: Final = 200

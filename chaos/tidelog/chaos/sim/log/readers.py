@@ -95,7 +95,7 @@ class Reader:
         found = self._decode(client, data, bounds)
         if found is None or node is not self._stage.node:
             return None
-        detail = f"{offset} up to {next_offset}, watermark {bounds.high_watermark}"
+        detail = f"{offset} to {next_offset} of {bounds.log_start} to {bounds.high_watermark}"
         self._stage.note(key, "client:read", detail)
         self._stage.tell_time()
         model.see(bounds)

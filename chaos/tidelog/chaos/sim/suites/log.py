@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.chaos.checkers.log_medium import CHECKPOINT
+from tidelog.chaos.checkers.log_medium import CHECKPOINT, MARKS
 from tidelog.chaos.checkers.log_model import LogModel
 from tidelog.chaos.checkers.log_records import Found, Outcome
 from tidelog.chaos.sim.clock import WALL_START_MS, set_done, sleep_ns
@@ -269,8 +269,8 @@ class LogRun:
     def _flip_bit(self) -> None:
         """Damage a durable byte, once a run, where damage cannot be taken for a torn write.
 
-        That is everywhere but in the last segment of a partition: with one copy, damage to the
-        newest bytes looks like a write that a crash has torn.
+        That is everywhere but in the last segment of a partition and in the marks: with one copy,
+        damage to the newest bytes looks like a write that a crash has torn.
         """
         if self.world.faults.felt(FaultKind.BIT_FLIP):
             return
@@ -281,7 +281,7 @@ class LogRun:
             files += [
                 (medium, path, inode)
                 for path, inode in durable
-                if inode.durable and path not in last.values()
+                if inode.durable and path not in (*last.values(), MARKS)
             ]
         if files:
             medium, path, inode = files[self._random.below(len(files))]
