@@ -33,7 +33,7 @@ FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One segment. With a sidecar its summary tells all, and nothing stands behind it here."""
+    """One segment. With a sidecar its summary tells all but for the last field."""
 
     base_offset: int
     generation: int
@@ -49,6 +49,8 @@ class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The entries of its index, three i64 each, big endian."""
     producers_before: bytes | None = None
     """The state at its beginning; None: it is not known."""
+    are_producers_whole: bool = True
+    """Whether its sidecar tells of all producers that the log knew."""
 
 
 class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

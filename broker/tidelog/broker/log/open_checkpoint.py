@@ -151,7 +151,12 @@ def _clean_log(log: PartitionLog) -> CleanLog:
 def _clean_segment(segment: Segment) -> CleanSegment:
     base_offset, generation = segment.key.base_offset, segment.key.generation
     if segment.summary is not None:
-        return CleanSegment(base_offset=base_offset, generation=generation, summary=segment.summary)
+        return CleanSegment(
+            base_offset=base_offset,
+            generation=generation,
+            summary=segment.summary,
+            are_producers_whole=segment.are_producers_whole,
+        )
     assert segment.index is not None, f"{segment.key.path} has neither sidecar nor index"
     entries = [field for entry in segment.index.entries() for field in entry]
     return CleanSegment(
@@ -171,7 +176,9 @@ def _clean_segment(segment: Segment) -> CleanSegment:
 def _segment(log: CleanLog, clean: CleanSegment) -> Segment:
     key = SegmentKey(log.key, Offset(clean.base_offset), clean.generation)
     if clean.summary is not None:
-        return Segment.from_summary(clean.summary)
+        sealed = Segment.from_summary(clean.summary)
+        sealed.are_producers_whole = clean.are_producers_whole
+        return sealed
     segment = Segment(key)
     segment.next_offset = Offset(clean.next_offset)
     segment.size_bytes = clean.size_bytes
