@@ -10,7 +10,7 @@ from tidelog.chaos.checkers.log_records import RECORDS_MAX, Record, seal
 from tidelog.chaos.sim.seeds import SeededRandom
 
 _PADDING_BYTES: Final = (0, 10, 40, 150, 400)
-_KEYS: Final = (3, 6, 12)
+_KEYS: Final = (4, 12, 40)
 _LATE_MS_MAX: Final = 3_000
 
 
@@ -58,6 +58,6 @@ class BatchMaker:
         return Record(
             identity=b"%d.%d" % (self._number, self._made),
             key=key,
-            is_tombstone=self._is_keyed and random.chance(0.15),
+            is_tombstone=self._is_keyed and random.chance(0.2),
             timestamp_ms=timestamp_ms,
         )
