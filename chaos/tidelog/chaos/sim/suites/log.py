@@ -373,25 +373,30 @@ class LogRun:
 
     async def _drain(self, judge: Reader) -> None:
         """Read every log from its start to its end."""
-        self.tell_time()
         for client in self._clients:
-            node = self.node
-            if node is None or self._is_broken():
-                return
-            found: list[Found] = []
-            begin = node.bounds_of(client.key)
-            position: int | None = begin.log_start
-            for _ in range(_DRAIN_READS_MAX):
-                assert position is not None, "the loop ends where a read was refused"
-                following = await judge.read(client, position, _DRAIN_BYTES, found)
-                if following is None:
-                    # Retention may have overtaken the reader.
-                    position = node.bounds_of(client.key).log_start
-                    continue
-                if following == position:
-                    break
-                position = following
-            client.model.drained(found, node.bounds_of(client.key))
+            until_ns = self.loop.now_ns + _LIVENESS_NS
+            while not self._is_broken() and not await self._drain_one(judge, client):
+                if self.loop.now_ns >= until_ns:
+                    client.model.violate("not_alive", "it cannot be read to its end")
+                await sleep_ns(self.loop, 50 * _MS)
+
+    async def _drain_one(self, judge: Reader, client: PartitionClient) -> bool:
+        """False: the node was restarted, or retention has overtaken the reader."""
+        node = self.node
+        if node is None or self._keeper.process.is_dead:
+            return False
+        self.tell_time()
+        found: list[Found] = []
+        position = node.bounds_of(client.key).log_start
+        for _ in range(_DRAIN_READS_MAX):
+            following = await judge.read(client, position, _DRAIN_BYTES, found)
+            if following is None:
+                return False
+            if following == position:
+                client.model.drained(found, node.bounds_of(client.key))
+                return True
+            position = following
+        return False
 
     # -- the verdict ---------------------------------------------------------------------------
 
