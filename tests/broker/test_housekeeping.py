@@ -19,6 +19,7 @@ from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.medium import Inode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DIED = TidelogError(ErrorCode.UNKNOWN, tried="run a job", happened="its process died")
@@ -515,3 +516,47 @@ def test_housekeeping_ends_with_its_directory() -> None:
 def _content(house: House, path: str) -> bytes:
     (inode,) = [inode for found, inode in house.medium.durable_files() if found == path]
     return bytes(inode.seen)
+
+
+ROOMY = msgspec.structs.replace(LIMITS, free_bytes_min=1 << 20)
+
+
+def test_a_disk_that_is_full_to_the_last_byte_is_trimmed_all_the_same() -> None:
+    async def work(house: House) -> None:
+        log = await sealed_log(house, 4)
+        await house.until(lambda: "ballast" in dict(house.medium.files()))
+        house.medium.capacity_bytes = house.medium.used_bytes()
+        await house.until(lambda: house.directory.keeper.describe().is_full)
+        await house.directory.owner.trim(log, log.segments[1].base_offset)
+        assert log.log_start_offset == 1
+        assert "ballast" not in dict(house.medium.files())
+        house.medium.capacity_bytes = 1 << 40
+        await house.until(lambda: "ballast" in dict(house.medium.files()))
+        await house.append(log)
+
+    in_a_house(work, limits=ROOMY)
+
+
+def test_a_directory_is_opened_on_a_disk_that_was_filled_meanwhile() -> None:
+    neighbourhood = Neighbourhood()
+
+    async def work(house: House) -> None:
+        await sealed_log(house, 3)
+        await house.until(lambda: "ballast" in dict(house.medium.files()))
+
+    async def later(house: House) -> None:
+        assert house.directory.failure is None
+        (log,) = house.logs.values()
+        await house.directory.owner.trim(log, log.segments[2].base_offset)
+        assert await house.values(log) == [(2, b"2"), (3, b"3")]
+
+    try:
+        neighbourhood.live(work, limits=ROOMY)
+        medium = neighbourhood.machine.medium("data")
+        # The checkpoint is consumed first: also its room is taken by others.
+        checkpoint = medium.find("log_checkpoint")
+        assert isinstance(checkpoint, Inode)
+        medium.capacity_bytes = medium.used_bytes() - len(checkpoint.seen)
+        neighbourhood.live(later, known=placed(), limits=ROOMY)
+    finally:
+        neighbourhood.close()

@@ -31,3 +31,7 @@ class FreeSpace:
     def has_room_for(self, size_bytes: int) -> bool:
         """Whether so much may be written in the background without coming near the floor."""
         return not self.is_full and self.free_bytes - size_bytes >= self._leave_bytes
+
+    def has_room_for_ballast(self, size_bytes: int) -> bool:
+        """Whether so much may be held back; without a floor appends would eat it up."""
+        return size_bytes <= self._floor_bytes and self.has_room_for(size_bytes)

@@ -27,6 +27,7 @@ from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, Hous
 from tidelog.broker.housekeeping.retention import ActiveSegments, Due, plan_retention
 from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.partition.ballast import SIZE_BYTES
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.ports import Clock, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -170,7 +171,10 @@ class Housekeeper:
         except TidelogError as error:
             self._events.warning("free_space_unknown", directory=self._disk.name, error=error)
             return
-        if not self._space.observe(free_bytes):
+        has_changed = self._space.observe(free_bytes)
+        if self._space.has_room_for_ballast(SIZE_BYTES):
+            await self._owner.take_ballast()
+        if not has_changed:
             return
         is_full = self._space.is_full
         self.counts.times_full += is_full

@@ -18,9 +18,10 @@ from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_checkpoint import consume_checkpoint, restore
 from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.partition.ballast import give_up_ballast
 from tidelog.broker.partition.marks_file import MarksFile, make_marks_file, read_marks
 from tidelog.ports import Disk, TaskScope
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
 OPENINGS_MAX: Final = 16
@@ -66,7 +67,7 @@ async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch])
     await _flush(disk, found)
     opened = OpenedDirectory(
         logs={key: found[key] for key in placed if key in found},
-        marks=await make_marks_file(disk, _marks_after(known, found)),
+        marks=await _made_marks(disk, _marks_after(known, found)),
         orphans=[name for key, name in on_disk.items() if key not in placed],
         restored=restored,
         checkpoint_damage=damage,
@@ -143,6 +144,16 @@ async def _flush(disk: Disk, found: Mapping[PartitionKey, OpenedLog]) -> None:
             [each.active for each in part if each.active is not None],
             directories=["", *(directory_name(each.log.key) for each in part)],
         )
+
+
+async def _made_marks(disk: Disk, known: Mapping[PartitionKey, PartitionMarks]) -> MarksFile:
+    """On a full disk in the room that was held back: what is opened can be trimmed."""
+    try:
+        return await make_marks_file(disk, known)
+    except TidelogError as error:
+        if error.code is not ErrorCode.STORAGE_FULL or not await give_up_ballast(disk):
+            raise
+        return await make_marks_file(disk, known)
 
 
 def _marks_after(

@@ -7,17 +7,18 @@ state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, assert_never
 
 import msgspec
 
 from tidelog.broker.errors import fresh
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.marks import MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.ballast import give_up_ballast, take_ballast
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
 from tidelog.broker.partition.core_trim import starts_on_their_way
 from tidelog.broker.partition.marks_file import MarksFile
@@ -97,6 +98,7 @@ class DirectoryOwner:
         self._marks = marks
         self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
         self._files = SegmentFiles(disk)
+        self._has_ballast = False
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
         self._inbox: list[Message] = []
@@ -208,6 +210,11 @@ class DirectoryOwner:
     def set_full(self, *, is_full: bool) -> None:
         """Refuse appends from now on, or take them again."""
         self._tell(SetFull(is_full=is_full))
+
+    async def take_ballast(self) -> None:
+        """There is plenty of room: hold a little of it back for trims of a full disk."""
+        if not self._has_ballast:
+            self._has_ballast = await take_ballast(self._disk)
 
     def tick(self, now_ms: int) -> None:
         """Monotonic time has passed; to be called a few times a flush interval."""
@@ -340,21 +347,36 @@ class DirectoryOwner:
 
     async def _write(self, effect: Write) -> None:
         try:
-            appends = [
-                Append(await self._files.for_write(each), each.pieces) for each in effect.writes
-            ]
-            if self._marks.is_long:
-                replaced = self._marks.file
-                self._marks = await self._marks.made_anew(self._known())
-                self._retired.append(replaced)
-            if effect.marks:
-                appends.append(self._marks.append(effect.marks))
-            await self._disk.append(appends)
+            await self._append_or_make_room(effect)
         except TidelogError as error:
             self._tell(WriteEnded(error=error))
         else:
             self._marks.take_in()
             self._tell(WriteEnded())
+
+    async def _append_or_make_room(self, effect: Write) -> None:
+        """A trim that does not fit could never free the room that it lacks."""
+        try:
+            await self._append(effect)
+        except TidelogError as error:
+            is_trim = any(mark.kind is MarkKind.LOG_START for mark in effect.marks)
+            if error.code is not ErrorCode.STORAGE_FULL or not is_trim:
+                raise
+            self._has_ballast = False
+            if not await give_up_ballast(self._disk):
+                raise
+            await self._cut_back([(each.segment, each.byte_position) for each in effect.writes])
+            await self._append(effect)
+
+    async def _append(self, effect: Write) -> None:
+        appends = [Append(await self._files.for_write(each), each.pieces) for each in effect.writes]
+        if self._marks.is_long:
+            replaced = self._marks.file
+            self._marks = await self._marks.made_anew(self._known())
+            self._retired.append(replaced)
+        if effect.marks:
+            appends.append(self._marks.append(effect.marks))
+        await self._disk.append(appends)
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
         # A trim that waits for its mark to be flushed has written it to the file that goes.
@@ -392,15 +414,18 @@ class DirectoryOwner:
 
     async def _truncate(self, effect: Truncate) -> None:
         try:
-            await self._marks.cut_back()
-            for segment, size_bytes in effect.lengths:
-                # Also at its old length: a file that an append failed on takes no other before.
-                if (file := self._files.find(segment)) is not None:
-                    await self._disk.truncate(file, size_bytes)
+            await self._cut_back(effect.lengths)
         except TidelogError as error:
             self._tell(TruncateEnded(error=error))
         else:
             self._tell(TruncateEnded())
+
+    async def _cut_back(self, lengths: Sequence[tuple[SegmentKey, int]]) -> None:
+        await self._marks.cut_back()
+        for segment, size_bytes in lengths:
+            # Also at its old length: a file that an append failed on takes no other before.
+            if (file := self._files.find(segment)) is not None:
+                await self._disk.truncate(file, size_bytes)
 
     async def _cut(self, effect: CutTail) -> None:
         try:
