@@ -57,7 +57,11 @@ class Jobs:
         with ExitStack() as pins:
             self._pin(pins, [segment] if before is None else [before, segment])
             arguments = sealing.encode_arguments(_seal_arguments(log, due))
-            sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
+            try:
+                sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
+            except TidelogError:
+                await self._remove_unfinished(log.key)
+                raise
             if sealed.summary is None:
                 return sealed
             if self._is_overtaken(log, cut_count) or not is_there(log, segment):
