@@ -154,7 +154,8 @@ class PartitionModel:
         behind = {record.offset: record for record in found if record.offset >= self.end}
         for sent in self.pending:
             first = behind.get(self.end)
-            if first is not None and first.value == sent.records[0].value:
+            is_trimmed = first is None and self.end < self.log_start
+            if is_trimmed or (first is not None and first.value == sent.records[0].value):
                 self.store(sent, self.end)
         assert self.end == end, f"it ends at {end}; what was sent explains only {self.end}"
         self.pending.clear()

@@ -228,8 +228,7 @@ class LogMachine(RuleBasedStateMachine):
         try:
             found = self.world.call(lambda: life.read(key, offset, max_bytes))
         except TidelogError as error:
-            _check_code(error, ErrorCode.OFFSET_OUT_OF_RANGE)
-            assert offset < log.log_start_offset, f"{key}: {offset} is in the log: {error}"
+            _check_out_of_range(error, log, offset)
             return
         if offset >= bound:
             return
@@ -261,15 +260,24 @@ class LogMachine(RuleBasedStateMachine):
         )
 
     def _check_read(self, key: PartitionKey) -> list[Record]:
-        life, log, model = self.world.life, self.log(key), self.models[key]
+        found = self._read_all(key)
+        self.models[key].check_read(found, self.log(key).high_watermark, self.now_ms())
+        return found
+
+    def _read_all(self, key: PartitionKey) -> list[Record]:
+        """What is between the log's start and the high watermark, both as they are now."""
+        life, log = self.world.life, self.log(key)
         for _ in range(5):
             start, bound = log.log_start_offset, log.high_watermark
-            batches = self.world.call(lambda: life.read_all(key))
-            self._check_start(key)
+            try:
+                batches = self.world.call(lambda: life.read_all(key))
+            except TidelogError as error:
+                # Retention may overtake a reader.
+                _check_out_of_range(error, log, start)
+                continue
             if (start, bound) == (log.log_start_offset, log.high_watermark):
-                found = [each for each in _records(batches) if start <= each.offset < bound]
-                model.check_read(found, bound, self.now_ms())
-                return found
+                self._check_start(key)
+                return [each for each in _records(batches) if start <= each.offset < bound]
         raise AssertionError(f"{key}: the log does not come to rest")
 
     # -- the log's two ends ----------------------------------------------------------------------
@@ -323,12 +331,33 @@ class LogMachine(RuleBasedStateMachine):
             model.certain_end = min(model.certain_end, end)
             self._die(death, cut_to=(key, end))
             return
-        try:
-            self._check_cut(key, offset, end, self.world.call(functools.partial(_await, answer)))
-        except TidelogError as error:
-            self._check_full(error)
+        error = self._end_of(answer)
+        for _ in range(20):
+            if error is None or error.code is not ErrorCode.UNAVAILABLE:
+                break
+            # Retention trims it at the moment.
+            self.world.pass_ms(20)
+            end = max(min(end, model.end), log.log_start_offset)
+            answer = self.world.start(
+                lambda: life.directory.owner.truncate(log, offset, is_unclean=True)
+            )
+            error = self._end_of(answer)
+        if error is None:
+            self._check_cut(key, offset, end, answer.result())
+        else:
+            is_in_compacted = error.code is ErrorCode.INVALID_ARGUMENT and key == COMPACTED
+            if not is_in_compacted:
+                self._check_full(error)
             assert log.log_end_offset == model.end, f"{key}: refused, and cut all the same"
             model.certain_end = min(model.certain_end, log.flushed_offset)
+
+    def _end_of(self, answer: "asyncio.Future[Offset]") -> TidelogError | None:
+        """Wait for it; why it was refused."""
+        try:
+            self.world.call(functools.partial(_await, answer))
+        except TidelogError as error:
+            return error
+        return None
 
     def _check_cut(self, key: PartitionKey, offset: int, wanted: int, end: int) -> None:
         log, model = self.log(key), self.models[key]
@@ -490,12 +519,12 @@ class LogMachine(RuleBasedStateMachine):
         self._check_derived()
 
     def _check_new_life(self, key: PartitionKey, *, is_machine: bool) -> None:
-        life, log, model = self.world.life, self.log(key), self.models[key]
+        log, model = self.log(key), self.models[key]
         assert log.failure is None, log.failure
         assert log.high_watermark == log.log_end_offset == log.flushed_offset, f"{key}: {log}"
         self._check_start(key)
-        batches = self.world.call(lambda: life.read_all(key))
-        model.take_in_life(log.log_end_offset, _records(batches), is_machine=is_machine)
+        found = self._read_all(key)
+        model.take_in_life(log.log_end_offset, found, is_machine=is_machine)
         self._check_read(key)
 
     def _derived(self) -> dict[PartitionKey, Derived]:
@@ -562,6 +591,11 @@ class LogMachine(RuleBasedStateMachine):
 
 async def _await(future: "asyncio.Future[Offset]") -> Offset:
     return await future
+
+
+def _check_out_of_range(error: TidelogError, log: PartitionLog, offset: int) -> None:
+    _check_code(error, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert offset < log.log_start_offset, f"{offset} is in the log: {error}"
 
 
 def _check_code(error: TidelogError, code: ErrorCode) -> None:

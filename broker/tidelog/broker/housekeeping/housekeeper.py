@@ -36,6 +36,8 @@ LOGS_PER_TURN: Final = 200
 """Looked at without a pause: others come between."""
 IDLE_MS: Final = 1_000
 """The longest pause between two questions for a job that is due."""
+CUT_POLL_MS: Final = 10
+"""Between two looks whether a log's tail is still being cut."""
 
 
 class Housekeeper:
@@ -191,6 +193,11 @@ class Housekeeper:
             job = self._background.next_job(self._held, self._time.now_ms())
             if job is None:
                 await self._clock.sleep(min(self._limits.check_interval_ms, IDLE_MS))
+                continue
+            if self._owner.is_being_cut(job.log_key):
+                # A cut waits until nobody holds what it takes away: what a job begun now makes
+                # would be for nothing, and the next one would hold it again.
+                await self._clock.sleep(CUT_POLL_MS)
                 continue
             try:
                 await self._perform(job)
