@@ -66,3 +66,11 @@ def test_a_quorum_gives_the_same_traces_whatever_is_around_it() -> None:
     assert len(set(first)) == int(SEEDS)
     assert hashes(JUNK, suite="quorum", PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
     assert hashes(EAGER, suite="quorum", PYTHONHASHSEED="3") == first
+
+
+@pytest.mark.slow
+def test_the_partition_log_gives_the_same_traces_whatever_is_around_it() -> None:
+    first = hashes(suite="log", PYTHONHASHSEED="0")
+    assert len(set(first)) == int(SEEDS)
+    assert hashes(JUNK, suite="log", PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
+    assert hashes(EAGER, suite="log", PYTHONHASHSEED="3") == first
