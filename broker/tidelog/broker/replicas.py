@@ -8,6 +8,7 @@ whose deletion it saw: an orphan is kept and reported.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
 Watcher = Callable[[PartitionKey], None]
+REMOVALS_MAX: Final = 64
+"""Partitions of deleted topics whose files go at once: thousands in one turn would hold up all."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +63,7 @@ class Replicas:
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
         self._deleted: list[Replica] = []
+        self._removing = asyncio.Semaphore(REMOVALS_MAX)
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         for directory in self.directories:
             directory.on_advanced = self._on_advanced
@@ -91,7 +95,11 @@ class Replicas:
                 deleted, self._deleted = self._deleted, []
                 for replica in deleted:
                     # A job may hold its files for long: what follows in the image waits for none.
-                    scope.start(replica.directory.remove(replica.log.key), name="removal")
+                    scope.start(self._remove(replica), name="removal")
+
+    async def _remove(self, replica: Replica) -> None:
+        async with self._removing:
+            await replica.directory.remove(replica.log.key)
 
     def _follow(self, image: Image) -> None:
         inherited = inherited_by_topics(image, self._broker_id)
