@@ -101,8 +101,8 @@ def is_settled(node: NodeProcess) -> bool:
 
 
 def keep(node: NodeProcess, target: Path) -> None:
-    """A copy, without the locks."""
-    shutil.copytree(node.data_dir, target, ignore=shutil.ignore_patterns(".lock"))
+    """A copy, without the locks and what only takes up room."""
+    shutil.copytree(node.data_dir, target, ignore=shutil.ignore_patterns(".lock", "ballast"))
 
 
 def make(target: Path) -> None:
