@@ -19,7 +19,6 @@ from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.medium import Inode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DIED = TidelogError(ErrorCode.UNKNOWN, tried="run a job", happened="its process died")
@@ -359,34 +358,6 @@ def test_a_compaction_that_meets_a_damaged_sidecar_has_it_made_again_first() -> 
     in_a_house(work)
 
 
-def test_a_stop_gives_up_a_job_that_holds_what_was_trimmed() -> None:
-    neighbourhood = Neighbourhood()
-
-    async def work(house: House) -> None:
-        log = await sealed_log(house, 3)
-
-        async def never() -> None:
-            await house.directory.owner.trim(log, log.segments[2].base_offset)
-            await asyncio.Event().wait()
-
-        house.worker.before_result = never
-        settings = house.settings(log, is_compacted=True, is_deleted=False)
-        house.directory.configure(log.key, settings)
-        await house.until(lambda: log.log_start_offset == 2)
-        assert await house.directory.stop()
-        assert f"{1:020d}.log" not in house.files(log)
-
-    async def later(house: House) -> None:
-        (log,) = house.logs.values()
-        assert await house.values(log) == [(2, b"2"), (3, b"3")]
-
-    try:
-        neighbourhood.live(work)
-        neighbourhood.live(later, known=placed())
-    finally:
-        neighbourhood.close()
-
-
 def test_what_was_trimmed_while_its_seal_waited_is_no_failure() -> None:
     async def work(house: House) -> None:
         log = house.add()
@@ -444,63 +415,6 @@ def test_a_worker_that_dies_and_a_slow_disk_only_take_longer() -> None:
     assert sum(failures) > 3, f"the worker died too rarely: {failures}"
 
 
-def test_a_compaction_that_a_stop_meets_between_name_and_place_counts_at_the_next_start() -> None:
-    neighbourhood = Neighbourhood()
-    settings = {"is_compacted": True, "is_deleted": False}
-    made = f"{0:020d}-{1:08d}.log"
-
-    async def work(house: House) -> None:
-        log = await sealed_log(house, 3, is_compacted=True, is_deleted=False)
-        for _ in range(100_000):
-            if made in house.files(log):
-                break
-            await asyncio.sleep(0.0001)
-        assert not log.segments[0].is_compacted, "the log knows nothing of it yet"
-        assert await house.directory.stop()
-        assert not log.segments[0].is_compacted
-        assert {made, f"{0:020d}.log"} < set(house.files(log))
-
-    async def later(house: House) -> None:
-        (log,) = house.logs.values()
-        assert log.segments[0].key.generation == 1
-        assert f"{0:020d}.log" not in house.files(log)
-        assert (await house.values(log))[-1] == (3, b"3")
-
-    try:
-        neighbourhood.live(work)
-        neighbourhood.live(later, known=placed(**settings))
-    finally:
-        neighbourhood.close()
-
-
-def test_a_sidecar_that_was_remade_without_what_was_trimmed_is_known_as_such_after_a_stop() -> None:
-    neighbourhood = Neighbourhood()
-
-    async def work(house: House) -> None:
-        log = house.add()
-        # The log's own time is part of what producers are known by: it goes with the first record.
-        await house.append(log)
-        await house.fill(log, 3, age_ms=HOUR)
-        await house.until(lambda: len(sealed(log)) == 3)
-        await house.directory.owner.trim(log, log.segments[2].base_offset)
-        house.directory.keeper.seal_again(log.segments[0].key)
-        await house.until(lambda: house.directory.keeper.counts.sidecars_made_again)
-        assert not log.segments[0].are_producers_whole
-
-    async def later(house: House) -> None:
-        (log,) = house.logs.values()
-        assert bases(log) == [2, 3]
-        await house.fill(log, 2, age_ms=HOUR)
-        await house.until(lambda: log.failure is not None or len(sealed(log)) == 3)
-        assert log.failure is None
-
-    try:
-        neighbourhood.live(work)
-        neighbourhood.live(later, known=placed())
-    finally:
-        neighbourhood.close()
-
-
 def test_housekeeping_ends_with_its_directory() -> None:
     async def work(house: House) -> None:
         log = house.add()
@@ -520,61 +434,3 @@ def test_housekeeping_ends_with_its_directory() -> None:
 def _content(house: House, path: str) -> bytes:
     (inode,) = [inode for found, inode in house.medium.durable_files() if found == path]
     return bytes(inode.seen)
-
-
-ROOMY = msgspec.structs.replace(LIMITS, free_bytes_min=1 << 20)
-
-
-def test_a_disk_that_is_full_to_the_last_byte_is_trimmed_all_the_same() -> None:
-    async def work(house: House) -> None:
-        log = await sealed_log(house, 4)
-        await house.until(lambda: "ballast" in dict(house.medium.files()))
-        house.medium.capacity_bytes = house.medium.used_bytes()
-        await house.until(lambda: house.directory.keeper.describe().is_full)
-        await house.directory.owner.trim(log, log.segments[1].base_offset)
-        assert log.log_start_offset == 1
-        assert "ballast" not in dict(house.medium.files())
-        house.medium.capacity_bytes = 1 << 40
-        await house.until(lambda: "ballast" in dict(house.medium.files()))
-        await house.append(log)
-
-    in_a_house(work, limits=ROOMY)
-
-
-def test_a_directory_is_opened_on_a_disk_that_was_filled_meanwhile() -> None:
-    neighbourhood = Neighbourhood()
-
-    async def work(house: House) -> None:
-        await sealed_log(house, 3)
-        await house.until(lambda: "ballast" in dict(house.medium.files()))
-
-    async def later(house: House) -> None:
-        assert house.directory.failure is None
-        (log,) = house.logs.values()
-        await house.directory.owner.trim(log, log.segments[2].base_offset)
-        assert await house.values(log) == [(2, b"2"), (3, b"3")]
-
-    try:
-        neighbourhood.live(work, limits=ROOMY)
-        medium = neighbourhood.machine.medium("data")
-        # The checkpoint is consumed first: also its room is taken by others.
-        checkpoint = medium.find("log_checkpoint")
-        assert isinstance(checkpoint, Inode)
-        medium.capacity_bytes = medium.used_bytes() - len(checkpoint.seen)
-        neighbourhood.live(later, known=placed(), limits=ROOMY)
-    finally:
-        neighbourhood.close()
-
-
-def test_a_seal_that_found_no_room_leaves_nothing_behind() -> None:
-    async def work(house: House) -> None:
-        log = await sealed_log(house, 1)
-        await house.append(log)
-        house.medium.capacity_bytes = house.medium.used_bytes() + 200
-        await house.until(lambda: house.directory.keeper.counts.jobs_failed)
-        await house.checks()
-        assert not [name for name in house.files(log) if name.endswith(".new")]
-        house.medium.capacity_bytes = 1 << 40
-        await house.until(lambda: len(sealed(log)) == 2)
-
-    in_a_house(work, limits=msgspec.structs.replace(LIMITS, free_bytes_min=0, free_bytes_margin=0))

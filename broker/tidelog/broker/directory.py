@@ -125,6 +125,8 @@ class LogDirectory:
         self._keeper: Housekeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._is_flushed = False
+        """The owner has come to its end in order."""
         self._has_ended = asyncio.Event()
         self.directory_uuid = directory_uuid
         self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
@@ -271,6 +273,7 @@ class LogDirectory:
                 if self._is_stopping:
                     self._keeping.cancel()
                 await self.owner.run()
+                self._is_flushed = self.owner.failure is None
                 ticks.cancel()
                 self._keeping.cancel()
         finally:
@@ -295,8 +298,8 @@ class LogDirectory:
             self._keeping.cancel()
         self._owner.stop()
         await self._has_ended.wait()
-        if self._owner.failure is not None:
-            # A directory that failed leaves none: its next start must look at every byte.
+        if not self._is_flushed:
+            # One that failed, or was cancelled, leaves none: its next start looks at every byte.
             return False
         try:
             unsettled = self.keeper.unsettled
