@@ -1,6 +1,6 @@
 """A node that is nothing but its data directories: recovery, owner, readers, housekeeping, worker.
 
-Puts the broker's own parts together as a node does, without network and metadata: which partitions
+Runs the broker's own directories as a node does, without network and metadata: which partitions
 there are, with which settings and leader epochs, is told by the suite. One object is one life.
 """
 
@@ -10,17 +10,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tidelog.broker.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
 from tidelog.broker.errors import fresh
-from tidelog.broker.housekeeping.housekeeper import Housekeeper
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import OpenedDirectory, open_directory
-from tidelog.broker.log.open_log import OpenedLog
-from tidelog.broker.log.read import LogReader
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.chaos.checkers.log_model import Bounds
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
@@ -35,31 +29,13 @@ class NodeGone(Exception):
     """The node died before it answered."""
 
 
-class Placed(msgspec.Struct, kw_only=True):
+class Wanted(msgspec.Struct, kw_only=True):
     """What the metadata would say of a partition now."""
 
     key: PartitionKey
     directory: str
     settings: TopicSettings
     leader_epoch: LeaderEpoch
-
-
-class Held(msgspec.Struct):
-    """A log that is served, with its settings as they are now: what housekeeping looks at."""
-
-    log: PartitionLog
-    settings: TopicSettings
-
-
-class DirectoryLife:
-    """One data directory in one life of the node."""
-
-    def __init__(self, disk: Disk, opened: OpenedDirectory, owner: DirectoryOwner) -> None:
-        self.disk = disk
-        self.opened = opened
-        self.owner = owner
-        self.reader = LogReader(owner)
-        self.held: dict[PartitionKey, Held] = {}
 
 
 class Events:
@@ -87,76 +63,68 @@ class LogNode:
     def __init__(
         self,
         process: Process,
-        placed: dict[PartitionKey, Placed],
+        wanted: dict[PartitionKey, Wanted],
         directories: tuple[str, ...],
-        limits: HousekeepingLimits,
+        limits: DirectoryLimits,
         note: Callable[[str, str], None],
     ) -> None:
         self._process = process
-        self.placed = placed
-        self.lives: dict[str, DirectoryLife] = {}
-        self.is_ready = False
-        self._directories = directories
+        self.wanted = wanted
+        self._names = directories
         self._limits = limits
         self._note = note
+        self._directories: dict[str, LogDirectory] = {}
+        self._logs: dict[PartitionKey, PartitionLog] = {}
         self._stopping = asyncio.Event()
         self._answers: dict[asyncio.Future[Any], None] = {}
-        self.is_stopping = False
 
     async def live(self, ports: SimulatedPorts, on_ready: Callable[["LogNode"], None]) -> None:
         """Open everything, serve until told to stop, leave a checkpoint."""
-        disks = {name: ports.open_disk(name) for name in self._directories}
+        disks = {name: ports.open_disk(name) for name in self._names}
         for name, disk in disks.items():
-            self.lives[name] = await self._open(name, disk)
+            self._directories[name] = await self._open(name, disk, ports)
         async with TaskScope() as scope:
-            async with TaskScope() as housekeeping:
-                for name, life in self.lives.items():
-                    scope.start(life.owner.run(), name=f"owner of {name}")
-                    keeper = Housekeeper(
-                        life.owner,
-                        life.disk,
-                        ports.worker,
-                        ports.clock,
-                        life.held,
-                        events=Events(self._note),
-                        limits=self._limits,
-                    )
-                    housekeeping.start(keeper.run(), name=f"housekeeper of {name}")
-                self.is_ready = True
-                on_ready(self)
-                await self._stopping.wait()
-                housekeeping.cancel()
+            for name, directory in self._directories.items():
+                if directory.is_open:
+                    scope.start(directory.run(), name=f"directory {name}")
+            on_ready(self)
+            await self._stopping.wait()
+            for name, directory in self._directories.items():
+                is_clean = await directory.stop()
+                self._note("node:stopped", f"{name} {'clean' if is_clean else 'failed'}")
             await ports.worker.close()
-            for life in self.lives.values():
-                life.owner.stop()
-        for name, life in self.lives.items():
-            if life.owner.failure is None:
-                await write_checkpoint(life.disk, [held.log for held in life.held.values()])
-                self._note("node:checkpoint", name)
-            await life.disk.shutdown()
+        for disk in disks.values():
+            await disk.shutdown()
 
-    async def _open(self, name: str, disk: Disk) -> DirectoryLife:
-        here = {key: each for key, each in self.placed.items() if each.directory == name}
-        opened = await open_directory(disk, {key: each.leader_epoch for key, each in here.items()})
-        owner = DirectoryOwner(disk, opened.marks, on_advanced=lambda _: None)
-        life = DirectoryLife(disk, opened, owner)
-        for key, each in here.items():
-            found = opened.logs.get(key)
-            if found is None:
-                found = OpenedLog(log=PartitionLog(key, each.leader_epoch), files={})
-            owner.add(found, each.settings)
-            life.held[key] = Held(found.log, each.settings)
-        return life
+    async def _open(self, name: str, disk: Disk, ports: SimulatedPorts) -> LogDirectory:
+        directory = LogDirectory(
+            disk,
+            ports.worker,
+            ports.clock,
+            name=name,
+            events=Events(self._note),
+            limits=self._limits,
+        )
+        here = {
+            key: Placed(leader_epoch=each.leader_epoch, settings=each.settings)
+            for key, each in self.wanted.items()
+            if each.directory == name
+        }
+        self._logs.update(await directory.open(here, RecoverySummary()))
+        for key, placed in here.items():
+            if key not in self._logs:
+                self._logs[key] = directory.add(key, placed)
+        return directory
 
     # -- what handlers do ----------------------------------------------------------------------
 
-    def life_of(self, key: PartitionKey) -> DirectoryLife:
-        """Of the directory that holds the partition."""
-        return self.lives[self.placed[key].directory]
+    def directory_of(self, key: PartitionKey) -> LogDirectory:
+        """That holds the partition."""
+        return self._directories[self.wanted[key].directory]
 
     def log_of(self, key: PartitionKey) -> PartitionLog:
         """As it is now."""
-        return self.life_of(key).held[key].log
+        return self._logs[key]
 
     def bounds_of(self, key: PartitionKey) -> Bounds:
         """What an answer carries."""
@@ -169,42 +137,42 @@ class LogNode:
 
     async def read(self, key: PartitionKey, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """Whole batches and where to go on."""
-        life, log = self.life_of(key), self._usable(key)
+        log = self._usable(key)
         if not log.log_start_offset <= offset <= log.high_watermark:
             raise TidelogError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 tried=f"read {key} from {offset}",
                 happened=f"it reaches from {log.log_start_offset} to {log.high_watermark}",
             )
-        found = await life.reader.read(log, offset, max_bytes)
+        found = await self.directory_of(key).reader.read(log, offset, max_bytes)
         return found.data, found.next_offset
 
     async def first_at(self, key: PartitionKey, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and time of the first record at or after the time."""
         log = self._usable(key)
-        found = await TimeSearch(self.life_of(key).reader).first_at(log, timestamp_ms)
+        found = await TimeSearch(self.directory_of(key).reader).first_at(log, timestamp_ms)
         return None if found == NONE_FOUND else found
 
     async def newest(self, key: PartitionKey) -> tuple[int, int] | None:
         """Offset and time of the first record of the highest time."""
         log = self._usable(key)
-        found = await TimeSearch(self.life_of(key).reader).newest(log)
+        found = await TimeSearch(self.directory_of(key).reader).newest(log)
         return None if found == NONE_FOUND else found
 
     async def trim(self, key: PartitionKey, offset: int) -> int:
         """Delete records."""
-        return await self.life_of(key).owner.trim(self._usable(key), Offset(offset))
+        log = self._usable(key)
+        return await self.directory_of(key).owner.trim(log, Offset(offset))
 
     async def truncate(self, key: PartitionKey, offset: int) -> int:
         """Cut the tail, as a follower is told to."""
-        owner = self.life_of(key).owner
-        return await owner.truncate(self._usable(key), Offset(offset), is_unclean=True)
+        log = self._usable(key)
+        return await self.directory_of(key).owner.truncate(log, Offset(offset), is_unclean=True)
 
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """Take other settings over."""
-        life = self.life_of(key)
-        life.held[key].settings = settings
-        life.owner.configure(key, settings)
+        self.wanted[key].settings = settings
+        self.directory_of(key).configure(key, settings)
 
     def _usable(self, key: PartitionKey) -> PartitionLog:
         log = self.log_of(key)
@@ -246,5 +214,4 @@ class LogNode:
 
     def stop(self) -> None:
         """In order: everything accepted is answered and flushed first."""
-        self.is_stopping = True
         self._stopping.set()

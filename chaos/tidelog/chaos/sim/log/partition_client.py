@@ -134,7 +134,7 @@ class PartitionClient:
             self.model.refuse(sent, "the partition has stopped")
             return sent
         try:
-            answer = node.life_of(self.key).owner.submit(
+            answer = node.directory_of(self.key).owner.submit(
                 log,
                 batch,
                 read_header(batch),
@@ -261,24 +261,23 @@ class PartitionClient:
 
     def _roll(self) -> None:
         node = self.stage.node
-        if node is not None:
-            node.life_of(self.key).owner.roll(self.key)
+        if node is not None and node.directory_of(self.key).is_open:
+            node.directory_of(self.key).owner.roll(self.key)
 
     def _configure(self) -> None:
         node = self.stage.node
         self.settings = draw_settings(self.random, self.settings)
         note_settings(self.model, self)
         if node is not None:
-            node.placed[self.key].settings = self.settings
             node.configure(self.key, self.settings)
 
     def _lead(self) -> None:
         node = self.stage.node
         if node is None or self.model.truncating_to is not None:
             return
-        placed = node.placed[self.key]
-        placed.leader_epoch = LeaderEpoch(placed.leader_epoch + 1)
-        node.log_of(self.key).lead(placed.leader_epoch)
+        wanted = node.wanted[self.key]
+        wanted.leader_epoch = LeaderEpoch(wanted.leader_epoch + 1)
+        node.log_of(self.key).lead(wanted.leader_epoch)
 
     def _note(self, kind: str, detail: str) -> None:
         self.stage.note(self.key, f"client:{kind}", detail)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory import DirectoryLimits
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.log_model import Policy
@@ -22,6 +23,7 @@ _DELETE_RETENTION_MS: Final = (0, 150, 86_400_000)
 _DIRTY_RATIOS: Final = (0.01, 0.01, 0.3)
 _CHECK_MS: Final = (15, 40, 120)
 _SCRUB_MS: Final = (0, 500, 4_000)
+_FLUSH_MS: Final = (20, 80, 1_000)
 _BYTES_PER_SECOND: Final = (0, 0, 200_000, 2_000_000)
 
 
@@ -48,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     directories: tuple[str, ...]
     partitions: tuple[PlannedPartition, ...]
-    limits: HousekeepingLimits
+    limits: DirectoryLimits
     is_scarce: bool
     """The directories are small, so that they fill up by themselves."""
 
@@ -70,7 +72,10 @@ def draw_plan(random: SeededRandom) -> Plan:
     return Plan(
         directories=directories,
         partitions=tuple(partitions),
-        limits=_draw_limits(random, is_scarce=is_scarce),
+        limits=DirectoryLimits(
+            flush_interval_ms=_one_of(random, _FLUSH_MS),
+            housekeeping=_draw_limits(random, is_scarce=is_scarce),
+        ),
         is_scarce=is_scarce,
     )
 

@@ -16,7 +16,7 @@ from tidelog.chaos.sim.clock import WALL_START_MS, set_done, sleep_ns
 from tidelog.chaos.sim.faults import FaultKind, draw_kinds
 from tidelog.chaos.sim.log.inspection import compare_lives, inspect, inspect_media
 from tidelog.chaos.sim.log.keeper import LogKeeper
-from tidelog.chaos.sim.log.node import LogNode, Placed
+from tidelog.chaos.sim.log.node import LogNode, Wanted
 from tidelog.chaos.sim.log.partition_client import PartitionClient, note_settings
 from tidelog.chaos.sim.log.plan import PlannedPartition, draw_plan
 from tidelog.chaos.sim.log.readers import Reader
@@ -83,8 +83,8 @@ class LogRun:
         self._random = self.world.seeds.purpose("log")
         self._machine = self.world.machine("node")
         self._plan = draw_plan(self.world.seeds.purpose("plan"))
-        self._placed = {
-            each.key: Placed(
+        self._wanted = {
+            each.key: Wanted(
                 key=each.key,
                 directory=each.directory,
                 settings=each.settings,
@@ -151,7 +151,7 @@ class LogRun:
         process = self._machine.processes["node"]
         self._starting = node = LogNode(
             process,
-            self._placed,
+            self._wanted,
             self._plan.directories,
             self._plan.limits,
             lambda kind, detail: self.world.trace.note("node", kind, detail),
@@ -489,6 +489,7 @@ LOG: Final = Suite(
         f"{_BROKER}/log",
         f"{_BROKER}/partition",
         f"{_BROKER}/housekeeping",
+        f"{_BROKER}/directory.py",
         "proto/tidelog/wire",
         "ports/tidelog/ports/task_scope.py",
         *(f"chaos/tidelog/chaos/checkers/{name}.py" for name in _CHECKERS),
