@@ -73,7 +73,8 @@ class LogMachine(RuleBasedStateMachine):
         self.sequences: Counter[tuple[PartitionKey, int]] = Counter()
         self.epoch = 1
         self.house: LogHouse | None = None
-        self.keepings: dict[PartitionKey, list[Keeping]] = {}
+        self.keepings: dict[PartitionKey, list[tuple[int, Keeping]]] = {}
+        """Since when, and which: a trim that an earlier setting asked for may be under way."""
 
     # -- the directory ---------------------------------------------------------------------------
 
@@ -101,7 +102,7 @@ class LogMachine(RuleBasedStateMachine):
                 delete_retention_ms=DELETE_RETENTION_MS,
             )
             self.house.placed[key] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
-            self.keepings[key] = [_keeping(settings)]
+            self.keepings[key] = [(0, _keeping(settings))]
         self.house.begin()
 
     @property
@@ -423,7 +424,7 @@ class LogMachine(RuleBasedStateMachine):
             min_cleanable_dirty_ratio=dirty_ratio,
         )
         self.world.placed[key] = msgspec.structs.replace(before, settings=settings)
-        self.keepings[key].append(_keeping(settings))
+        self.keepings[key].append((self.now_ms(), _keeping(settings)))
         self.world.life.directory.configure(key, settings)
 
     def _check_kept(self, key: PartitionKey) -> None:
@@ -563,10 +564,14 @@ class LogMachine(RuleBasedStateMachine):
     def _check_start(self, key: PartitionKey, *, at_least: int = 0) -> None:
         log, keepings = self.log(key), self.keepings[key]
         assert log.log_start_offset >= at_least, f"{key}: it begins at {log.log_start_offset}"
+        while len(keepings) > 1 and keepings[1][0] < self.now_ms() - 3 * CHECK_MS:
+            del keepings[0]
         self.models[key].move_start(
-            log.log_start_offset, now_ms=self.now_ms(), keepings=keepings, why=f"{key} {keepings}"
+            log.log_start_offset,
+            now_ms=self.now_ms(),
+            keepings=[each for _, each in keepings],
+            why=f"{key} {keepings}",
         )
-        del keepings[:-1]
 
     def _offset_at(self, key: PartitionKey, part: int) -> int:
         log = self.log(key)

@@ -58,7 +58,7 @@ def formatted(top: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def change(file: Path, **fields: object) -> None:
     known = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
-    file.write_bytes(msgspec.json.encode(known | fields))
+    file.write_bytes(msgspec.json.encode(known | {"checksum": None} | fields))
 
 
 def of_another_cluster(top: Path) -> None:

@@ -21,7 +21,7 @@ def replace(directories: Directories, name: str, **fields: object) -> None:
     """Write other fields into a directory's identity."""
     inode = identity_file(directories, name)
     known = msgspec.json.decode(bytes(inode.seen), type=dict[str, object])
-    inode.seen = bytearray(msgspec.json.encode(known | fields))
+    inode.seen = bytearray(msgspec.json.encode(known | {"checksum": None} | fields))
     inode.durable = bytearray(inode.seen)
 
 

@@ -12,7 +12,14 @@ from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Append
 from tidelog.server import storage_format
 from tidelog.server.formatting import FormatOptions, Formatted, InitialVoter, format_disks
-from tidelog.server.storage_format import CleanShutdown, read_identity, write_file
+from tidelog.server.storage_format import (
+    CleanShutdown,
+    NodeIdentity,
+    decode_identity,
+    encode_identity,
+    read_identity,
+    write_file,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Work = Callable[[SimulatedDisk, SimulatedDisk, SimulatedPorts], Coroutine[object, object, None]]
@@ -237,3 +244,23 @@ def test_the_clean_marker_counts_once() -> None:
         assert await storage_format.read_clean_marker(disk) is None
 
     with_disks(work)
+
+
+IDENTITY = NodeIdentity(
+    format_version=3, cluster_id="7f3a52c09be1", node_id=1, directory_id="c4d5e6f70819"
+)
+
+
+def test_a_flipped_bit_makes_no_other_node_of_it() -> None:
+    whole = encode_identity(IDENTITY)
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        try:
+            assert decode_identity(bytes(content)) == IDENTITY
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+
+
+def test_an_identity_from_before_there_were_checksums_is_read() -> None:
+    assert decode_identity(msgspec.json.encode(IDENTITY)) == IDENTITY

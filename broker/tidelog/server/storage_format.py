@@ -12,6 +12,7 @@ import msgspec
 from tidelog.metadata_quorum.raft.types import Members
 from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Append, Disk
+from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 FORMAT_VERSION: Final = 3
@@ -51,6 +52,13 @@ class CleanShutdown(msgspec.Struct, frozen=True, kw_only=True):
 
     broker_epoch: int
     boot_id: str
+
+
+class _Stored(NodeIdentity, frozen=True, kw_only=True):
+    """As it lies there: a flipped bit in an id must not make it another node's directory."""
+
+    checksum: int | None = None
+    """CRC-32C of the other fields as JSON; None: written before there was one."""
 
 
 class _Version(msgspec.Struct, kw_only=True):
@@ -96,7 +104,7 @@ async def check_unused(disk: Disk) -> None:
 async def format_log_directory(disk: Disk, identity: NodeIdentity, directory_id: str) -> None:
     """Make a directory that `is_new_log_directory` one of the node's."""
     own = msgspec.structs.replace(identity, directory_id=directory_id)
-    await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(own)))
+    await write_file(disk, FILE_NAME, encode_identity(own))
 
 
 async def check_log_directory(disk: Disk, identity: NodeIdentity) -> NodeIdentity:
@@ -152,7 +160,7 @@ async def format_node(
     if quorum_disk is not None and quorum is not None:
         await _format_quorum(quorum_disk, identity, quorum)
     if FILE_NAME not in names:
-        await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(identity)))
+        await write_file(disk, FILE_NAME, encode_identity(identity))
     return identity
 
 
@@ -224,7 +232,7 @@ async def read_identity(disk: Disk, node_id: int) -> NodeIdentity:
         version = msgspec.json.decode(content, type=_Version).format_version
         if version != FORMAT_VERSION:
             raise _wrong_version(tried, version)
-        identity = msgspec.json.decode(content, type=NodeIdentity)
+        identity = decode_identity(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise TidelogError(
             ErrorCode.STORAGE_CORRUPT, tried=f"read {disk.name}/{FILE_NAME}", happened=str(error)
@@ -236,6 +244,25 @@ async def read_identity(disk: Disk, node_id: int) -> NodeIdentity:
             happened=f"it belongs to node {identity.node_id}, this is node {node_id}",
             hint="Nothing was changed. Check node_id, data_dir and log_dirs.",
         )
+    return identity
+
+
+def encode_identity(identity: NodeIdentity) -> bytes:
+    """The content of `node.json`, for people too."""
+    bare = msgspec.json.encode(identity)
+    stored = _Stored(**msgspec.structs.asdict(identity), checksum=checksum(bare))
+    return msgspec.json.format(msgspec.json.encode(stored))
+
+
+def decode_identity(content: bytes) -> NodeIdentity:
+    """Raises a MsgspecError if it is damaged."""
+    stored = msgspec.json.decode(content, type=_Stored)
+    fields = msgspec.structs.asdict(stored)
+    known = fields.pop("checksum")
+    identity = NodeIdentity(**fields)
+    found = checksum(msgspec.json.encode(identity))
+    if known is not None and known != found:
+        raise msgspec.ValidationError(f"its checksum is {known}, its fields give {found}")
     return identity
 
 

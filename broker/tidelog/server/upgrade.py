@@ -24,6 +24,7 @@ from tidelog.server.storage_format import (
     FORMAT_VERSION,
     OLDEST_UPGRADABLE,
     NodeIdentity,
+    encode_identity,
     read_file,
     read_format_version,
     write_file,
@@ -134,7 +135,7 @@ async def _from_2(disk: Disk) -> None:
         await disk.close(file.file)
     identity = msgspec.json.decode(await read_file(disk, FILE_NAME), type=NodeIdentity)
     upgraded = msgspec.structs.replace(identity, format_version=3)
-    await write_file(disk, FILE_NAME, msgspec.json.format(msgspec.json.encode(upgraded)))
+    await write_file(disk, FILE_NAME, encode_identity(upgraded))
     if FLUSH_MARKS in names:
         await disk.remove(FLUSH_MARKS)
         await disk.flush([], directories=[""])

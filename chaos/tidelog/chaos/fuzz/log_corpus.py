@@ -24,6 +24,7 @@ from tidelog.server.storage_format import (
     FORMAT_VERSION,
     CleanShutdown,
     NodeIdentity,
+    encode_identity,
 )
 from tidelog.wire.batch import Codec, encode_batch
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
@@ -202,7 +203,7 @@ def _taken(house: LogHouse, *, is_clean: bool) -> Corpus:
     active = {log.segments[-1].key.path for log in life.logs.values()}
     house.stop() if is_clean else house.kill()
     files = files_of(house.medium)
-    files[FILE_NAME] = msgspec.json.format(msgspec.json.encode(IDENTITY))
+    files[FILE_NAME] = encode_identity(IDENTITY)
     if is_clean:
         files[CLEAN_MARKER] = msgspec.json.encode(MARKER)
     else:
