@@ -29,7 +29,9 @@ def candidate_of(image: Image, broker: BrokerImage) -> Candidate:
 
 
 def choose_directory(image: Image, broker_id: BrokerId, partition: PartitionId) -> bytes:
-    """Where the broker keeps a new replica: its directories take turns."""
+    """Where the broker keeps a new replica: its directories take turns, also over topics of one
+    partition each."""
     broker = image.brokers.get(broker_id)
     online = [] if broker is None else [each.uuid for each in broker.directories if each.is_online]
-    return online[partition % len(online)] if online else NO_DIRECTORY
+    turn = image.held_by(broker_id).count + partition
+    return online[turn % len(online)] if online else NO_DIRECTORY
