@@ -100,7 +100,8 @@ class PartitionModel:
 
     def _may_go(self, log_start: int, keeping: Keeping, now_ms: int) -> bool:
         """The first records by age, the others by size, or all by one of the two."""
-        left_bytes = sum(size for _, (end, size, _) in self.batches.items() if end > log_start)
+        left_bytes = sum(size for end, size, _ in self.batches.values() if end > log_start)
+        left_bytes += sum(sent.size_bytes for sent in self.pending)
         is_by_size = keeping.retention_bytes != UNLIMITED and left_bytes >= keeping.retention_bytes
         if is_by_size:
             return True
