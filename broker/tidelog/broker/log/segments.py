@@ -78,9 +78,16 @@ class Segment:
         return self.key.generation > 0
 
     def add(
-        self, base_offset: int, next_offset: Offset, size_bytes: int, max_timestamp: int
+        self,
+        base_offset: int,
+        next_offset: Offset,
+        size_bytes: int,
+        max_timestamp: int,
+        *,
+        has_records: bool = True,
     ) -> None:
-        """Take note of a batch that was written at the end."""
+        """Take note of a batch that was written at the end. One that a compaction has left without
+        records has no time that counts: a sidecar tells none of it either."""
         index = self.index
         assert index is not None, f"{self.key.path} is sealed and grows no more"
         if not self.size_bytes:
@@ -88,7 +95,7 @@ class Segment:
         index.add(base_offset, self.size_bytes, max_timestamp)
         self.size_bytes += size_bytes
         self.next_offset = next_offset
-        if max_timestamp > self.max_timestamp:
+        if has_records and max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
     def seal(self, producers: bytes | None) -> None:

@@ -100,7 +100,11 @@ class PartitionLog:
         base_offset, epochs = header.base_offset, self.leader_epochs
         next_offset = Offset(base_offset + header.last_offset_delta + 1)
         self.segments[-1].add(
-            base_offset, next_offset, header.batch_length + PREFIX_BYTES, header.max_timestamp
+            base_offset,
+            next_offset,
+            header.batch_length + PREFIX_BYTES,
+            header.max_timestamp,
+            has_records=header.record_count > 0,
         )
         if header.leader_epoch != epochs.latest:
             # What was trimmed up to here has left the mark of an epoch that wrote no more.
