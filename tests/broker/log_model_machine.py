@@ -40,7 +40,7 @@ deaths = st.sampled_from(["kill", "crash"])
 records_of = st.lists(
     st.tuples(
         st.integers(0, 4),
-        st.sampled_from([0, 90, 700]),
+        st.sampled_from([0, 90, 700, 2_500]),
         st.sampled_from([0, 0, 3_000, 30_000]),
         st.booleans(),
     ),
@@ -78,8 +78,12 @@ class LogMachine(RuleBasedStateMachine):
 
     # -- the directory ---------------------------------------------------------------------------
 
-    @initialize(seed=st.integers(0, 1 << 30), floor_bytes=st.sampled_from([0, 3_000]))
-    def begin(self, seed: int, floor_bytes: int) -> None:
+    @initialize(
+        seed=st.integers(0, 1 << 30),
+        floor_bytes=st.sampled_from([0, 3_000]),
+        segment_bytes=st.sampled_from([1_500, 40_000]),
+    )
+    def begin(self, seed: int, floor_bytes: int, segment_bytes: int) -> None:
         limits = HousekeepingLimits(
             check_interval_ms=CHECK_MS,
             bytes_per_second=0,
@@ -93,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
         self.house = LogHouse(seed, limits=limits, crash_kinds=CRASH_KINDS)
         for key in KEYS:
             settings = TopicSettings(
-                segment_bytes=1_500,
+                segment_bytes=segment_bytes,
                 retention_ms=-1,
                 is_flush_sync=key != REPLICATED,
                 is_compacted=key == COMPACTED,
@@ -395,7 +399,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(
         key=partitions,
-        segment_bytes=st.sampled_from([300, 1_500, 5_000]),
+        segment_bytes=st.sampled_from([300, 1_500, 5_000, 40_000]),
         segment_ms=st.sampled_from([3_000, 1 << 40]),
         retention_ms=st.sampled_from([-1, -1, 2_000, 20_000]),
         retention_bytes=st.sampled_from([-1, -1, 0, 3_000]),
