@@ -2,35 +2,39 @@
 
 import asyncio
 import functools
-from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from tests.broker.log_model import Keeping, PartitionModel, Record, Sent
+from tests.broker.log_model import Record, Sent
+from tests.broker.log_model_directory import (
+    CHECK_MS,
+    COMPACTED,
+    DELETE_RETENTION_MS,
+    KEYS,
+    REPLICATED,
+    ModelledDirectory,
+    awaited,
+    check_out_of_range,
+    first_at,
+    keeping_of,
+    newest_of,
+    records_in,
+)
 from tidelog.broker.directory import Placed
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.owner import Appended
-from tidelog.chaos.checkers.log_derived import Derived, check_derived
-from tidelog.chaos.checkers.log_medium import seen_bytes
-from tidelog.chaos.fuzz.log_house import Batch, LogHouse
+from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.wire.batch import decode_batch, encode_batch
+from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 CRASH_KINDS = (FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME)
-CHECK_MS = 1_000
-DELETE_RETENTION_MS = 4_000
-TOPIC = TopicId(bytes([5]) * 16)
-SYNC, REPLICATED, COMPACTED = (PartitionKey(TOPIC, PartitionId(each)) for each in range(3))
-KEYS = (SYNC, REPLICATED, COMPACTED)
-ROOMY = 1 << 40
 
 partitions = st.sampled_from(KEYS)
 parts = st.integers(0, 100)
@@ -55,26 +59,8 @@ batches_of = st.lists(
 Drawn = tuple[PartitionKey, list[tuple[int, int, int, bool]], bool, int]
 
 
-class LogMachine(RuleBasedStateMachine):
-    """One data directory with three partitions."""
-
-    steps: ClassVar[Counter[str]] = Counter()
-
-    def __init__(self) -> None:
-        super().__init__()
-        LogMachine.steps["examples"] += 1
-        self.models = {
-            key: PartitionModel(
-                is_compacted=key == COMPACTED, delete_retention_ms=DELETE_RETENTION_MS
-            )
-            for key in KEYS
-        }
-        self.number = 0
-        self.sequences: Counter[tuple[PartitionKey, int]] = Counter()
-        self.epoch = 1
-        self.house: LogHouse | None = None
-        self.keepings: dict[PartitionKey, list[tuple[int, Keeping]]] = {}
-        """Since when, and which: a trim that an earlier setting asked for may be under way."""
+class LogMachine(ModelledDirectory):
+    """What may be done to it."""
 
     # -- the directory ---------------------------------------------------------------------------
 
@@ -106,26 +92,8 @@ class LogMachine(RuleBasedStateMachine):
                 delete_retention_ms=DELETE_RETENTION_MS,
             )
             self.house.placed[key] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
-            self.keepings[key] = [(0, _keeping(settings))]
+            self.keepings[key] = [(0, keeping_of(settings))]
         self.house.begin()
-
-    @property
-    def world(self) -> LogHouse:
-        assert self.house is not None, "it has begun"
-        return self.house
-
-    def log(self, key: PartitionKey) -> PartitionLog:
-        return self.world.life.logs[key]
-
-    def now_ms(self) -> int:
-        return self.world.life.clock.wall_ms()
-
-    def is_full(self) -> bool:
-        return self.world.medium.capacity_bytes != ROOMY
-
-    def _check_full(self, error: TidelogError) -> None:
-        _check_code(error, ErrorCode.STORAGE_FULL)
-        assert self.is_full(), f"refused with room on the disk: {error}"
 
     # -- appends ---------------------------------------------------------------------------------
 
@@ -233,7 +201,7 @@ class LogMachine(RuleBasedStateMachine):
         try:
             found = self.world.call(lambda: life.read(key, offset, max_bytes))
         except TidelogError as error:
-            _check_out_of_range(error, log, offset)
+            check_out_of_range(error, log, offset)
             return
         if offset >= bound:
             return
@@ -243,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
         assert found[0].next_offset > offset, f"{key}: {offset} was asked for, {found[0]} served"
         if not model.is_compacted:
             assert found[0].base_offset == model.boundary(offset), f"{key}: another batch"
-        for record in _records(found):
+        for record in records_in(found):
             assert model.is_possible(record), f"{key}: {record} was served"
 
     @rule(key=partitions, part=parts, shift_ms=st.sampled_from([-1, 0, 1, 5_000]))
@@ -257,33 +225,12 @@ class LogMachine(RuleBasedStateMachine):
         found = self.world.call(lambda: life.first_at(key, time_ms))
         newest = self.world.call(lambda: life.newest(key))
         after = self._check_read(key)
-        assert found in (_first_at(records, time_ms), _first_at(after, time_ms)), (
-            f"{key}: at {time_ms} is {_first_at(records, time_ms)}, found {found}"
+        assert found in (first_at(records, time_ms), first_at(after, time_ms)), (
+            f"{key}: at {time_ms} is {first_at(records, time_ms)}, found {found}"
         )
-        assert newest in (_newest(records), _newest(after)), (
-            f"{key}: the newest is {_newest(records)}, found {newest}"
+        assert newest in (newest_of(records), newest_of(after)), (
+            f"{key}: the newest is {newest_of(records)}, found {newest}"
         )
-
-    def _check_read(self, key: PartitionKey) -> list[Record]:
-        found = self._read_all(key)
-        self.models[key].check_read(found, self.log(key).high_watermark, self.now_ms())
-        return found
-
-    def _read_all(self, key: PartitionKey) -> list[Record]:
-        """What is between the log's start and the high watermark, both as they are now."""
-        life, log = self.world.life, self.log(key)
-        for _ in range(5):
-            start, bound = log.log_start_offset, log.high_watermark
-            try:
-                batches = self.world.call(lambda: life.read_all(key))
-            except TidelogError as error:
-                # Retention may overtake a reader.
-                _check_out_of_range(error, log, start)
-                continue
-            if (start, bound) == (log.log_start_offset, log.high_watermark):
-                self._check_start(key)
-                return [each for each in _records(batches) if start <= each.offset < bound]
-        raise AssertionError(f"{key}: the log does not come to rest")
 
     # -- the log's two ends ----------------------------------------------------------------------
 
@@ -306,7 +253,7 @@ class LogMachine(RuleBasedStateMachine):
             self._die(death)
             return
         try:
-            start = self.world.call(functools.partial(_await, answer))
+            start = self.world.call(functools.partial(awaited, answer))
         except TidelogError as error:
             self._check_full(error)
             return
@@ -355,14 +302,6 @@ class LogMachine(RuleBasedStateMachine):
                 self._check_full(error)
             assert log.log_end_offset == model.end, f"{key}: refused, and cut all the same"
             model.certain_end = min(model.certain_end, log.flushed_offset)
-
-    def _end_of(self, answer: "asyncio.Future[Offset]") -> TidelogError | None:
-        """Wait for it; why it was refused."""
-        try:
-            self.world.call(functools.partial(_await, answer))
-        except TidelogError as error:
-            return error
-        return None
 
     def _check_cut(self, key: PartitionKey, offset: int, wanted: int, end: int) -> None:
         log, model = self.log(key), self.models[key]
@@ -428,25 +367,8 @@ class LogMachine(RuleBasedStateMachine):
             min_cleanable_dirty_ratio=dirty_ratio,
         )
         self.world.placed[key] = msgspec.structs.replace(before, settings=settings)
-        self.keepings[key].append((self.now_ms(), _keeping(settings)))
+        self.keepings[key].append((self.now_ms(), keeping_of(settings)))
         self.world.life.directory.configure(key, settings)
-
-    def _check_kept(self, key: PartitionKey) -> None:
-        """Retention has done what it has to."""
-        log, settings = self.log(key), self.world.placed[key].settings
-        first = next((each for each in log.segments if each.size_bytes), None)
-        if key == COMPACTED or first is None or not first.is_sealed:
-            return
-        if first.next_offset > log.high_watermark:
-            return
-        if settings.retention_ms >= 0 and first.max_timestamp >= 0:
-            age_ms = self.now_ms() - first.max_timestamp
-            assert age_ms <= settings.retention_ms + 4 * CHECK_MS, f"{key}: {age_ms} ms old"
-        if settings.retention_bytes >= 0:
-            left_bytes = log.size_bytes - first.size_bytes
-            assert left_bytes < settings.retention_bytes or not left_bytes, (
-                f"{key}: {left_bytes} bytes behind the first segment"
-            )
 
     # -- the disk is full ------------------------------------------------------------------------
 
@@ -462,11 +384,6 @@ class LogMachine(RuleBasedStateMachine):
     def make_room(self) -> None:
         self._step("make_room")
         self._make_room()
-
-    def _make_room(self) -> None:
-        self.world.medium.capacity_bytes = ROOMY
-        # The floor is looked at now and then.
-        self.world.pass_ms(500)
 
     # -- lives -----------------------------------------------------------------------------------
 
@@ -485,64 +402,6 @@ class LogMachine(RuleBasedStateMachine):
         self._step(death)
         self._die(death)
 
-    def _die(self, death: str, cut_to: tuple[PartitionKey, int] | None = None) -> None:
-        for key in KEYS:
-            self._check_start(key)
-            self._note_flushed(key)
-        if cut_to is not None:
-            model = self.models[cut_to[0]]
-            model.certain_end = min(model.certain_end, cut_to[1])
-        before = self._derived()
-        self.world.crash() if death == "crash" else self.world.kill()
-        self._start(before, is_machine=death == "crash", cut_to=cut_to)
-
-    def _start(
-        self,
-        before: dict[PartitionKey, Derived],
-        *,
-        is_machine: bool,
-        cut_to: tuple[PartitionKey, int] | None = None,
-    ) -> None:
-        self.epoch += 1
-        for key, placed in self.world.placed.items():
-            self.world.placed[key] = msgspec.structs.replace(
-                placed, leader_epoch=LeaderEpoch(self.epoch)
-            )
-        try:
-            self.world.begin()
-        except TidelogError as error:
-            self._check_full(error)
-            self.world.medium.capacity_bytes = ROOMY
-            self.world.begin()
-        assert not self.world.life.summary.failures, self.world.life.summary.failures
-        for key in KEYS:
-            self._check_new_life(
-                key, is_machine=is_machine or (cut_to is not None and cut_to[0] == key)
-            )
-            violations = before[key].compare(Derived(self.log(key)), str(key))
-            assert not violations, violations
-        self._check_derived()
-
-    def _check_new_life(self, key: PartitionKey, *, is_machine: bool) -> None:
-        log, model = self.log(key), self.models[key]
-        assert log.failure is None, log.failure
-        assert log.high_watermark == log.log_end_offset == log.flushed_offset, f"{key}: {log}"
-        self._check_start(key)
-        found = self._read_all(key)
-        model.take_in_life(log.log_end_offset, found, is_machine=is_machine)
-        self._check_read(key)
-
-    def _derived(self) -> dict[PartitionKey, Derived]:
-        return {key: Derived(self.log(key)) for key in KEYS}
-
-    def _check_derived(self) -> None:
-        """Indexes, epochs and producers, derived once more from the bytes."""
-        for key in KEYS:
-            violations = check_derived(
-                self.log(key), functools.partial(seen_bytes, self.world.medium)
-            )
-            assert not violations, violations
-
     # -- always ----------------------------------------------------------------------------------
 
     @invariant()
@@ -560,31 +419,6 @@ class LogMachine(RuleBasedStateMachine):
             assert log.log_end_offset == model.end, f"{key}: {log.log_end_offset}, not {model.end}"
             self._note_flushed(key)
 
-    def _note_flushed(self, key: PartitionKey) -> None:
-        """What the log calls flushed no crash may take."""
-        model, log = self.models[key], self.log(key)
-        model.certain_end = max(model.certain_end, min(log.flushed_offset, model.end))
-
-    def _check_start(self, key: PartitionKey, *, at_least: int = 0) -> None:
-        log, keepings = self.log(key), self.keepings[key]
-        assert log.log_start_offset >= at_least, f"{key}: it begins at {log.log_start_offset}"
-        while len(keepings) > 1 and keepings[1][0] < self.now_ms() - 3 * CHECK_MS:
-            del keepings[0]
-        self.models[key].move_start(
-            log.log_start_offset,
-            now_ms=self.now_ms(),
-            keepings=[each for _, each in keepings],
-            why=f"{key} {keepings}",
-        )
-
-    def _offset_at(self, key: PartitionKey, part: int) -> int:
-        log = self.log(key)
-        return int(log.log_start_offset + (log.log_end_offset - log.log_start_offset) * part // 100)
-
-    def _step(self, name: str) -> None:
-        LogMachine.steps["steps"] += 1
-        LogMachine.steps[f"rule {name}"] += 1
-
     def teardown(self) -> None:
         if self.house is None:
             return
@@ -596,39 +430,3 @@ class LogMachine(RuleBasedStateMachine):
                     self._check_read(key)
         finally:
             self.house.close()
-
-
-async def _await(future: "asyncio.Future[Offset]") -> Offset:
-    return await future
-
-
-def _check_out_of_range(error: TidelogError, log: PartitionLog, offset: int) -> None:
-    _check_code(error, ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert offset < log.log_start_offset, f"{offset} is in the log: {error}"
-
-
-def _check_code(error: TidelogError, code: ErrorCode) -> None:
-    assert error.code is code, error
-
-
-def _keeping(settings: TopicSettings) -> Keeping:
-    return Keeping(settings.retention_ms, settings.retention_bytes)
-
-
-def _records(batches: list[Batch]) -> list[Record]:
-    return [
-        Record(each[0], each[1], each[3], each[4])
-        for batch in batches
-        for each in decode_batch(batch.data, is_compacted=True)
-    ]
-
-
-def _first_at(records: list[Record], time_ms: int) -> tuple[int, int]:
-    return next(
-        ((each.offset, each.time_ms) for each in records if each.time_ms >= time_ms), (-1, -1)
-    )
-
-
-def _newest(records: list[Record]) -> tuple[int, int]:
-    highest = max((each.time_ms for each in records), default=-1)
-    return _first_at(records, highest) if records else (-1, -1)
