@@ -92,13 +92,19 @@ async def directory_at(
     housekeeping: HousekeepingLimits | None = None,
 ) -> AsyncIterator[UnderTest]:
     """Open what lies there, make what does not, serve it; ends with a clean stop."""
-    disk, worker = await open_disk(path), ProcessWorker()
+    disk, worker, sealer = await open_disk(path), ProcessWorker(), ProcessWorker()
     limits = DirectoryLimits(
         queued_bytes_max=QUEUED_BYTES_MAX,
         housekeeping=housekeeping or HousekeepingLimits(free_bytes_min=0, bytes_per_second=0),
     )
     directory = LogDirectory(
-        disk, worker, RealClock(), name=disk.name, events=_Silent(), limits=limits
+        disk,
+        worker,
+        RealClock(),
+        sealer=sealer,
+        name=disk.name,
+        events=_Silent(),
+        limits=limits,
     )
     placed = Placed(leader_epoch=LeaderEpoch(0), settings=settings or TopicSettings())
     try:
@@ -113,5 +119,6 @@ async def directory_at(
             yield tested
             await directory.stop()
     finally:
+        await sealer.close()
         await worker.close()
         await disk.shutdown()

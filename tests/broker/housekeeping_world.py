@@ -99,6 +99,7 @@ class House:
         self,
         directory: LogDirectory,
         worker: WatchedWorker,
+        sealer: WatchedWorker,
         events: Events,
         ports: SimulatedPorts,
         machine: Machine,
@@ -106,6 +107,7 @@ class House:
     ) -> None:
         self.directory = directory
         self.worker = worker
+        self.sealer = sealer
         self.events = events
         self.ports = ports
         self.machine = machine
@@ -218,11 +220,13 @@ class Neighbourhood:
 
         async def life(ports: SimulatedPorts) -> None:
             disk = ports.open_disk()
-            worker, events = WatchedWorker(ports.worker), Events()
+            worker, sealer = WatchedWorker(ports.worker), WatchedWorker(ports.sealer)
+            events = Events()
             directory = LogDirectory(
                 disk,
                 worker,
                 ports.clock,
+                sealer=sealer,
                 name=disk.name,
                 events=events,
                 limits=DirectoryLimits(housekeeping=limits),
@@ -230,7 +234,7 @@ class Neighbourhood:
             logs = await directory.open(known or {}, RecoverySummary())
             async with TaskScope() as scope:
                 scope.start(directory.run(), name="directory")
-                await work(House(directory, worker, events, ports, self.machine, logs))
+                await work(House(directory, worker, sealer, events, ports, self.machine, logs))
                 await directory.stop()
             await disk.shutdown()
 

@@ -60,6 +60,7 @@ async def formatted(
         disk=disk,
         quorum_disk=quorum_disk,
         worker=ports.worker,
+        sealer=ports.sealer,
         network=ports.network,
         host=ports.host,
         authorizer=authorizer or AllowAll(),

@@ -54,7 +54,7 @@ def test_rolled_segments_get_their_sidecars_in_order_and_memory_lets_go_of_their
         await house.fill(log, 4)
         assert len(log.segments) == 4
         await house.until(lambda: len(sealed(log)) == 3)
-        assert house.worker.jobs() == ["seal"] * 3
+        assert house.sealer.jobs() == ["seal"] * 3
         assert [segment.index is None for segment in log.segments] == [True, True, True, False]
         names = house.files(log)
         assert [name for name in names if name.endswith(".sidecar")] == [
@@ -202,11 +202,11 @@ def test_what_was_trimmed_during_a_compaction_does_not_come_back() -> None:
 
 def test_a_job_whose_process_dies_is_tried_again_after_longer_and_longer_pauses() -> None:
     async def work(house: House) -> None:
-        house.worker.failures = [DIED] * 4
+        house.sealer.failures = [DIED] * 4
         log = house.add()
         await house.fill(log, 2)
         await house.until(lambda: sealed(log))
-        asked = [now_ms for _, _, now_ms in house.worker.asked]
+        asked = [now_ms for _, _, now_ms in house.sealer.asked]
         pauses = [later - earlier for earlier, later in pairwise(asked)]
         assert len(pauses) == 4
         for pause_ms, least_ms in zip(pauses, (2_000, 4_000, 4_000, 4_000), strict=True):
@@ -221,7 +221,7 @@ def test_a_job_whose_process_dies_is_tried_again_after_longer_and_longer_pauses(
 
 def test_a_segment_that_cannot_be_read_again_and_again_stops_its_partition_only() -> None:
     async def work(house: House) -> None:
-        house.worker.failures = [UNREADABLE] * LIMITS.failures_max
+        house.sealer.failures = [UNREADABLE] * LIMITS.failures_max
         log = house.add(0)
         await house.fill(log, 2)
         await house.until(lambda: log.failure)
@@ -238,7 +238,7 @@ def test_a_segment_that_cannot_be_read_again_and_again_stops_its_partition_only(
 
 def test_damage_that_a_seal_finds_stops_the_partition_and_names_file_and_byte() -> None:
     async def work(house: House) -> None:
-        house.worker.failures = [DIED]
+        house.sealer.failures = [DIED]
         log = house.add(0)
         await house.fill(log, 3)
         path = log.segments[0].key.path
@@ -331,7 +331,7 @@ def test_background_jobs_keep_to_the_nodes_rate_but_seals_keep_pace_with_appends
     async def work(house: House) -> None:
         await sealed_log(house, 1)
         await house.until(lambda: "scrub" in house.worker.jobs())
-        assert {(job, rate) for job, rate, _ in house.worker.asked} == {
+        assert {(job, rate) for job, rate, _ in house.sealer.asked + house.worker.asked} == {
             ("seal", 0),
             ("scrub", 12_345),
         }
@@ -365,7 +365,7 @@ def test_what_was_trimmed_while_its_seal_waited_is_no_failure() -> None:
         async def trim() -> None:
             await house.directory.owner.trim(log, log.segments[2].base_offset)
 
-        house.worker.before_result = trim
+        house.sealer.before_result = trim
         await house.fill(log, 4)
         await house.until(lambda: len(sealed(log)) == 1)
         assert bases(log) == [2, 3]

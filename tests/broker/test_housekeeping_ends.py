@@ -156,10 +156,10 @@ def test_a_seal_that_found_no_room_leaves_nothing_behind() -> None:
 
 def test_a_directory_that_was_cancelled_leaves_no_checkpoint() -> None:
     async def work(house: House) -> None:
-        clock, worker = house.ports.clock, house.worker
+        clock, worker, sealer = house.ports.clock, house.worker, house.sealer
         disk = house.ports.open_disk("other")
         name, events = disk.name, house.events
-        other = LogDirectory(disk, worker, clock, name=name, events=events)
+        other = LogDirectory(disk, worker, clock, sealer=sealer, name=name, events=events)
         await other.open({}, RecoverySummary())
         async with TaskScope() as scope:
             task = scope.start(other.run(), name="other")

@@ -8,6 +8,7 @@ import pytest
 from tidelog.broker.housekeeping.background import (
     Background,
     CompactDue,
+    JobDue,
     ScrubDue,
     SealDue,
     target_of,
@@ -311,6 +312,11 @@ def survey(found: Background, held: dict[PartitionKey, Held]) -> None:
     found.end_survey(held)
 
 
+def next_job(found: Background, held: dict[PartitionKey, Held], now_ms: int) -> JobDue | None:
+    """As one loop would ask that does everything."""
+    return found.next_seal(held, now_ms) or found.next_upkeep(held, now_ms)
+
+
 def held_of(*logs: PartitionLog, settings: TopicSettings | None = None) -> dict[PartitionKey, Held]:
     return {log.key: Held(log, settings or TopicSettings()) for log in logs}
 
@@ -319,18 +325,18 @@ def test_within_a_log_the_oldest_segment_without_a_sidecar_is_sealed_first() -> 
     log = log_of(YOUNG, UNSEALED, YOUNG, UNSEALED, ACTIVE)
     held = held_of(log)
     found = background(held)
-    due = found.next_job(held, NOW)
+    due = next_job(found, held, NOW)
     assert due == SealDue(log.segments[1], log.segments[0])
     log.segments[1].take_summary(summary_of(log.segments[1], 0))
-    assert found.next_job(held, NOW) == SealDue(log.segments[3], log.segments[2])
+    assert next_job(found, held, NOW) == SealDue(log.segments[3], log.segments[2])
     log.segments[3].take_summary(summary_of(log.segments[3], 0))
-    assert found.next_job(held, NOW) is None
+    assert next_job(found, held, NOW) is None
 
 
 def test_an_active_segment_is_never_sealed_and_a_first_one_has_none_before_it() -> None:
-    assert background(held := held_of(log_of(ACTIVE))).next_job(held, NOW) is None
+    assert next_job(background(held := held_of(log_of(ACTIVE))), held, NOW) is None
     log = log_of(UNSEALED, ACTIVE)
-    assert background(held := held_of(log)).next_job(held, NOW) == SealDue(log.segments[0], None)
+    assert next_job(background(held := held_of(log)), held, NOW) == SealDue(log.segments[0], None)
 
 
 def test_sealing_goes_before_compaction_and_compaction_before_scrubbing() -> None:
@@ -339,7 +345,7 @@ def test_sealing_goes_before_compaction_and_compaction_before_scrubbing() -> Non
     found = background(held, scrub_interval_ms=DAY_MS)
     order = []
     for _ in range(3):
-        job = found.next_job(held, NOW)
+        job = next_job(found, held, NOW)
         order.append(type(job))
         if isinstance(job, SealDue):
             unsealed.failure = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="t", happened="h")
@@ -357,24 +363,24 @@ def test_the_dirtiest_log_is_compacted_first_and_an_overdue_one_before_it() -> N
     held = held_of(half, whole, late, settings=settings)
     found = background(held)
     assert found.compactions_waiting == 3
-    order = [found.next_job(held, NOW) for _ in range(3)]
+    order = [next_job(found, held, NOW) for _ in range(3)]
     assert [job.log_key.partition for job in order if isinstance(job, CompactDue)] == [2, 1, 0]
-    assert found.next_job(held, NOW) is None, "each once a survey"
+    assert next_job(found, held, NOW) is None, "each once a survey"
 
 
 def test_a_log_that_is_not_compacted_or_not_dirty_is_left() -> None:
     clean = log_of(Made(cleaned_below=10), ACTIVE)
-    assert background(held := held_of(clean, settings=COMPACTED)).next_job(held, NOW) is None
-    assert background(held := held_of(log_of(YOUNG, ACTIVE))).next_job(held, NOW) is None
+    assert next_job(background(held := held_of(clean, settings=COMPACTED)), held, NOW) is None
+    assert next_job(background(held := held_of(log_of(YOUNG, ACTIVE))), held, NOW) is None
 
 
 def test_a_compaction_waits_for_its_sidecars_and_for_the_high_watermark() -> None:
     log = log_of(UNSEALED, YOUNG, ACTIVE)
     found = background(held := held_of(log, settings=COMPACTED))
-    assert isinstance(found.next_job(held, NOW), SealDue)
+    assert isinstance(next_job(found, held, NOW), SealDue)
     assert found.compactions_waiting == 0
     log = log_of(YOUNG, YOUNG, ACTIVE, high_watermark=15)
-    job = background(held := held_of(log, settings=COMPACTED)).next_job(held, NOW)
+    job = next_job(background(held := held_of(log, settings=COMPACTED)), held, NOW)
     assert isinstance(job, CompactDue)
     assert [each.base_offset for each in job.arguments.segments] == [0]
 
@@ -382,27 +388,27 @@ def test_a_compaction_waits_for_its_sidecars_and_for_the_high_watermark() -> Non
 def test_a_compaction_without_room_is_postponed() -> None:
     held = held_of(log_of(Made(size_bytes=MIB), ACTIVE), settings=COMPACTED)
     found = background(held, free_bytes=3 * MIB - 1, free_bytes_min=MIB, free_bytes_margin=MIB)
-    assert found.next_job(held, NOW) is None
+    assert next_job(found, held, NOW) is None
     assert found.compactions_postponed == 1
     roomy = background(held, free_bytes=3 * MIB, free_bytes_min=MIB, free_bytes_margin=MIB)
-    assert isinstance(roomy.next_job(held, NOW), CompactDue)
+    assert isinstance(next_job(roomy, held, NOW), CompactDue)
 
 
 def test_a_job_that_failed_pauses_and_the_other_logs_go_on() -> None:
     first, second = log_of(UNSEALED, ACTIVE), log_of(UNSEALED, ACTIVE, partition=1)
     held = held_of(first, second)
     found = background(held, retry_backoff_ms=100)
-    job = found.next_job(held, NOW)
+    job = next_job(found, held, NOW)
     assert job is not None
     assert job.log_key == first.key
     found.retries.on_failure(target_of(job), NOW)
-    job = found.next_job(held, NOW)
+    job = next_job(found, held, NOW)
     assert job is not None
     assert job.log_key == second.key
     survey(found, held)
-    assert found.next_job(held, NOW + 99) == SealDue(second.segments[0], None)
+    assert next_job(found, held, NOW + 99) == SealDue(second.segments[0], None)
     survey(found, held)
-    assert found.next_job(held, NOW + 100) == SealDue(first.segments[0], None)
+    assert next_job(found, held, NOW + 100) == SealDue(first.segments[0], None)
 
 
 def test_a_damaged_sidecar_is_made_again_after_the_one_before_it() -> None:
@@ -413,12 +419,12 @@ def test_a_damaged_sidecar_is_made_again_after_the_one_before_it() -> None:
     found.seal_again(log.segments[1].key)
     assert found.seals_waiting == 2
     due = SealDue(log.segments[1], log.segments[0], True)
-    assert found.next_job(held, NOW) == due
-    assert found.next_job(held, NOW) == due, "until it is done"
+    assert next_job(found, held, NOW) == due
+    assert next_job(found, held, NOW) == due, "until it is done"
     found.sealed(log.segments[1].key)
-    assert found.next_job(held, NOW) == SealDue(log.segments[2], log.segments[1], True)
+    assert next_job(found, held, NOW) == SealDue(log.segments[2], log.segments[1], True)
     del log.segments[:3]
-    assert found.next_job(held, NOW) is None
+    assert next_job(found, held, NOW) is None
     assert found.seals_waiting == 0
 
 
@@ -426,10 +432,10 @@ def test_what_is_gone_or_has_stopped_is_given_up() -> None:
     log = log_of(UNSEALED, ACTIVE)
     held = held_of(log)
     found = background(held)
-    assert found.next_job({}, NOW) is None
+    assert next_job(found, {}, NOW) is None
     survey(found, held)
     log.failure = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="read", happened="damage")
-    assert found.next_job(held, NOW) is None
+    assert next_job(found, held, NOW) is None
 
 
 def scrubs(

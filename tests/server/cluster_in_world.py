@@ -62,6 +62,7 @@ class ClusterNode:
             disk=ports.open_disk(),
             quorum_disk=ports.open_disk("quorum") if is_controller else None,
             worker=ports.worker,
+            sealer=ports.sealer,
             network=ports.network,
             host=ports.host,
             authorizer=AllowAll(),

@@ -106,6 +106,7 @@ class LogDirectory:
         worker: Worker,
         clock: Clock,
         *,
+        sealer: Worker,
         name: str,
         events: EventLog,
         directory_uuid: bytes = b"",
@@ -116,6 +117,7 @@ class LogDirectory:
         self._found = disk
         self._opening_failure = disk if isinstance(disk, TidelogError) else None
         self._worker = worker
+        self._sealer = sealer
         self._clock = clock
         self._events = events
         self._limits = limits or DirectoryLimits()
@@ -221,6 +223,7 @@ class LogDirectory:
             self._worker,
             self._clock,
             self._held,
+            sealer=self._sealer,
             events=self._events,
             limits=self._limits.housekeeping,
         )
@@ -275,7 +278,9 @@ class LogDirectory:
                 await self.owner.run()
                 self._is_flushed = self.owner.failure is None
                 ticks.cancel()
-                self._keeping.cancel()
+                if not self._is_stopping:
+                    # Else it was cancelled by `stop`; a second time would end its clearing up.
+                    self._keeping.cancel()
         finally:
             self._has_ended.set()
 

@@ -28,7 +28,9 @@ class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     further_disks: tuple[FurtherDisk, ...] = ()
     """More directories for partition logs; any of them may fail alone."""
     worker: Worker
-    """For background jobs on all of the directories, one at a time."""
+    """For compaction and scrubbing on all of the directories, one job at a time."""
+    sealer: Worker
+    """For seals on all of the directories, one at a time, whatever the other one is busy with."""
     network: Network
     host: Host
     authorizer: Authorizer

@@ -29,7 +29,7 @@ async def real_ports(
             _further_disks(log_dirs) as further_disks,
         ):
             network = GrpcNetwork(clock)
-            worker = ProcessWorker()
+            worker, sealer = ProcessWorker(), ProcessWorker()
             try:
                 yield NodePorts(
                     clock=clock,
@@ -38,11 +38,13 @@ async def real_ports(
                     quorum_disk=quorum_disk,
                     further_disks=further_disks,
                     worker=worker,
+                    sealer=sealer,
                     network=network,
                     host=RealHost(),
                     authorizer=AllowAll(),
                 )
             finally:
+                await sealer.close()
                 await worker.close()
                 await network.close()
     finally:

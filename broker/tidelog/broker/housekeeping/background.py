@@ -1,4 +1,4 @@
-"""Which background job is next: seal, then compact, then scrub. Pure.
+"""Which background job is next: of seals, and beside them of compactions, then scrubs. Pure.
 
 Owns the order. A survey finds what is due; until the next one its findings are worked through, each
 judged again by the log as it is then. It must never name a segment that is not sealed, or a segment
@@ -60,7 +60,8 @@ class ScrubDue(msgspec.Struct, frozen=True, tag=True):
         return self.segment.key.partition
 
 
-JobDue = SealDue | CompactDue | ScrubDue
+UpkeepDue = CompactDue | ScrubDue
+JobDue = SealDue | UpkeepDue
 Target = tuple[str, PartitionKey]
 """Kind of job and log: what has a pause of its own after a failure."""
 
@@ -71,7 +72,7 @@ def target_of(job: JobDue) -> Target:
 
 
 class Background:
-    """`survey` now and then, `next_job` as often as a job has ended."""
+    """`survey` now and then, `next_seal` and `next_upkeep` whenever a job of theirs has ended."""
 
     def __init__(self, limits: HousekeepingLimits, space: FreeSpace) -> None:
         self._map_bytes_max = limits.compaction_map_bytes
@@ -125,14 +126,13 @@ class Background:
         self._surveyed.clear()
         self.retries.keep(lambda target: target[1] in held)
 
-    def next_job(self, held: Held, now_ms: int) -> JobDue | None:
-        """What to do now; None: nothing before the next survey."""
-        return (
-            self._next_again(held, now_ms)
-            or self._next_seal(held, now_ms)
-            or self._next_compaction(held, now_ms)
-            or self._next_scrub(held, now_ms)
-        )
+    def next_seal(self, held: Held, now_ms: int) -> SealDue | None:
+        """The sidecar to be made now; None: none before the next survey."""
+        return self._next_again(held, now_ms) or self._next_first(held, now_ms)
+
+    def next_upkeep(self, held: Held, now_ms: int) -> UpkeepDue | None:
+        """What else to do now, be a seal under way or not; None: nothing before the next survey."""
+        return self._next_compaction(held, now_ms) or self._next_scrub(held, now_ms)
 
     def _next_again(self, held: Held, now_ms: int) -> SealDue | None:
         """The oldest first: each sidecar continues the one before it."""
@@ -145,7 +145,7 @@ class Background:
                 return due
         return None
 
-    def _next_seal(self, held: Held, now_ms: int) -> SealDue | None:
+    def _next_first(self, held: Held, now_ms: int) -> SealDue | None:
         while self._unsealed:
             found = held.get(self._unsealed[0])
             due = None if found is None or found.log.failure is not None else seal_due(found.log)

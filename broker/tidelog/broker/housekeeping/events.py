@@ -60,4 +60,4 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     scrub_share_seen: float
     """Of the present round."""
     job: str
-    """What runs now; empty: nothing."""
+    """What runs now, a seal beside another job; empty: nothing."""

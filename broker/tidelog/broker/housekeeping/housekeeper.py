@@ -6,7 +6,7 @@ segment that is damaged, or cannot be read again and again, stops its partition.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, assert_never
 
 import msgspec
@@ -17,6 +17,7 @@ from tidelog.broker.housekeeping.background import (
     JobDue,
     ScrubDue,
     SealDue,
+    Target,
     target_of,
 )
 from tidelog.broker.housekeeping.events import Counts, Description, EventLog
@@ -51,6 +52,7 @@ class Housekeeper:
         clock: Clock,
         held: Held,
         *,
+        sealer: Worker,
         events: EventLog,
         limits: HousekeepingLimits = DEFAULT_HOUSEKEEPING_LIMITS,
     ) -> None:
@@ -64,13 +66,15 @@ class Housekeeper:
         self._active = ActiveSegments()
         self._space = FreeSpace(limits)
         self._background = Background(limits, self._space)
-        self._busy_with: JobDue | None = None
+        self._under_way: dict[Target, JobDue] = {}
+        """At most a seal, and one job of the others."""
         self.counts = Counts()
         self._jobs = Jobs(
             owner,
             disk,
             worker,
             clock,
+            sealer=sealer,
             bytes_per_second=limits.bytes_per_second,
             counts=self.counts,
         )
@@ -80,7 +84,8 @@ class Housekeeper:
         await self._look_at_space()
         async with TaskScope() as scope:
             scope.start(self._watch_space(), name="free space")
-            scope.start(self._work(), name="background jobs")
+            scope.start(self._work(self._background.next_seal), name="seals")
+            scope.start(self._work(self._background.next_upkeep), name="compaction and scrubbing")
             while self._owner.failure is None:
                 await self._check()
                 await self._clock.sleep(self._limits.check_interval_ms)
@@ -99,7 +104,6 @@ class Housekeeper:
 
     def describe(self) -> Description:
         """How it stands."""
-        job = self._busy_with
         return Description(
             counts=msgspec.structs.asdict(self.counts),
             is_full=self._space.is_full,
@@ -109,7 +113,7 @@ class Housekeeper:
             compactions_postponed=self._background.compactions_postponed,
             pauses=len(self._background.retries),
             scrub_share_seen=self._background.scrubbing.share_seen,
-            job="" if job is None else f"{_word(job)} {job.log_key}",
+            job=", ".join(f"{_word(job)} {job.log_key}" for job in self._under_way.values()),
         )
 
     async def _check(self) -> None:
@@ -159,8 +163,9 @@ class Housekeeper:
 
     def _is_being_compacted(self, key: PartitionKey) -> bool:
         """Trimmed now, what the compaction makes would be for nothing; there are more checks."""
-        job = self._busy_with
-        return isinstance(job, CompactDue) and job.log_key == key
+        return any(
+            isinstance(job, CompactDue) and job.log_key == key for job in self._under_way.values()
+        )
 
     async def _watch_space(self) -> None:
         while True:
@@ -187,10 +192,10 @@ class Housekeeper:
         else:
             self._events.info("space_regained", **told)
 
-    async def _work(self) -> None:
-        """One job after the other; a pause when there is none."""
+    async def _work(self, next_job: Callable[[Held, int], JobDue | None]) -> None:
+        """One job of its kind after the other; a pause when there is none."""
         while True:
-            job = self._background.next_job(self._held, self._time.now_ms())
+            job = next_job(self._held, self._time.now_ms())
             if job is None:
                 await self._clock.sleep(min(self._limits.check_interval_ms, IDLE_MS))
                 continue
@@ -206,13 +211,13 @@ class Housekeeper:
                     return
                 self._on_job_failed(job, error)
             finally:
-                self._busy_with = None
+                self._under_way.pop(target_of(job), None)
 
     async def _perform(self, job: JobDue) -> None:
         held = self._held.get(job.log_key)
         if held is None:
             return
-        self._busy_with = job
+        self._under_way[target_of(job)] = job
         match job:
             case SealDue():
                 await self._seal(held, job)

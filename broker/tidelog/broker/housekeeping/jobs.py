@@ -2,11 +2,13 @@
 
 The thin part between planner, worker and owner: runs one job, gives its files their names, durably,
 and tells the owner. It must never rename a file over one that a log uses by then for other bytes:
-what a job made for a log that changed meanwhile is thrown away.
+what a job made for a log that changed meanwhile is thrown away. A seal and another job may work on
+one log, even on one segment, at the same time: each holds what it reads, throws away names of its
+own only, and finds a sidecar that was made again meanwhile by its checksums.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -16,7 +18,15 @@ from tidelog.broker.housekeeping.events import Counts
 from tidelog.broker.log.compaction import contract as compacting
 from tidelog.broker.log.jobs import scrub as scrubbing
 from tidelog.broker.log.jobs import seal as sealing
-from tidelog.broker.log.names import UNFINISHED_SUFFIX, PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import (
+    SEGMENT_SUFFIX,
+    SIDECAR_SUFFIX,
+    UNFINISHED_SUFFIX,
+    PartitionKey,
+    SegmentKey,
+    directory_name,
+    parse_segment_name,
+)
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import NO_GAPS, PartitionLog
 from tidelog.broker.partition.owner import DirectoryOwner
@@ -29,7 +39,7 @@ HAND_OVER_POLLS_MAX: Final = 5_000
 
 
 class Jobs:
-    """Of one directory; one runs at a time."""
+    """Of one directory; at most one seal runs at a time, and beside it one other."""
 
     def __init__(
         self,
@@ -38,12 +48,14 @@ class Jobs:
         worker: Worker,
         clock: Clock,
         *,
+        sealer: Worker,
         bytes_per_second: int,
         counts: Counts,
     ) -> None:
         self._owner = owner
         self._disk = disk
         self._worker = worker
+        self._sealer = sealer
         self._clock = clock
         self._bytes_per_second = bytes_per_second
         self._counts = counts
@@ -53,22 +65,23 @@ class Jobs:
     async def seal(self, log: PartitionLog, due: SealDue) -> sealing.Sealed:
         """Write the segment's sidecar and hand it over; without a summary: nothing was done."""
         segment, before = due.segment, due.before
+        unfinished = sealing.unfinished_path(segment.key)
         cut_count = log.cut_count
         with ExitStack() as pins:
             self._pin(pins, [segment] if before is None else [before, segment])
-            arguments = sealing.encode_arguments(_seal_arguments(log, due))
+            is_named = False
             try:
-                sealed = sealing.decode_result(await self._run(sealing.SEAL_JOB, arguments))
-            except TidelogError:
-                await self._remove_unfinished(log.key)
-                raise
-            if sealed.summary is None:
-                return sealed
-            if self._is_overtaken(log, cut_count) or not is_there(log, segment):
-                await self._remove_unfinished(log.key)
-                return sealed
-            await self._disk.rename(sealing.unfinished_path(segment.key), segment.key.sidecar_path)
-            await self._flush_names(log.key)
+                arguments = sealing.encode_arguments(_seal_arguments(log, due))
+                sealed = sealing.decode_result(await self._run_seal(arguments))
+                is_overtaken = self._is_overtaken(log, cut_count) or not is_there(log, segment)
+                if sealed.summary is None or is_overtaken:
+                    return sealed
+                await self._disk.rename(unfinished, segment.key.sidecar_path)
+                is_named = True
+                await self._flush_names(log.key)
+            finally:
+                if not is_named:
+                    await self._remove_unfinished(log.key, [unfinished])
         if is_there(log, segment) and segment.summary != sealed.summary:
             self._owner.sealed(segment.key, sealed.summary, cut_count=cut_count)
             await self._wait_taken(
@@ -85,15 +98,17 @@ class Jobs:
         keys = [each.key for each in due.arguments.segments]
         segments = [segment for segment in log.segments if segment.key in keys]
         cut_count = log.cut_count
+        unfinished: dict[str, None] | None = None
         with ExitStack() as pins:
             self._pin(pins, segments)
             try:
                 arguments = compacting.encode_arguments(due.arguments)
                 data = await self._run(compacting.COMPACT_JOB, arguments)
                 result = compacting.decode_result(data)
-                await self._swap_in(log, result, cut_count)
+                unfinished = dict.fromkeys(_unfinished_paths(result))
+                await self._swap_in(log, result, cut_count, unfinished)
             finally:
-                await self._remove_unfinished(log.key)
+                await self._remove_unfinished(log.key, unfinished, due)
         self._counts.compactions += result.damaged_sidecar is None
         self._counts.compaction_bytes_read += result.bytes_read
         self._counts.compaction_bytes_written += result.bytes_written
@@ -115,8 +130,13 @@ class Jobs:
         return found
 
     async def _swap_in(
-        self, log: PartitionLog, result: compacting.CompactResult, cut_count: int
+        self,
+        log: PartitionLog,
+        result: compacting.CompactResult,
+        cut_count: int,
+        unfinished: dict[str, None],
     ) -> None:
+        """Group by group; what has got its name is `unfinished` no more."""
         for replacement in result.replacements:
             made = replacement.made.key
             present = {segment.key for segment in log.segments}
@@ -127,8 +147,11 @@ class Jobs:
                 return
             self.unsettled[log.key] = None
             await self._disk.rename(replacement.unfinished_sidecar_path, made.sidecar_path)
+            # Once the segment is in place, this is the name that a seal makes its sidecar again by.
+            del unfinished[replacement.unfinished_sidecar_path]
             # From here on the new segment counts.
             await self._disk.rename(replacement.unfinished_log_path, made.path)
+            del unfinished[replacement.unfinished_log_path]
             await self._flush_names(log.key)
             self._owner.replace(
                 log.key, replacement.removed, (replacement.made,), cut_count=cut_count
@@ -162,27 +185,63 @@ class Jobs:
             f"within {HAND_OVER_POLL_MS * HAND_OVER_POLLS_MAX} ms",
         )
 
-    async def _run(self, job: str, arguments: bytes) -> bytes:
+    async def _run_seal(self, arguments: bytes) -> bytes:
         # Seals keep pace with appends, whatever those do: until it is sealed a segment's index
-        # lies in memory.
-        limit = 0 if job == sealing.SEAL_JOB else self._bytes_per_second
-        return await self._worker.run(job, arguments, disk=self._disk, bytes_per_second=limit)
+        # lies in memory. So they have no limit, and wait for no other job.
+        return await self._sealer.run(sealing.SEAL_JOB, arguments, disk=self._disk)
+
+    async def _run(self, job: str, arguments: bytes) -> bytes:
+        return await self._worker.run(
+            job, arguments, disk=self._disk, bytes_per_second=self._bytes_per_second
+        )
 
     async def _flush_names(self, key: PartitionKey) -> None:
         await self._disk.flush([], directories=[directory_name(key)])
 
-    async def _remove_unfinished(self, key: PartitionKey) -> None:
-        """Room is short when a job fails for want of it: what it left goes now, not at a start."""
+    async def _remove_unfinished(
+        self, key: PartitionKey, paths: Iterable[str] | None, due: CompactDue | None = None
+    ) -> None:
+        """Room is short when a job fails for want of it: what it left goes now, not at a start.
+        None: what the compaction `due` may have made."""
         # The directory's own failure is told by whatever is done in it next.
         with contextlib.suppress(TidelogError):
             directory = directory_name(key)
-            for name in await self._disk.list(directory):
-                if name.endswith(UNFINISHED_SUFFIX):
-                    await self._disk.remove(f"{directory}/{name}")
+            present = [f"{directory}/{name}" for name in await self._disk.list(directory)]
+            if paths is None:
+                assert due is not None, "a seal knows its name"
+                made = [path for path in present if _may_be_made_by(due, path)]
+            else:
+                made = [path for path in paths if path in present]
+            for path in made:
+                await self._disk.remove(path)
 
     def _pin(self, pins: ExitStack, segments: Sequence[Segment]) -> None:
         for segment in segments:
             pins.enter_context(self._owner.reading(segment.key))
+
+
+def _unfinished_paths(result: compacting.CompactResult) -> list[str]:
+    return [
+        path
+        for each in result.replacements
+        for path in (each.unfinished_sidecar_path, each.unfinished_log_path)
+    ]
+
+
+def _may_be_made_by(due: CompactDue, path: str) -> bool:
+    """Whether a compaction that has put nothing in place may have left it: its segments begin where
+    old ones do, in generations that the log does not have. A seal's sidecar is of one it has."""
+    name = path.rpartition("/")[2]
+    if not name.endswith(UNFINISHED_SUFFIX):
+        return False
+    stem = name.removesuffix(UNFINISHED_SUFFIX)
+    if stem.endswith(SIDECAR_SUFFIX):
+        stem = stem.removesuffix(SIDECAR_SUFFIX) + SEGMENT_SUFFIX
+    parsed = parse_segment_name(stem)
+    return parsed is not None and any(
+        parsed[0] == each.base_offset and parsed[1] > each.generation
+        for each in due.arguments.segments
+    )
 
 
 def is_there(log: PartitionLog, segment: Segment) -> bool:

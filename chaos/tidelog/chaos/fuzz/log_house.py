@@ -215,6 +215,7 @@ class LogHouse:
             disk,
             ports.worker,
             ports.clock,
+            sealer=ports.sealer,
             name=disk.name,
             events=events,
             limits=DirectoryLimits(housekeeping=self.limits),
@@ -228,6 +229,7 @@ class LogHouse:
             await self._stopping.wait()
             await directory.stop()
         await ports.worker.close()
+        await ports.sealer.close()
         await disk.shutdown()
 
     # -- calls -----------------------------------------------------------------------------------

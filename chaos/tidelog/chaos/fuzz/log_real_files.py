@@ -74,6 +74,7 @@ async def _live(root: str, judge: Judge, *, is_first: bool) -> None:
         disk,
         InlineWorker(root),
         clock,
+        sealer=InlineWorker(root),
         name=disk.name,
         events=events,
         limits=DirectoryLimits(housekeeping=LIMITS),

@@ -48,12 +48,15 @@ class SimulatedPorts:
             client_id=process.name,
         )
         self.host = SimulatedHost(machine.name, machine.boot_id)
-        self.worker = SimulatedWorker(
-            process,
-            loop=world.loop,
-            random=world.seeds.purpose("worker"),
-            faults=world.faults,
-            trace=world.trace,
+        self.worker, self.sealer = (
+            SimulatedWorker(
+                process,
+                loop=world.loop,
+                random=world.seeds.purpose(purpose),
+                faults=world.faults,
+                trace=world.trace,
+            )
+            for purpose in ("worker", "sealer")
         )
         self._world = world
         self._process = process

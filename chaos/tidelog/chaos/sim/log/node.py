@@ -93,6 +93,7 @@ class LogNode:
                 is_clean = await directory.stop()
                 self._note("node:stopped", f"{name} {'clean' if is_clean else 'failed'}")
             await ports.worker.close()
+            await ports.sealer.close()
         for disk in disks.values():
             await disk.shutdown()
 
@@ -101,6 +102,7 @@ class LogNode:
             disk,
             ports.worker,
             ports.clock,
+            sealer=ports.sealer,
             name=name,
             events=Events(self._note),
             limits=self._limits,

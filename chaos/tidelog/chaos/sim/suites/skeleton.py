@@ -98,6 +98,7 @@ class SkeletonRun:
             quorum_disk=ports.open_disk("quorum"),
             further_disks=(FurtherDisk(path=FURTHER, disk=further),),
             worker=ports.worker,
+            sealer=ports.sealer,
             network=ports.network,
             host=ports.host,
             authorizer=AllowAll(),
