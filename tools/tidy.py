@@ -102,7 +102,9 @@ def _matches(top: Path, pattern: re.Pattern[str], why: str) -> Iterator[str]:
     for path in tracked_files(top):
         if path.suffix not in _TEXT_SUFFIXES or path.name == "LICENSE":
             continue
-        for number, line in enumerate((top / path).read_text("utf-8", errors="replace").splitlines(), start=1):
+        for number, line in enumerate(
+            (top / path).read_text("utf-8", errors="replace").splitlines(), start=1
+        ):
             found = pattern.search(line)
             if found:
                 yield f"{path}:{number}: {found[0]!r} {why}"
