@@ -146,7 +146,11 @@ class ModelledDirectory(RuleBasedStateMachine):
             self._check_full(error)
             self.world.medium.capacity_bytes = ROOMY
             self.world.begin()
-        assert not self.world.life.summary.failures, self.world.life.summary.failures
+        failures = self.world.life.summary.failures
+        if self.is_full():
+            # The last marks of a clean stop found no room, so that its checkpoint says more.
+            failures = [each for each in failures if "the marks say" not in each.happened]
+        assert not failures, failures
         for key in KEYS:
             self._check_new_life(
                 key, is_machine=is_machine or (cut_to is not None and cut_to[0] == key)

@@ -7,7 +7,7 @@ a segment before the mark that allows it is.
       ─▶ few flush rounds for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -64,7 +64,7 @@ async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch])
         if key not in found and (key in on_disk or _tells_of_files(known, key))
     }
     await _open_all(disk, longer, known, found)
-    await _flush(disk, found)
+    await _flush(disk, [found[key] for key in longer if key in on_disk])
     opened = OpenedDirectory(
         logs={key: found[key] for key in placed if key in found},
         marks=await _made_marks(disk, _marks_after(known, found)),
@@ -135,11 +135,15 @@ async def _open_each(
         found[key] = await logs.open_log(disk, key, epoch, marks)
 
 
-async def _flush(disk: Disk, found: Mapping[PartitionKey, OpenedLog]) -> None:
-    """What is served after a crash is durable first: a few rounds for all logs."""
-    active = [each for each in found.values() if each.active is not None]
-    for start in range(0, len(active), FLUSHED_AT_ONCE_MAX):
-        part = active[start : start + FLUSHED_AT_ONCE_MAX]
+async def _flush(disk: Disk, opened: Sequence[OpenedLog]) -> None:
+    """What is served after a crash is durable first: a few rounds for all logs.
+
+    So is what is no more there: a segment that a killed process had removed would come back, with
+    records that somebody has seen missing.
+    """
+    usable = [each for each in opened if each.active is not None or each.log.failure is None]
+    for start in range(0, len(usable), FLUSHED_AT_ONCE_MAX):
+        part = usable[start : start + FLUSHED_AT_ONCE_MAX]
         await disk.flush(
             [each.active for each in part if each.active is not None],
             directories=["", *(directory_name(each.log.key) for each in part)],
