@@ -93,23 +93,38 @@ class PartitionModel:
         assert log_start >= self.log_start, f"the log's start went back: {log_start}: {why}"
         if log_start > max(self.log_start, self.trim_asked):
             assert not self.is_compacted, f"a compacted log begins at {log_start}: {why}"
-            assert any(self._may_go(log_start, each, now_ms) for each in keepings), (
+            assert self._may_go(log_start, keepings, now_ms), (
                 f"retention has moved the start from {self.log_start} to {log_start}: {why}"
             )
         self.log_start = log_start
 
-    def _may_go(self, log_start: int, keeping: Keeping, now_ms: int) -> bool:
-        """The first records by age, the others by size, or all by one of the two."""
-        left_bytes = sum(size for end, size, _ in self.batches.values() if end > log_start)
-        left_bytes += sum(sent.size_bytes for sent in self.pending)
-        is_by_size = keeping.retention_bytes != UNLIMITED and left_bytes >= keeping.retention_bytes
-        if is_by_size:
-            return True
-        return keeping.retention_ms != UNLIMITED and all(
-            record.time_ms < now_ms - keeping.retention_ms
+    def _may_go(self, log_start: int, keepings: Sequence[Keeping], now_ms: int) -> bool:
+        """Each record by size or by age, or below a trim.
+
+        Between two looks retention may have checked more than once, each time with another setting:
+        what size has taken bares an old segment to the next check, which takes that by age.
+        """
+        taken = max(self.log_start, self.trim_asked)
+        taken = max(taken, *(self._taken_by_size(each.retention_bytes) for each in keepings))
+        return all(
+            any(
+                each.retention_ms != UNLIMITED and record.time_ms < now_ms - each.retention_ms
+                for each in keepings
+            )
             for record in self.records.values()
-            if self.log_start <= record.offset < log_start
+            if taken <= record.offset < log_start
         )
+
+    def _taken_by_size(self, retention_bytes: int) -> int:
+        """The highest offset behind which there is still that much."""
+        if retention_bytes == UNLIMITED:
+            return 0
+        left_bytes = sum(sent.size_bytes for sent in self.pending)
+        for end, size_bytes, _ in sorted(self.batches.values(), reverse=True):
+            if left_bytes >= retention_bytes:
+                return end
+            left_bytes += size_bytes
+        return 0
 
     # -- what is seen ----------------------------------------------------------------------------
 

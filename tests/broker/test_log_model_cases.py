@@ -1,7 +1,9 @@
 """Histories that the stateful model has found, told by hand."""
 
+import msgspec
 import pytest
 
+from tests.broker.log_model import Keeping, PartitionModel, Record, Sent
 from tidelog.broker.directory import Placed
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
@@ -43,6 +45,74 @@ def test_a_cut_during_a_seal_comes_to_its_end(seed: int) -> None:
         end = house.call(lambda: owner.truncate(log, wanted, is_unclean=True))
         assert end == log.log_end_offset == wanted
         assert len(house.call(lambda: life.read_all(KEY))) == wanted
+    finally:
+        house.close()
+
+
+def test_what_size_has_taken_bares_an_old_segment_that_the_next_check_takes_by_age() -> None:
+    """Nobody looks between the two checks."""
+    house = LogHouse(1, limits=LIMITS)
+    settings = TopicSettings(segment_bytes=200, retention_ms=-1)
+    placed = house.placed[KEY] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
+    model = PartitionModel(is_compacted=False, delete_retention_ms=0)
+    keeping = Keeping(20_000, 1_300)
+    try:
+        house.begin()
+        # The first is young, the second old, and too little is behind it for it to go by size.
+        for age_ms, size in ((0, 1_000), (30_000, 1_000), (0, 500), (0, 10)):
+            now_ms = house.life.clock.wall_ms()
+            record = Record(0, now_ms - age_ms, b"k", bytes(size))
+            batch = encode_batch([(record.time_ms, record.key, record.value, ())])
+            house.call(lambda batch=batch: house.life.append(KEY, batch))
+            model.store(Sent((record,), len(batch), now_ms), model.end)
+        settings = msgspec.structs.replace(
+            settings, retention_ms=keeping.retention_ms, retention_bytes=keeping.retention_bytes
+        )
+        house.placed[KEY] = msgspec.structs.replace(placed, settings=settings)
+        house.life.directory.configure(KEY, settings)
+        log = house.life.logs[KEY]
+        starts = [log.log_start_offset]
+        for _ in range(1_000):
+            house.pass_ms(1)
+            if log.log_start_offset != starts[-1]:
+                starts.append(log.log_start_offset)
+        assert starts == [0, 1, 2], "one check after the other"
+        now_ms = house.life.clock.wall_ms()
+    finally:
+        house.close()
+    for start, keepings in (
+        (3, [keeping]),
+        (2, [Keeping(20_000, -1)]),
+        (2, [Keeping(-1, 1_300)]),
+        (2, [Keeping(40_000, 1_300)]),
+        (2, [Keeping(20_000, 2_000)]),
+    ):
+        with pytest.raises(AssertionError, match="retention has moved"):
+            model.move_start(start, now_ms=now_ms, keepings=keepings, why="")
+    model.move_start(2, now_ms=now_ms, keepings=[keeping], why="")
+
+
+def test_a_clean_stop_on_a_full_disk_is_not_told_as_damage() -> None:
+    house = LogHouse(1, limits=LIMITS)
+    settings = TopicSettings(retention_ms=-1)
+    house.placed[KEY] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
+    try:
+        for room_bytes in range(0, 400, 4):
+            house.begin()
+            batch = encode_batch([(1_000, b"k", b"v", ())])
+            house.call(lambda batch=batch: house.life.append(KEY, batch))
+            batch = encode_batch([(1_000, b"k", b"w", ())])
+            answer = house.start(lambda batch=batch: house.life.append(KEY, batch))
+            medium = house.medium
+            medium.capacity_bytes = medium.used_bytes() + len(batch) + room_bytes
+            assert house.wait_until(answer.done, within_ms=5_000)
+            end = house.life.logs[KEY].log_end_offset
+            house.stop()
+            medium.capacity_bytes = 1 << 40
+            house.begin()
+            assert not house.life.summary.failures
+            assert house.life.logs[KEY].log_end_offset == end
+            house.stop()
     finally:
         house.close()
 

@@ -9,8 +9,13 @@ from tests.broker.test_owner import KEY, Owned, with_owner
 from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.open_log import open_log
-from tidelog.broker.partition.marks_file import make_marks_file, read_marks
-from tidelog.ports import TaskScope
+from tidelog.broker.partition.marks_file import (
+    NAME,
+    STARTS_NAME,
+    make_marks_file,
+    read_marks,
+)
+from tidelog.ports import Disk, File, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
 
@@ -238,5 +243,39 @@ def test_marks_that_are_made_anew_know_of_partitions_that_are_not_served() -> No
         await again.made_anew({KEY: PartitionMarks(flushed_offset=2)})
         found = await read_marks(disk)  # type: ignore[arg-type]
         assert found == {KEY: PartitionMarks(flushed_offset=2), **known}
+
+    with_owner(work)
+
+
+@pytest.mark.parametrize("rotten", [NAME, STARTS_NAME])
+def test_where_a_log_begins_is_known_also_if_one_of_the_files_of_marks_has_rotted(
+    rotten: str,
+) -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 1)
+        assert await owned.owner.trim(owned.log, Offset(1)) == 1
+        disk: Disk = owned.disk  # type: ignore[assignment]
+        file = await disk.open(rotten)
+        await disk.truncate(file, 0)
+        assert (await marks(owned)).log_start_offset == 1
+
+    with_owner(work)
+
+
+@pytest.mark.parametrize("rotten", [NAME, STARTS_NAME])
+def test_a_second_file_of_marks_is_flushed_with_the_first(rotten: str) -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 1)
+        disk: Disk = owned.disk  # type: ignore[assignment]
+        flushed: list[str] = []
+        original = disk.flush
+
+        async def flush(files: Sequence[File], **named: Sequence[str]) -> None:
+            await original(files, **named)
+            flushed.extend(file.path for file in files)
+
+        setattr(disk, "flush", flush)  # noqa: B010
+        await owned.owner.trim(owned.log, Offset(1))
+        assert rotten in flushed or f"{rotten}.new" in flushed
 
     with_owner(work)

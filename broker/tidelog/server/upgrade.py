@@ -131,8 +131,8 @@ async def _plan(disk: Disk) -> Upgraded:
 async def _from_2(disk: Disk) -> None:
     names = await disk.list()
     if FLUSH_MARKS in names:
-        file = await make_marks_file(disk, await _read_flush_marks(disk))
-        await disk.close(file.file)
+        marks = await make_marks_file(disk, await _read_flush_marks(disk))
+        await marks.close()
     identity = msgspec.json.decode(await read_file(disk, FILE_NAME), type=NodeIdentity)
     upgraded = msgspec.structs.replace(identity, format_version=3)
     await write_file(disk, FILE_NAME, encode_identity(upgraded))

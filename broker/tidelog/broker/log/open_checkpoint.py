@@ -18,11 +18,12 @@ from tidelog.broker.log.clean_checkpoint import (
 )
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import LeaderEpochs
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.marks_file import read_marks
 from tidelog.ports import Append, Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
@@ -34,13 +35,19 @@ _ENTRY_FIELDS: Final = 3
 async def write_checkpoint(disk: Disk, logs: Iterable[PartitionLog]) -> None:
     """Leave what the next start needs of these logs; all of them are flushed and change no more.
 
-    A log that has stopped is left out: its next opening looks at every byte.
+    A log that has stopped is left out: its next opening looks at every byte. So is one of which the
+    marks do not tell the same: on a full disk the last of them found no room, and the next opening
+    could not tell that from damage.
     """
+    known = await read_marks(disk) or {}
+    told = [
+        log for log in logs if not log.failure and not _differs(log, known.get(log.key, NO_MARKS))
+    ]
     if NEW_NAME in await disk.list():
         await disk.remove(NEW_NAME)
     file = await disk.open(NEW_NAME, create=True)
     try:
-        for piece in _joined(encode_pieces(_clean_log(log) for log in logs if not log.failure)):
+        for piece in _joined(encode_pieces(_clean_log(log) for log in told)):
             await disk.append([Append(file, [piece])])
         await disk.flush([file], directories=[""])
         await disk.rename(NEW_NAME, NAME)
@@ -90,11 +97,8 @@ def restore(clean: CleanLog, leader_epoch: LeaderEpoch, marks: PartitionMarks) -
 
 def _wrong_in(log: PartitionLog, marks: PartitionMarks) -> str:
     """What contradicts itself, the marks or the metadata; empty: nothing does."""
-    if (log.log_start_offset, log.log_end_offset) != (marks.log_start_offset, marks.flushed_offset):
-        return (
-            f"it goes from {log.log_start_offset} to {log.log_end_offset}, "
-            f"the marks say from {marks.log_start_offset} to {marks.flushed_offset}"
-        )
+    if differs := _differs(log, marks):
+        return differs
     if log.leader_epochs.latest > log.leader_epoch:
         return f"its leader epoch is {log.leader_epochs.latest}, not up to {log.leader_epoch}"
     end_offset = log.segments[0].base_offset if log.segments else log.log_end_offset
@@ -109,6 +113,16 @@ def _wrong_in(log: PartitionLog, marks: PartitionMarks) -> str:
     if end_offset != log.log_end_offset:
         return f"its last segment ends at offset {end_offset}, not {log.log_end_offset}"
     return ""
+
+
+def _differs(log: PartitionLog, marks: PartitionMarks) -> str:
+    """What the marks tell else of its two ends; empty: the same."""
+    if (log.log_start_offset, log.log_end_offset) == (marks.log_start_offset, marks.flushed_offset):
+        return ""
+    return (
+        f"it goes from {log.log_start_offset} to {log.log_end_offset}, "
+        f"the marks say from {marks.log_start_offset} to {marks.flushed_offset}"
+    )
 
 
 async def _read(disk: Disk) -> Mapping[PartitionKey, CleanLog]:

@@ -1,14 +1,19 @@
-"""The file of marks: read at the start, appended to with each write, made anew when long.
+"""The files of marks: read at the start, appended to with each write, made anew when long.
 
 Thin I/O around `log.marks`. It must never hold a FLUSHED mark above what was flushed, nor be
 replaced by a file that knows less than it did.
+
+A FLUSHED mark that rots away only makes the next start more careful. Where a log begins, and from
+where on it may have gaps, nothing else tells: those marks stand in a second file as well, written
+in the same turn, flushed in the same round. Of both files the higher start counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.log.marks import (
     ENTRY_BYTES,
+    NO_MARKS,
     Mark,
     MarkKind,
     PartitionMarks,
@@ -22,6 +27,10 @@ from tidelog.wire.errors import TidelogError
 
 NAME: Final = "marks"
 NEW_NAME: Final = "marks.new"
+STARTS_NAME: Final = "starts"
+"""Marks of the kinds in `TWICE` once more; a directory of which it is gone has `marks` still."""
+NEW_STARTS_NAME: Final = "starts.new"
+TWICE: Final = (MarkKind.LOG_START, MarkKind.GAPS)
 SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Beyond this, and four times what one entry of each kind for each partition takes, the file is
 made anew."""
@@ -32,15 +41,34 @@ _READ_ENTRY_BYTES: Final = _READ_BYTES // ENTRY_BYTES * ENTRY_BYTES
 
 async def read_marks(disk: Disk) -> Mapping[PartitionKey, PartitionMarks] | None:
     """What the last life knew to be durable; None if there is no such file."""
-    if NAME not in await disk.list():
+    names = await disk.list()
+    if NAME not in names:
         return None
-    file = await disk.open(NAME)
+    known = dict(await _read(disk, NAME))
+    if STARTS_NAME in names:
+        for key, starts in (await _read(disk, STARTS_NAME)).items():
+            known[key] = _merged(known.get(key, NO_MARKS), starts)
+    return known
+
+
+async def _read(disk: Disk, name: str) -> Mapping[PartitionKey, PartitionMarks]:
+    file = await disk.open(name)
     pieces = [
         await disk.read(file, position, _READ_ENTRY_BYTES)
         for position in range(0, file.size_bytes, _READ_ENTRY_BYTES)
     ]
     await disk.close(file)
     return decode_marks(b"".join(pieces))
+
+
+def _merged(marks: PartitionMarks, starts: PartitionMarks) -> PartitionMarks:
+    """A mark that one of the files has lost stands in the other."""
+    gaps = [each.gaps_from for each in (marks, starts) if each.gaps_from >= 0]
+    return PartitionMarks(
+        flushed_offset=marks.flushed_offset,
+        log_start_offset=max(marks.log_start_offset, starts.log_start_offset),
+        gaps_from=min(gaps, default=-1),
+    )
 
 
 class MarksFile:
@@ -50,6 +78,7 @@ class MarksFile:
         self,
         disk: Disk,
         file: File,
+        starts: File,
         known: Mapping[PartitionKey, PartitionMarks],
         *,
         size_bytes_max: int,
@@ -59,7 +88,10 @@ class MarksFile:
         self._partition_count = len(known)
         self._unserved: Mapping[PartitionKey, PartitionMarks] = {}
         self._size_bytes = file.size_bytes
+        self._starts_bytes = starts.size_bytes
+        self._are_starts_unflushed = False
         self.file = file
+        self.starts = starts
 
     @property
     def is_long(self) -> bool:
@@ -71,16 +103,29 @@ class MarksFile:
         """What is known of partitions that lie here and are not served: nobody else tells it."""
         self._unserved = unserved
 
-    def append(self, marks: Iterable[Mark]) -> Append:
-        """The append to write."""
-        return Append(self.file, [encode_marks(marks)])
+    def append(self, marks: Sequence[Mark]) -> list[Append]:
+        """What to write."""
+        appends = [Append(self.file, [encode_marks(marks)])]
+        twice = [mark for mark in marks if mark.kind in TWICE]
+        if twice:
+            appends.append(Append(self.starts, [encode_marks(twice)]))
+        return appends
 
     def take_in(self) -> None:
-        """The append was written whole."""
+        """What was to be written is, whole."""
         self._size_bytes = self.file.size_bytes
+        if self.starts.size_bytes != self._starts_bytes:
+            self._starts_bytes = self.starts.size_bytes
+            self._are_starts_unflushed = True
+
+    def to_flush(self) -> list[File]:
+        """The files that a flush round has to cover; a round that fails is the last one."""
+        files = [self.file, self.starts] if self._are_starts_unflushed else [self.file]
+        self._are_starts_unflushed = False
+        return files
 
     async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks]) -> "MarksFile":
-        """A short file in place of this one, which stays open."""
+        """Short files in place of these, which stay open."""
         made = await make_marks_file(
             self._disk, {**self._unserved, **known}, size_bytes_max=self._size_bytes_max
         )
@@ -92,6 +137,12 @@ class MarksFile:
         failed on takes no other before it is cut, if only to the length that it has.
         """
         await self._disk.truncate(self.file, self._size_bytes)
+        await self._disk.truncate(self.starts, self._starts_bytes)
+
+    async def close(self) -> None:
+        """Give the descriptors back."""
+        await self._disk.close(self.file)
+        await self._disk.close(self.starts)
 
 
 async def make_marks_file(
@@ -100,19 +151,33 @@ async def make_marks_file(
     *,
     size_bytes_max: int = SIZE_BYTES_MAX,
 ) -> MarksFile:
-    """A new file with all that is known, in place of the old one."""
-    if NEW_NAME in await disk.list():
-        await disk.remove(NEW_NAME)
-    entries = encode_marks(mark for key, each in known.items() for mark in marks_of(key, each))
-    file = await disk.open(NEW_NAME, create=True)
+    """New files with all that is known, in place of the old ones."""
+    names = await disk.list()
+    for name in (NEW_NAME, NEW_STARTS_NAME):
+        if name in names:
+            await disk.remove(name)
+    marks = [mark for key, each in known.items() for mark in marks_of(key, each)]
+    made = [
+        (await disk.open(NEW_NAME, create=True), marks),
+        (
+            await disk.open(NEW_STARTS_NAME, create=True),
+            [mark for mark in marks if mark.kind in TWICE],
+        ),
+    ]
+    files = [file for file, _ in made]
     try:
-        if entries:
-            await disk.append([Append(file, [entries])])
-        await disk.flush([file], directories=[""])
+        appends = [Append(file, [encode_marks(each)]) for file, each in made if each]
+        if appends:
+            await disk.append(appends)
+        await disk.flush(files, directories=[""])
+        # A start that only one of the files knows counts: the order does not matter.
+        await disk.rename(NEW_STARTS_NAME, STARTS_NAME)
         await disk.rename(NEW_NAME, NAME)
         await disk.flush([], directories=[""])
     except TidelogError:
-        # A full disk is tried again: without this each try would keep a descriptor.
-        await disk.close(file)
+        # A full disk is tried again: without this each try would keep descriptors.
+        for file in files:
+            await disk.close(file)
         raise
-    return MarksFile(disk, file, known, size_bytes_max=size_bytes_max)
+    main, starts = files
+    return MarksFile(disk, main, starts, known, size_bytes_max=size_bytes_max)

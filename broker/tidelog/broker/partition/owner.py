@@ -371,11 +371,11 @@ class DirectoryOwner:
     async def _append(self, effect: Write) -> None:
         appends = [Append(await self._files.for_write(each), each.pieces) for each in effect.writes]
         if self._marks.is_long:
-            replaced = self._marks.file
-            self._marks = await self._marks.made_anew(self._known())
-            self._retired.append(replaced)
+            replaced = self._marks
+            self._marks = await replaced.made_anew(self._known())
+            self._retired += [replaced.file, replaced.starts]
         if effect.marks:
-            appends.append(self._marks.append(effect.marks))
+            appends += self._marks.append(effect.marks)
         await self._disk.append(appends)
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
@@ -395,7 +395,7 @@ class DirectoryOwner:
         found = [self._files.find(segment) for segment in effect.segments]
         files = [file for file in found if file is not None]
         if effect.with_marks:
-            files.append(self._marks.file)
+            files += self._marks.to_flush()
         try:
             await self._disk.flush(files, directories=effect.directories)
         except TidelogError as error:
