@@ -1,5 +1,9 @@
 """Histories that the stateful model has found, told by hand."""
 
+import asyncio
+import functools
+import random
+
 import msgspec
 import pytest
 
@@ -7,6 +11,7 @@ from tests.broker.log_model import Keeping, PartitionModel, Record, Sent
 from tidelog.broker.directory import Placed
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.partition.owner import Appended
 from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
@@ -63,7 +68,7 @@ def test_what_size_has_taken_bares_an_old_segment_that_the_next_check_takes_by_a
             now_ms = house.life.clock.wall_ms()
             record = Record(0, now_ms - age_ms, b"k", bytes(size))
             batch = encode_batch([(record.time_ms, record.key, record.value, ())])
-            house.call(lambda batch=batch: house.life.append(KEY, batch))
+            house.call(functools.partial(house.life.append, KEY, batch))
             model.store(Sent((record,), len(batch), now_ms), model.end)
         settings = msgspec.structs.replace(
             settings, retention_ms=keeping.retention_ms, retention_bytes=keeping.retention_bytes
@@ -92,29 +97,38 @@ def test_what_size_has_taken_bares_an_old_segment_that_the_next_check_takes_by_a
     model.move_start(2, now_ms=now_ms, keepings=[keeping], why="")
 
 
-def test_a_clean_stop_on_a_full_disk_is_not_told_as_damage() -> None:
-    house = LogHouse(1, limits=LIMITS)
-    settings = TopicSettings(retention_ms=-1)
-    house.placed[KEY] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
-    try:
-        for room_bytes in range(0, 400, 4):
+def test_a_clean_stop_whose_last_mark_found_no_room_is_not_told_as_damage() -> None:
+    restored = []
+    for seed in range(24):
+        house = LogHouse(seed, limits=LIMITS)
+        settings = TopicSettings(retention_ms=-1)
+        house.placed[KEY] = Placed(leader_epoch=LeaderEpoch(1), settings=settings)
+        try:
             house.begin()
-            batch = encode_batch([(1_000, b"k", b"v", ())])
-            house.call(lambda batch=batch: house.life.append(KEY, batch))
-            batch = encode_batch([(1_000, b"k", b"w", ())])
-            answer = house.start(lambda batch=batch: house.life.append(KEY, batch))
-            medium = house.medium
-            medium.capacity_bytes = medium.used_bytes() + len(batch) + room_bytes
-            assert house.wait_until(answer.done, within_ms=5_000)
-            end = house.life.logs[KEY].log_end_offset
+            _append(house, 0)
+            house.pass_ms(100)
+            house.medium.capacity_bytes = house.medium.used_bytes() + 4_000
+            small = _start_append(house, b"v")
+            house.pass_ms(0.8)
+            # The mark that tells of the small one may go with a large one, and be refused with it.
+            large = [_start_append(house, random.Random(seed).randbytes(5_000)) for _ in range(3)]
+            answers = [small, *large]
+            house.pass_ms(500)
+            assert all(each.done() for each in answers)
+            assert [each.exception() is None for each in answers] == [True, False, False, False]
             house.stop()
-            medium.capacity_bytes = 1 << 40
             house.begin()
             assert not house.life.summary.failures
-            assert house.life.logs[KEY].log_end_offset == end
-            house.stop()
-    finally:
-        house.close()
+            assert house.life.logs[KEY].log_end_offset == 2
+            restored.append(house.life.summary.restored)
+        finally:
+            house.close()
+    assert set(restored) == {0, 1}, "some looked closer, some had no need to"
+
+
+def _start_append(house: LogHouse, value: bytes) -> "asyncio.Future[Appended]":
+    batch = encode_batch([(1_000, b"k", value, ())])
+    return house.start(lambda: house.life.append(KEY, batch))
 
 
 def _append(house: LogHouse, number: int) -> None:
