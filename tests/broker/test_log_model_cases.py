@@ -97,6 +97,18 @@ def test_what_size_has_taken_bares_an_old_segment_that_the_next_check_takes_by_a
     model.move_start(2, now_ms=now_ms, keepings=[keeping], why="")
 
 
+def test_what_retention_takes_behind_a_trim_that_nobody_saw_counts_from_the_trim_on() -> None:
+    """The process died before it answered; the next one has moved the start twice."""
+    model = PartitionModel(is_compacted=False, delete_retention_ms=0)
+    for time_ms in (90_000, 10_000, 90_000):
+        model.store(Sent((Record(0, time_ms, b"k", b"v"),), 100, time_ms), model.end)
+    keepings = [Keeping(20_000, -1)]
+    with pytest.raises(AssertionError, match="retention has moved"):
+        model.move_start(2, now_ms=90_000, keepings=keepings, why="")
+    model.trim_asked = 1
+    model.move_start(2, now_ms=90_000, keepings=keepings, why="")
+
+
 def test_a_clean_stop_whose_last_mark_found_no_room_is_not_told_as_damage() -> None:
     restored = []
     for seed in range(24):
