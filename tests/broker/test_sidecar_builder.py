@@ -305,3 +305,23 @@ def test_a_compacted_segment_keeps_the_epochs_of_batches_that_were_dropped() -> 
     assert happened(batch_bytes(Batch(), 42, leader_epoch=5), facts) == (
         "damage at byte 0: its leader epoch is 5, the one of its offset is 2"
     )
+
+
+def test_a_history_may_begin_behind_the_first_batches_of_a_compacted_segment() -> None:
+    facts = msgspec.structs.replace(
+        FACTS,
+        is_contiguous=False,
+        epochs_at_end=(EpochStart(2, 43), EpochStart(5, 44)),
+    )
+    last = batch_bytes(Batch(), 50, leader_epoch=5)
+    data = batch_bytes(Batch(), 41, leader_epoch=1) + batch_bytes(Batch(), 42, leader_epoch=2)
+    assert made(data + last, facts)[0].leader_epochs == (
+        EpochStart(1, 41),
+        EpochStart(2, 42),
+        EpochStart(5, 44),
+    )
+    assert happened(batch_bytes(Batch(), 41, leader_epoch=5) + last, facts) == (
+        "damage at byte 0: its leader epoch is 5, the one of its offset is -1"
+    )
+    unknown = msgspec.structs.replace(facts, epochs_at_end=())
+    assert made(last, unknown)[0].leader_epochs == (EpochStart(5, 50),)

@@ -18,6 +18,7 @@ from tidelog.broker.housekeeping.events import Counts
 from tidelog.broker.log.compaction import contract as compacting
 from tidelog.broker.log.jobs import scrub as scrubbing
 from tidelog.broker.log.jobs import seal as sealing
+from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import (
     SEGMENT_SUFFIX,
     SIDECAR_SUFFIX,
@@ -277,8 +278,16 @@ def _seal_arguments(log: PartitionLog, due: SealDue) -> sealing.SealArguments:
         is_contiguous=_is_contiguous(log, segment),
         leader_epoch_max=log.leader_epoch,
         cleaned_below=0 if summary is None else summary.cleaned_below,
-        leader_epochs=summary.leader_epochs
-        if summary is not None and segment.is_compacted
-        else None,
+        leader_epochs=_history_at_end(log, segment) if segment.is_compacted else None,
         replaces=() if summary is None else summary.replaces,
     )
+
+
+def _history_at_end(log: PartitionLog, segment: Segment) -> tuple[EpochStart, ...]:
+    """Leader epochs up to a compacted segment's end. Where its sidecar is lost, those behind it
+    have told the log more than the batches that are left would."""
+    if segment.summary is not None:
+        return segment.summary.leader_epochs
+    epochs = log.leader_epochs.copy()
+    epochs.truncate(segment.next_offset)
+    return epochs.starts

@@ -48,7 +48,8 @@ class SegmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The history up to the segment's start."""
     epochs_at_end: tuple[EpochStart, ...] | None = None
     """Of a compacted segment: the history up to its end. Batches that were dropped have taken part
-    in it, so the ones that are left cannot tell it; they must agree with it."""
+    in it, so the ones that are left cannot tell it; they must agree with it. It may begin behind
+    the first of them: where the log was trimmed."""
     cleaned_below: int = 0
     replaces: tuple[Replaced, ...] = ()
 
@@ -135,7 +136,7 @@ class SidecarBuilder:
                 f"its leader epoch is {epoch}, "
                 f"not from {self._epochs.latest} to {facts.leader_epoch_max}"
             )
-        if self._history is not None and self._history.epoch_at(base_offset) != epoch:
+        if self._history is not None and not _agrees(self._history, epoch, base_offset):
             raise self._damage(
                 f"its leader epoch is {epoch}, the one of its offset "
                 f"is {self._history.epoch_at(base_offset)}"
@@ -168,7 +169,6 @@ class SidecarBuilder:
             raise self._damage(f"it ends at offset {self._next_offset}, not {facts.next_offset}")
         self._producers.expire()
         partition = facts.key.partition
-        epochs = self._epochs if self._history is None else self._history
         summary = Summary(
             topic_id=partition.topic_id,
             partition=partition.partition,
@@ -180,7 +180,7 @@ class SidecarBuilder:
             record_count=self._record_count,
             max_timestamp=self._max_timestamp,
             max_timestamp_offset=self._max_timestamp_offset,
-            leader_epochs=epochs.starts,
+            leader_epochs=self._all_epochs(),
             cleaned_below=facts.cleaned_below,
             tombstone_horizon_ms=self._tombstone_horizon_ms,
             replaces=facts.replaces,
@@ -196,8 +196,27 @@ class SidecarBuilder:
             },
         )
 
+    def _all_epochs(self) -> tuple[EpochStart, ...]:
+        """Of the history and of the batches, whichever knows of an earlier start."""
+        if self._history is None:
+            return self._epochs.starts
+        starts = {start.epoch: start.start_offset for start in self._epochs.starts}
+        for start in self._history.starts:
+            known = starts.get(start.epoch, start.start_offset)
+            starts[start.epoch] = min(start.start_offset, known)
+        return tuple(EpochStart(epoch, starts[epoch]) for epoch in sorted(starts))
+
     def _damage(self, happened: str) -> TidelogError:
         return segment_damage(self._facts.key, self._position, happened)
+
+
+def _agrees(history: LeaderEpochs, epoch: int, offset: int) -> bool:
+    """Whether the epoch may have written the offset; of what lies before it a history knows only
+    that no later epoch than its first did."""
+    known = history.epoch_at(offset)
+    if known >= 0:
+        return known == epoch
+    return not history.starts or epoch <= history.starts[0].epoch
 
 
 def segment_damage(key: SegmentKey, byte_position: int, happened: str) -> TidelogError:

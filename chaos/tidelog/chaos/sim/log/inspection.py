@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.broker.log.jobs import seal as sealing
+from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar import Summary
 from tidelog.broker.log.sidecar_codec import PRODUCERS, decode_summary
@@ -67,8 +68,10 @@ class SnapshotFiles:
         return seen_bytes(self._medium, path)
 
 
-def inspect(node: LogNode, clients: Sequence[PartitionClient], random: SeededRandom) -> list[str]:
-    """What is wrong of every log that stands still."""
+def inspect(
+    node: LogNode, clients: Sequence[PartitionClient], random: SeededRandom, *, was_damaged: bool
+) -> list[str]:
+    """What is wrong of every log that stands still; `was_damaged`: a bit has rotted in this run."""
     violations: list[str] = []
     for client in clients:
         if client.model.truncating_to is not None:
@@ -79,7 +82,7 @@ def inspect(node: LogNode, clients: Sequence[PartitionClient], random: SeededRan
         medium = client.stage.medium_of(client.planned)
         client.model.see(node.bounds_of(client.key))
         violations += check_derived(log, functools.partial(seen_bytes, medium))
-        violations += _check_a_sidecar(log, medium, random)
+        violations += check_a_sidecar(log, medium, random, was_damaged=was_damaged)
     return violations
 
 
@@ -101,7 +104,9 @@ def compare_lives(before: LogNode, after: LogNode, clients: Sequence[PartitionCl
     return violations
 
 
-def _check_a_sidecar(log: PartitionLog, medium: Medium, random: SeededRandom) -> list[str]:
+def check_a_sidecar(
+    log: PartitionLog, medium: Medium, random: SeededRandom, *, was_damaged: bool
+) -> list[str]:
     """One sealed segment, drawn by seed: its sidecar made again equals the one on the disk."""
     places = [place for place, each in enumerate(log.segments) if _is_remakable(log, place, each)]
     if not places:
@@ -124,21 +129,28 @@ def _check_a_sidecar(log: PartitionLog, medium: Medium, random: SeededRandom) ->
         return []
     # What a trimmed segment had handed on is gone if the sidecar behind it had to be made again.
     is_headless = log.segments[0].base_offset > 0
-    if (segment.is_compacted or is_headless) and (
-        _rebuildable(segment, stored, is_headless=is_headless)
-        == _rebuildable(segment, bytes(made), is_headless=is_headless)
+    # So is what a compacted segment before it knew of producers, and of leader epochs below the
+    # log's start, if its sidecar has rotted.
+    is_behind_remade = was_damaged and any(each.is_compacted for each in log.segments[:place])
+    epochs_from = log.log_start_offset if is_behind_remade else 0
+    if is_headless:
+        epochs_from = segment.next_offset
+    if (segment.is_compacted or is_headless or is_behind_remade) and (
+        _rebuildable(segment, stored, epochs_from) == _rebuildable(segment, made, epochs_from)
     ):
         return []
     return [f"sidecar_differs: {segment.key.sidecar_path} made again is another"]
 
 
 def _rebuildable(
-    segment: Segment, data: bytes, *, is_headless: bool
+    segment: Segment, data: bytes | bytearray, epochs_from: int
 ) -> tuple[Summary, dict[str, int]]:
-    """What a sidecar says but for producers: a compaction drops batches that they are made of."""
-    summary = decode_summary(data, segment.key, file_bytes=len(data))
-    if is_headless:
-        summary = msgspec.structs.replace(summary, leader_epochs=())
+    """What a sidecar says but for leader epochs below an offset, and for producers: a compaction
+    drops batches that they are made of."""
+    summary = decode_summary(bytes(data), segment.key, file_bytes=len(data))
+    epochs = LeaderEpochs(summary.leader_epochs)
+    epochs.trim(epochs_from)
+    summary = msgspec.structs.replace(summary, leader_epochs=epochs.starts)
     sums = {each.name: each.checksum for each in summary.sections if each.name != PRODUCERS}
     return msgspec.structs.replace(summary, sections=()), sums
 

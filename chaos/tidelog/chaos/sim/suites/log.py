@@ -172,7 +172,9 @@ class LogRun:
         if self._last is not None and not self._has_rotten():
             self.violations += compare_lives(self._last, node, self._clients)
         if not self._has_rotten():
-            self.violations += inspect(node, self._clients, self._random)
+            self.violations += inspect(
+                node, self._clients, self._random, was_damaged=self._was_damaged()
+            )
         self._last = self.node = node
 
     def _on_dead(self) -> None:
@@ -187,6 +189,9 @@ class LogRun:
 
     def _has_rotten(self) -> bool:
         return any(medium.flips for medium in self._machine.media.values())
+
+    def _was_damaged(self) -> bool:
+        return self.world.faults.felt(FaultKind.BIT_FLIP) > 0
 
     # -- the play ------------------------------------------------------------------------------
 
@@ -236,7 +241,9 @@ class LogRun:
         self.violations += inspect_media(list(self._machine.media.values()))
         node = self.node
         if node is not None and not self._keeper.process.is_dead:
-            self.violations += inspect(node, self._clients, self._random)
+            self.violations += inspect(
+                node, self._clients, self._random, was_damaged=self._was_damaged()
+            )
 
     async def _period(self, *, is_added: bool) -> None:
         """Troubles for a while, and an end of the node."""

@@ -1,0 +1,84 @@
+"""A compacted segment's sidecar has rotted: what is made again tells less than the one that was."""
+
+import pytest
+
+from tests.broker.housekeeping_world import House, Neighbourhood, placed
+from tests.broker.test_housekeeping import sealed
+from tidelog.broker.log.leader_epochs import EpochStart
+from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.sim.log.inspection import check_a_sidecar
+from tidelog.chaos.sim.medium import Inode
+from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.wire.batch import encode_batch, read_header
+from tidelog.wire.ids import Offset
+
+SETTINGS = {"segment_bytes": 1_000, "is_deleted": False, "delete_retention_ms": 0}
+SECOND_DRAWN = 0
+"""A seed by which the second of two segments is drawn."""
+
+
+async def append(house: House, log: PartitionLog, key: bytes, sequence: int) -> None:
+    """One record of the one producer."""
+    now_ms = house.ports.clock.wall_ms()
+    batch = encode_batch(
+        [(now_ms, key, b"v", ())], producer_id=5, producer_epoch=0, base_sequence=sequence
+    )
+    await house.directory.owner.submit(
+        log, batch, read_header(batch), is_flush_awaited=True, append_time_ms=now_ms
+    )
+
+
+async def compacted_head(house: House, first_key: bytes) -> PartitionLog:
+    """A compacted segment, and two that were sealed while it was not: of one of them a sidecar
+    tells of the log's beginning."""
+    log = house.add(**SETTINGS)
+    for number, key in enumerate((first_key, b"k", b"k")):
+        await append(house, log, key, number)
+    await house.roll(log)
+    await house.until(lambda: len(sealed(log)) == 1)
+    compacting = house.settings(log, is_compacted=True, min_cleanable_dirty_ratio=0.01)
+    house.directory.configure(log.key, compacting)
+    await house.until(lambda: log.segments[0].is_compacted)
+    await house.checks()
+    house.directory.configure(log.key, house.settings(log))
+    await append(house, log, b"other", 3)
+    await house.roll(log)
+    await house.until(lambda: len(sealed(log)) == 2)
+    assert [segment.is_compacted for segment in sealed(log)] == [True, False]
+    return log
+
+
+@pytest.mark.parametrize(("first_key", "log_start"), [(b"k", 0), (b"k", 1), (b"a", 1)])
+def test_a_sidecar_that_is_made_again_goes_by_the_leader_epochs_that_the_log_knows(
+    first_key: bytes, log_start: int
+) -> None:
+    neighbourhood = Neighbourhood()
+
+    async def work(house: House) -> None:
+        log = await compacted_head(house, first_key)
+        await house.directory.owner.trim(log, Offset(log_start))
+        house.damage(log.segments[0].key.sidecar_path, 40)
+
+    async def later(house: House) -> None:
+        (log,) = house.logs.values()
+        assert [segment.summary is None for segment in log.segments] == [True, False, True]
+        await house.until(lambda: log.failure or log.segments[0].summary is not None)
+        assert log.failure is None
+        summary = log.segments[0].summary
+        assert summary is not None
+        assert summary.leader_epochs == (EpochStart(1, 0 if first_key == b"a" else log_start),)
+        assert log.leader_epochs.starts == (EpochStart(1, log_start),)
+        # Of the producers it tells less, and so would one behind it that is made again.
+        for was_damaged, count in ((True, 0), (False, 1)):
+            random = SeededRandom(SECOND_DRAWN, "inspection")
+            found = check_a_sidecar(log, house.medium, random, was_damaged=was_damaged)
+            assert len(found) == count, found
+
+    try:
+        neighbourhood.live(work)
+        checkpoint = neighbourhood.machine.medium("data").find("log_checkpoint")
+        assert isinstance(checkpoint, Inode)
+        assert checkpoint.replace_byte(20, checkpoint.seen[20], checkpoint.seen[20] ^ 1)
+        neighbourhood.live(later, known=placed(**SETTINGS))
+    finally:
+        neighbourhood.close()
