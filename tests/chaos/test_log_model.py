@@ -261,6 +261,49 @@ def test_what_a_tombstone_has_deleted_does_not_come_back_when_it_is_gone() -> No
     assert kinds(play.model) == ["resurrected"]
 
 
+def test_an_answer_that_another_has_overtaken_is_held_to_what_was_known_when_it_was_asked() -> None:
+    play = Play()
+    play.acknowledge(0, A)
+    reading = play.model.begin_read(0)
+    play.acknowledge(1, B)
+    play.model.trim(1)
+    play.model.trimmed(1, 1)
+    overtaken = Bounds(log_start=0, high_watermark=1, log_end=1)
+    play.model.see(overtaken, reading)
+    assert play.model.violations == []
+    play.model.see(overtaken, play.model.begin_read(1))
+    assert kinds(play.model) == ["falling_start", "lost_write"]
+
+
+def aged(**second: bool) -> Play:
+    """A compacted log whose segments may go when they are a day old: two records, both young."""
+    play = Play(is_compacted=True)
+    play.model.retention_ms = DAY_MS
+    play.model.delete_retention_ms = 100
+    play.acknowledge(0, record("a1", key="a"))
+    play.acknowledge(1, record("a2", key="a", **second))
+    return play
+
+
+def test_retention_may_take_what_a_compaction_had_dropped_before() -> None:
+    play = aged()
+    play.see(1, 2)
+    assert play.model.violations == []
+    play.see(2, 2)
+    assert kinds(play.model) == ["lost_head"], "the last value of a key"
+
+
+def test_retention_may_take_a_tombstone_that_a_compaction_may_have_dropped() -> None:
+    play = aged(is_tombstone=True)
+    play.model.wall_high_ms = 100
+    play.see(2, 2)
+    assert play.model.violations == []
+    play = aged(is_tombstone=True)
+    play.model.wall_high_ms = 99
+    play.see(2, 2)
+    assert kinds(play.model) == ["lost_head"]
+
+
 def test_a_batch_of_unknown_outcome_may_have_superseded_what_came_before_it() -> None:
     play = compacted()
     play.model.lose_track(play.send(record("b2", key="b")))

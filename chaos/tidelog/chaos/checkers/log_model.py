@@ -245,18 +245,25 @@ class LogModel:
     def _check_missing(self, offset: int, record: Record) -> None:
         if record.key is None:
             self.violate("lost_write", f"{_text(record)} at {offset} has no key, and is missing")
-        elif self._is_superseded(offset, record):
-            return
+        elif self._may_be_cleaned(offset, record):
+            if not self._is_superseded(offset, record):
+                self._gone[record.key] = max(self._gone.get(record.key, -1), offset)
         elif not record.is_tombstone:
             self.violate(
                 "compacted", f"{_text(record)} at {offset} is the last of {record.key!r}, missing"
             )
-        elif self.wall_high_ms - self._sent_at_ms[record.identity] < self.delete_retention_ms:
+        else:
             self.violate(
                 "lost_tombstone", f"{_text(record)} at {offset} was dropped before its time"
             )
-        else:
-            self._gone[record.key] = max(self._gone.get(record.key, -1), offset)
+
+    def _may_be_cleaned(self, offset: int, record: Record) -> bool:
+        """Whether a compaction may have dropped it."""
+        if record.key is None:
+            return False
+        age_ms = self.wall_high_ms - self._sent_at_ms[record.identity]
+        is_old_tombstone = record.is_tombstone and age_ms >= self.delete_retention_ms
+        return is_old_tombstone or self._is_superseded(offset, record)
 
     def find_time(
         self, reading: Reading, timestamp_ms: int, found: tuple[int, int] | None, bounds: Bounds
@@ -319,15 +326,19 @@ class LogModel:
 
     # -- where the log begins and ends ---------------------------------------------------------
 
-    def see(self, bounds: Bounds) -> None:
-        """What a log says of itself, at any time."""
+    def see(self, bounds: Bounds, reading: Reading | None = None) -> None:
+        """What a log says of itself: now, or in the answer to `reading`. Another answer may have
+        left behind that one and come first, so it is held to what was known when it was asked."""
+        log_start, certain_end = self.log_start, self.certain_end
+        if reading is not None:
+            log_start, certain_end = reading.log_start, min(certain_end, reading.certain_end)
         chain = (bounds.log_start, bounds.high_watermark, bounds.log_end)
         if list(chain) != sorted(chain):
             self.violate("offset_order", f"{bounds}")
-        if bounds.log_start < self.log_start:
-            self.violate("falling_start", f"{bounds.log_start}, it was {self.log_start}")
-        if self.truncating_to is None and bounds.log_end < self.certain_end:
-            self.violate("lost_write", f"the log ends at {bounds.log_end}, not {self.certain_end}")
+        if bounds.log_start < log_start:
+            self.violate("falling_start", f"{bounds.log_start}, it was {log_start}")
+        if self.truncating_to is None and bounds.log_end < certain_end:
+            self.violate("lost_write", f"the log ends at {bounds.log_end}, not {certain_end}")
         if bounds.log_start > max(self.log_start, self.trim_asked):
             self._check_retention(bounds.log_start)
         self.log_start = max(self.log_start, bounds.log_start)
@@ -348,6 +359,8 @@ class LogModel:
             record = self.content.get(offset)
             if record is None or self.policy.is_append_time:
                 continue
+            if self.policy.is_compacted and self._may_be_cleaned(offset, record):
+                continue  # a segment is as young as what a compaction has left in it
             if record.timestamp_ms + self.retention_ms > self.wall_high_ms:
                 age_ms = self.wall_high_ms - record.timestamp_ms
                 self.violate(

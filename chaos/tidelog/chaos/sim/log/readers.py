@@ -98,7 +98,9 @@ class Reader:
         detail = f"{offset} to {next_offset} of {bounds.log_start} to {bounds.high_watermark}"
         self._stage.note(key, "client:read", detail)
         self._stage.tell_time()
-        model.see(bounds)
+        model.see(bounds, reading)
+        if node.log_of(key).failure is None and model.truncating_to is None:
+            model.see(node.bounds_of(key))
         model.read(reading, found, next_offset, bounds)
         if collect is not None:
             collect += found
