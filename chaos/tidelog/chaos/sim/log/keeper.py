@@ -9,10 +9,11 @@ has rotted is a violation.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tidelog.broker.log.names import SEGMENT_SUFFIX
 from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
 from tidelog.chaos.sim.suites.keeper import Keeper
 from tidelog.chaos.sim.world import World
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 
 class LogKeeper(Keeper):
@@ -29,7 +30,17 @@ class LogKeeper(Keeper):
         self._on_dead = on_dead
         self._was_damaged = False
         """Trouble may be told once more, by the life before, after the damage was undone."""
+        self.rotten_path = ""
+        """The file in which a bit has rotted in this run; empty: none has."""
         super().__init__(world, machine, name, live)
+
+    def report(self, error: TidelogError) -> None:
+        """Rot in what is derived from batches may be told, but only as that file's."""
+        super().report(error)
+        is_derived = bool(self.rotten_path) and not self.rotten_path.endswith(SEGMENT_SUFFIX)
+        is_corrupt = error.code is ErrorCode.STORAGE_CORRUPT
+        if is_corrupt and is_derived and self.rotten_path not in str(error):
+            self.violations.append(f"false_corruption: {self.rotten_path} has rotted: {error}")
 
     def _start(self) -> Process:
         self._on_dead()
