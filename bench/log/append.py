@@ -16,6 +16,7 @@ import msgspec
 from bench.log.bare import write_and_flush
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
 from bench.table import BYTES_PER_MB, Table, count, median, ratio
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 
 KIB: Final = 1024
 
@@ -95,7 +96,8 @@ def run(root: Path, seconds: float, repetitions: int) -> None:
 def _ours(root: Path, shape: Shape, seconds: float, *, is_flushed: bool) -> float:
     async def measure() -> float:
         with tempfile.TemporaryDirectory(dir=root) as made:
-            async with directory_at(Path(made), shape.partitions) as tested:
+            settings = TopicSettings(is_flush_sync=is_flushed, retention_ms=-1)
+            async with directory_at(Path(made), shape.partitions, settings=settings) as tested:
                 return await append_for(tested, shape, seconds, is_flush_awaited=is_flushed)
 
     return asyncio.run(measure())

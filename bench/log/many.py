@@ -67,6 +67,8 @@ async def _rounds(tested: UnderTest, partitions: int, seconds: float) -> None:
     )
     for dirty in (each for each in DIRTY if each <= partitions):
         keys = [key_of(number) for number in range(dirty)]
+        for each in [tested.append(key, batch, header) for key in keys]:
+            await each
         begin, rounds = time.perf_counter(), 0
         while time.perf_counter() - begin < seconds:
             waiting = [tested.append(key, batch, header) for key in keys]

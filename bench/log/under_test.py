@@ -106,7 +106,9 @@ async def directory_at(
         events=_Silent(),
         limits=limits,
     )
-    placed = Placed(leader_epoch=LeaderEpoch(0), settings=settings or TopicSettings())
+    placed = Placed(
+        leader_epoch=LeaderEpoch(0), settings=settings or TopicSettings(retention_ms=-1)
+    )
     try:
         found = await directory.survey()
         keys = [key_of(number) for number in range(partitions)]
