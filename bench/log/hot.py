@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench.log.stored import GIB, READ_BYTES, drop_pages
+from bench.log.stored import GIB, POLL_SECONDS, POLLS_MAX, READ_BYTES, drop_pages
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
 from bench.table import Table, count, percentile, ratio
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
@@ -24,8 +24,6 @@ RATE: Final = 200
 """Batches a second."""
 PACE: Final = 300_000_000
 """Bytes a second of a scan that is paced."""
-POLL_SECONDS: Final = 0.02
-POLLS_MAX: Final = 3_000
 HOT, COLD, KEYED = key_of(0), key_of(1), key_of(2)
 KEYS: Final = 50_000
 

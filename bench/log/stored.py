@@ -29,6 +29,8 @@ PROBE_SECONDS: Final = 3.0
 COLD_READS: Final = 400
 TAIL_READS: Final = 400
 READ_BYTES: Final = 1024 * KIB
+POLL_SECONDS: Final = 0.02
+POLLS_MAX: Final = 3_000
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -127,9 +129,14 @@ async def _fill(tested: UnderTest, size: int) -> None:
     batch, header = sealed_batch(FILL_BATCH_BYTES)
     key = key_of(0)
     while tested.logs[key].size_bytes < size:
-        window = [tested.append(key, batch, header, is_flush_awaited=False) for _ in range(64)]
+        window = [tested.append(key, batch, header) for _ in range(64)]
         for waiting in window:
             await waiting
+    for _ in range(POLLS_MAX):
+        # Seals of what was filled in belong to no measurement.
+        if all(segment.summary is not None for segment in tested.logs[key].segments[:-1]):
+            return
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _acknowledgement_p99(tested: UnderTest) -> float:
