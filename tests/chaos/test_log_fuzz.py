@@ -24,6 +24,7 @@ KINDS = {
     "log_checkpoint",
     "node.json",
     "clean_shutdown.json",
+    "starts",
     "unfinished",
 }
 

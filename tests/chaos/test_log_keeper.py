@@ -12,7 +12,14 @@ LOG = "t-0/00000000000000000000.log"
 
 @pytest.mark.parametrize(
     ("rotten", "named", "is_told"),
-    [(SIDECAR, LOG, True), (SIDECAR, SIDECAR, False), (LOG, LOG, False), ("", LOG, False)],
+    [
+        (SIDECAR, LOG, True),
+        (SIDECAR, SIDECAR, False),
+        (LOG, LOG, False),
+        ("", LOG, False),
+        (f"{SIDECAR}.new", LOG, True),
+        (f"{LOG}.new", LOG, False),
+    ],
 )
 def test_rot_in_what_is_derived_explains_no_refusal_of_the_log(
     rotten: str, named: str, is_told: bool

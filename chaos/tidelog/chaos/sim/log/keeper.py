@@ -9,7 +9,7 @@ has rotted is a violation.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tidelog.broker.log.names import SEGMENT_SUFFIX
+from tidelog.broker.log.names import SEGMENT_SUFFIX, UNFINISHED_SUFFIX
 from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
 from tidelog.chaos.sim.suites.keeper import Keeper
 from tidelog.chaos.sim.world import World
@@ -37,9 +37,11 @@ class LogKeeper(Keeper):
     def report(self, error: TidelogError) -> None:
         """Rot in what is derived from batches may be told, but only as that file's."""
         super().report(error)
-        is_derived = bool(self.rotten_path) and not self.rotten_path.endswith(SEGMENT_SUFFIX)
+        # What rots before it is finished has got its name by the time it is met.
+        rotten = self.rotten_path.removesuffix(UNFINISHED_SUFFIX)
+        is_derived = bool(rotten) and not rotten.endswith(SEGMENT_SUFFIX)
         is_corrupt = error.code is ErrorCode.STORAGE_CORRUPT
-        if is_corrupt and is_derived and self.rotten_path not in str(error):
+        if is_corrupt and is_derived and rotten not in str(error):
             self.violations.append(f"false_corruption: {self.rotten_path} has rotted: {error}")
 
     def _start(self) -> Process:
