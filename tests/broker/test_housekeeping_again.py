@@ -1,5 +1,7 @@
 """A compacted segment's sidecar has rotted: what is made again tells less than the one that was."""
 
+from functools import partial
+
 import pytest
 
 from tests.broker.housekeeping_world import House, Neighbourhood, placed
@@ -82,3 +84,46 @@ def test_a_sidecar_that_is_made_again_goes_by_the_leader_epochs_that_the_log_kno
         neighbourhood.live(later, known=placed(**SETTINGS))
     finally:
         neighbourhood.close()
+
+
+@pytest.mark.parametrize(("rotten_byte", "is_kept"), [(None, True), (40, False), (-1, False)])
+def test_a_log_goes_on_behind_a_sidecar_that_was_made_again_and_tells_less_of_producers(
+    rotten_byte: int | None, is_kept: bool
+) -> None:
+    """None: a read has failed in passing, the file is whole."""
+    neighbourhood = Neighbourhood()
+
+    async def work(house: House) -> None:
+        log = await compacted_head(house, b"k")
+        await append(house, log, b"last", 4)
+        head, second = sealed(log)
+        paths = [head.key.sidecar_path, second.key.sidecar_path]
+        stored = [seen(house, path) for path in paths]
+        if rotten_byte is not None:
+            house.damage(paths[0], rotten_byte % len(stored[0]))
+        for count, segment in enumerate((head, second), start=1):
+            house.directory.keeper.seal_again(segment.key)
+            await house.until(partial(has_made_again, house, count))
+        assert [seen(house, path) for path in paths] == stored or not is_kept
+        assert (seen(house, paths[0]) == stored[0]) is is_kept
+        assert ("producers_forgotten" in house.events.names()) is not is_kept
+        await house.roll(log)
+        await house.until(lambda: log.failure or len(sealed(log)) == 3)
+        assert log.failure is None
+
+    try:
+        neighbourhood.live(work)
+    finally:
+        neighbourhood.close()
+
+
+def seen(house: House, path: str) -> bytes:
+    """The file as it is now."""
+    inode = house.medium.find(path)
+    assert isinstance(inode, Inode), path
+    return bytes(inode.seen)
+
+
+def has_made_again(house: House, count: int) -> bool:
+    """So many sidecars."""
+    return house.directory.keeper.counts.sidecars_made_again == count

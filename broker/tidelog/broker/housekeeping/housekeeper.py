@@ -77,6 +77,7 @@ class Housekeeper:
             sealer=sealer,
             bytes_per_second=limits.bytes_per_second,
             counts=self.counts,
+            events=events,
         )
 
     async def run(self) -> None:

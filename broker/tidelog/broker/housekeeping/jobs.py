@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.broker.housekeeping.background import CompactDue, ScrubDue, SealDue
-from tidelog.broker.housekeeping.events import Counts
+from tidelog.broker.housekeeping.events import Counts, EventLog
 from tidelog.broker.log.compaction import contract as compacting
 from tidelog.broker.log.jobs import scrub as scrubbing
 from tidelog.broker.log.jobs import seal as sealing
@@ -52,6 +52,7 @@ class Jobs:
         sealer: Worker,
         bytes_per_second: int,
         counts: Counts,
+        events: EventLog,
     ) -> None:
         self._owner = owner
         self._disk = disk
@@ -60,6 +61,7 @@ class Jobs:
         self._clock = clock
         self._bytes_per_second = bytes_per_second
         self._counts = counts
+        self._events = events
         self.unsettled: dict[PartitionKey, None] = {}
         """Logs in whose directory a compacted segment may have its name that they do not know."""
 
@@ -77,6 +79,8 @@ class Jobs:
                 is_overtaken = self._is_overtaken(log, cut_count) or not is_there(log, segment)
                 if sealed.summary is None or is_overtaken:
                     return sealed
+                if sealed.are_producers_forgotten:
+                    self._events.warning("producers_forgotten", path=segment.key.sidecar_path)
                 await self._disk.rename(unfinished, segment.key.sidecar_path)
                 is_named = True
                 await self._flush_names(log.key)

@@ -160,6 +160,11 @@ class SidecarBuilder:
         if horizon_ms >= 0 and (earliest == NEVER_MS or horizon_ms < earliest):
             self._tombstone_horizon_ms = horizon_ms
 
+    def know_producers(self, producers: ProducerState | None) -> None:
+        """Behind the last batch; None: only what the batches tell."""
+        if producers is not None:
+            self._producers = producers.copy()
+
     def finish(self) -> tuple[Summary, bytes]:
         """The sidecar, and its summary; STORAGE_CORRUPT if the segment does not end as it must."""
         facts = self._facts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar_blocks import block_seed, frame_blocks
-from tidelog.broker.log.sidecar_codec import PRODUCERS
+from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
 from tidelog.broker.log.sidecar_index import INDEX
 from tidelog.broker.log.state import NO_GAPS, PartitionLog
 from tidelog.broker.partition import core_stop
@@ -39,7 +39,9 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
         # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
         effects.append(RemoveFiles(sidecars=(message.key,)))
         return
-    segment.are_producers_whole = _is_state_before_known(log, segment)
+    segment.are_producers_whole = _is_state_before_known(log, segment) and not (
+        segment.is_compacted and _has_forgotten(segment.summary, message.summary)
+    )
     happened = _difference(log, segment, message.summary)
     if happened:
         error = TidelogError(
@@ -110,6 +112,15 @@ def _epochs(
     epochs.truncate(segment.next_offset)
     epochs.trim(max(log.log_start_offset, segment.base_offset))
     return epochs.starts
+
+
+def _has_forgotten(known: Summary | None, made: Summary) -> bool:
+    """Whether a compacted segment's sidecar that was made again may tell less of producers than the
+    lost one: batches that were dropped have made them. Whoever goes by it knows less than the log.
+    """
+    if known is None:
+        return True
+    return find_section(known, PRODUCERS).checksum != find_section(made, PRODUCERS).checksum
 
 
 def _is_state_before_known(log: PartitionLog, segment: Segment) -> bool:

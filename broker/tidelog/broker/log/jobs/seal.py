@@ -2,7 +2,8 @@
 
 Runs in the worker, over `JobFiles`. It reads the segment once, in order, and holds one piece of it.
 It must never write anything but `<stem>.sidecar.new`, which is flushed before the job ends; the
-node renames it. The same job makes a sidecar that is missing or damaged again.
+node renames it. The same job makes a sidecar that is missing or damaged again; of a compacted
+segment's it takes over what nothing else can tell.
 """
 
 from collections.abc import Generator
@@ -15,7 +16,12 @@ from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar import Replaced, Summary
 from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_files import feed_segment, read_before
+from tidelog.broker.log.sidecar_files import (
+    feed_segment,
+    read_before,
+    read_producers,
+    read_summary,
+)
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -49,6 +55,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary | None
     """None: nothing was written, because the previous sidecar is damaged."""
     sidecar_bytes: int = 0
+    are_producers_forgotten: bool = False
+    """The segment is compacted, and its old sidecar could not tell of producers any more."""
     previous_damage: str = ""
     """What is wrong with the previous sidecar: that one has to be made again first."""
 
@@ -96,10 +104,41 @@ def seal(files: JobFiles, arguments: bytes) -> Generator[int, None, bytes]:
         producers = ProducerState.decode(asked.producers_before)
     builder = SidecarBuilder(facts, producers)
     yield from feed_segment(files, builder, asked.segment, asked.size_bytes)
+    are_producers_forgotten = False
+    if asked.leader_epochs is not None:
+        kept = yield from _kept_producers(files, builder, asked.segment)
+        builder.know_producers(kept)
+        are_producers_forgotten = kept is None
     summary, data = builder.finish()
     path = unfinished_path(asked.segment)
     files.create(path)
     files.append(path, [data])
     files.flush(path)
     yield len(data)
-    return msgspec.msgpack.encode(Sealed(summary=summary, sidecar_bytes=len(data)))
+    return msgspec.msgpack.encode(
+        Sealed(
+            summary=summary,
+            sidecar_bytes=len(data),
+            are_producers_forgotten=are_producers_forgotten,
+        )
+    )
+
+
+def _kept_producers(
+    files: JobFiles, builder: SidecarBuilder, key: SegmentKey
+) -> Generator[int, None, ProducerState | None]:
+    """What the compacted segment's old sidecar tells of producers, if that much of it is whole:
+    batches that were dropped have made them, so nothing else can tell. A read that failed in
+    passing, or a bit elsewhere in the file, must not cost it."""
+    try:
+        summary = read_summary(files, key)
+        if summary is None:
+            return None
+        producers = yield from read_producers(files, summary)
+    except TidelogError:
+        return None
+    is_same = (summary.next_offset, summary.size_bytes) == (
+        builder.next_offset,
+        builder.verified_bytes,
+    )
+    return producers if is_same else None

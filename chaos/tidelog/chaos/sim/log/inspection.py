@@ -71,7 +71,8 @@ class SnapshotFiles:
 def inspect(
     node: LogNode, clients: Sequence[PartitionClient], random: SeededRandom, *, was_damaged: bool
 ) -> list[str]:
-    """What is wrong of every log that stands still; `was_damaged`: a bit has rotted in this run."""
+    """What is wrong of every log that stands still; `was_damaged`: in this run a compacted
+    segment's sidecar was made again, and what the old one told of producers could not be read."""
     violations: list[str] = []
     for client in clients:
         if client.model.truncating_to is not None:
@@ -130,7 +131,7 @@ def check_a_sidecar(
     # What a trimmed segment had handed on is gone if the sidecar behind it had to be made again.
     is_headless = log.segments[0].base_offset > 0
     # So is what a compacted segment before it knew of producers, and of leader epochs below the
-    # log's start, if its sidecar has rotted.
+    # log's start, if its sidecar was lost.
     is_behind_remade = was_damaged and any(each.is_compacted for each in log.segments[:place])
     epochs_from = log.log_start_offset if is_behind_remade else 0
     if is_headless:

@@ -191,7 +191,7 @@ class LogRun:
         return any(medium.flips for medium in self._machine.media.values())
 
     def _was_damaged(self) -> bool:
-        return self.world.faults.felt(FaultKind.BIT_FLIP) > 0
+        return bool(self.world.trace.kinds.get("housekeeping:producers_forgotten"))
 
     # -- the play ------------------------------------------------------------------------------
 
