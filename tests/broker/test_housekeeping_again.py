@@ -117,6 +117,34 @@ def test_a_log_goes_on_behind_a_sidecar_that_was_made_again_and_tells_less_of_pr
         neighbourhood.close()
 
 
+def test_a_log_goes_on_behind_a_sidecar_that_continues_what_was_forgotten_a_life_before() -> None:
+    neighbourhood = Neighbourhood()
+
+    async def work(house: House) -> None:
+        log = await compacted_head(house, b"k")
+        house.damage(log.segments[0].key.sidecar_path, 40)
+        house.directory.keeper.seal_again(log.segments[0].key)
+        await house.until(partial(has_made_again, house, 1))
+
+    async def later(house: House) -> None:
+        (log,) = house.logs.values()
+        house.directory.keeper.seal_again(log.segments[1].key)
+        await house.until(partial(has_made_again, house, 1))
+        await append(house, log, b"last", 4)
+        await house.roll(log)
+        await house.until(lambda: log.failure or len(sealed(log)) == 3)
+        assert log.failure is None
+
+    try:
+        neighbourhood.live(work)
+        checkpoint = neighbourhood.machine.medium("data").find("log_checkpoint")
+        assert isinstance(checkpoint, Inode)
+        assert checkpoint.replace_byte(20, checkpoint.seen[20], checkpoint.seen[20] ^ 1)
+        neighbourhood.live(later, known=placed(**SETTINGS))
+    finally:
+        neighbourhood.close()
+
+
 def seen(house: House, path: str) -> bytes:
     """The file as it is now."""
     inode = house.medium.find(path)

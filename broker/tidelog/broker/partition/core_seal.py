@@ -39,8 +39,8 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
         # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
         effects.append(RemoveFiles(sidecars=(message.key,)))
         return
-    segment.are_producers_whole = _is_state_before_known(log, segment) and not (
-        segment.is_compacted and _has_forgotten(segment.summary, message.summary)
+    segment.are_producers_whole = _is_state_before_known(log, segment) and not _has_forgotten(
+        segment, message.summary
     )
     happened = _difference(log, segment, message.summary)
     if happened:
@@ -114,12 +114,12 @@ def _epochs(
     return epochs.starts
 
 
-def _has_forgotten(known: Summary | None, made: Summary) -> bool:
-    """Whether a compacted segment's sidecar that was made again may tell less of producers than the
-    lost one: batches that were dropped have made them. Whoever goes by it knows less than the log.
-    """
+def _has_forgotten(segment: Segment, made: Summary) -> bool:
+    """Whether a sidecar that was made again may tell less of producers than the one before it:
+    compaction drops batches that they are made of. Whoever goes by it knows less than the log."""
+    known = segment.summary
     if known is None:
-        return True
+        return segment.is_compacted
     return find_section(known, PRODUCERS).checksum != find_section(made, PRODUCERS).checksum
 
 
