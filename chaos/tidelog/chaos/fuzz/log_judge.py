@@ -9,7 +9,12 @@ import functools
 from random import Random
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
+from tidelog.broker.log.names import (
+    SIDECAR_SUFFIX,
+    PartitionKey,
+    directory_name,
+    parse_directory_name,
+)
 from tidelog.chaos.fuzz.log_corpus import COMPACTED, KEYS, Corpus
 from tidelog.chaos.fuzz.log_damage import Damage
 from tidelog.chaos.fuzz.log_house import Batch, Life
@@ -88,12 +93,19 @@ class Judge:
         # Marks tell of partitions, and are held against their files.
         return name == "marks" and any(directory_name(key) in text for key in KEYS)
 
+    @property
+    def _may_compact_again(self) -> bool:
+        """A sidecar of a compacted segment that is made again does not tell up to where it was
+        cleaned: a round that nothing else had made due begins."""
+        directory, _, name = self._damage.path.partition("/")
+        return directory == directory_name(COMPACTED) and name.endswith(SIDECAR_SUFFIX)
+
     # -- what a life serves ----------------------------------------------------------------------
 
     async def look(self, life: Life, *, is_compacting: bool) -> None:
         """Everything from the start, some offsets, some times; of every partition."""
         for key in KEYS:
-            is_exact = key != COMPACTED or not is_compacting
+            is_exact = key != COMPACTED or not (is_compacting or self._may_compact_again)
             try:
                 await self._look_at(life, key, is_exact=is_exact)
             except TidelogError as error:
