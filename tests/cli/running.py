@@ -1,6 +1,10 @@
-"""Runs the command line as a process of its own, and reads what it says of a mistake."""
+"""Runs the command line as a process of its own, and reads what it says of a mistake.
+
+Owns what is known of a command that does not end: where each of its threads stands.
+"""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -8,8 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pytest
 
 RUN_SECONDS: Final = 60.0
+STACKS_SECONDS: Final = 10.0
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,18 +43,40 @@ def run_cli(
     stdin: bytes = b"",
     directory: Path | None = None,
     extra: Mapping[str, str] | None = None,
+    timeout_s: float = RUN_SECONDS,
 ) -> Done:
-    """Run to the end."""
-    done = subprocess.run(
+    """Run to the end; one that does not end fails with the stacks of its threads."""
+    with subprocess.Popen(
         cli_command(*arguments),
-        input=stdin,
-        capture_output=True,
-        env=cli_environment(bootstrap, extra),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # On SIGABRT the stacks go to stderr, also when the interpreter is past its end.
+        env={**cli_environment(bootstrap, extra), "PYTHONFAULTHANDLER": "1"},
         cwd=directory,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
-    return Done(code=done.returncode, out=done.stdout, err=done.stderr.decode())
+    ) as command:
+        try:
+            out, err = command.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            command.send_signal(signal.SIGABRT)
+            out, err = _last_words(command)
+            pytest.fail(
+                f"{command.args!r} did not end within {timeout_s} s\n"
+                f"stdout: {out.decode(errors='replace')}\nstderr: {err.decode(errors='replace')}",
+                pytrace=False,
+            )
+        except BaseException:
+            command.kill()
+            raise
+    return Done(code=command.returncode, out=out, err=err.decode())
+
+
+def _last_words(command: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    try:
+        return command.communicate(timeout=STACKS_SECONDS)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        return command.communicate()
 
 
 def assert_three_lines(text: str, *, why: str, hint: str) -> None:

@@ -2,15 +2,19 @@
 
 Owns the fork rule of the SDK: gRPC does not survive a fork, so a client that was inherited refuses
 every use, and so does a new one if an ancestor had started gRPC. It must never import gRPC: a
-process that only imports the SDK, and its children, have nothing to fear.
+process that only imports the SDK, and its children, have nothing to fear. Owns the process's end
+too: no thread that was started for a call outlives the interpreter.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import sys
+import threading
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tidelog.client.errors import ForkedClientError
@@ -18,6 +22,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 _THREAD_NAMES: Final = ("grpc_global_tim", "event_engine", "lifeguard")
 """How gRPC's own threads are called; Linux cuts names at 15 characters."""
+_THREADS_END_S: Final = 5.0
+"""Once every client is closed its threads end at once, unless a callback of the user holds one."""
 
 
 class _Process:
@@ -29,6 +35,8 @@ class _Process:
         self.clients: dict[int, weakref.ref[Client]] = {}
         self.held: dict[int, Any] = {}
         """gRPC objects in use: a forked child must never free them."""
+        self.threads: dict[threading.Thread, None] = {}
+        """Started for calls, by us or by gRPC; ended ones leave with the next that comes."""
 
 
 _process = _Process()
@@ -43,6 +51,25 @@ def hold(grpc_object: Any) -> None:
 def let_go(grpc_object: Any) -> None:
     """The object is closed."""
     _process.held.pop(id(grpc_object), None)
+
+
+@contextlib.contextmanager
+def watching_threads() -> Iterator[None]:
+    """Remember the daemon threads that are started meanwhile: the process's end waits for them.
+
+    One that runs on while the interpreter ends stops for good where it stands, also inside a lock
+    of a call. The interpreter frees that call, whose destructor takes the lock, and waits forever.
+    """
+    before = set(threading.enumerate())
+    try:
+        yield
+    finally:
+        for thread in list(_process.threads):
+            if not thread.is_alive():
+                _process.threads.pop(thread, None)
+        for thread in threading.enumerate():
+            if thread.daemon and thread not in before:
+                _process.threads[thread] = None
 
 
 class Client:
@@ -128,6 +155,7 @@ def _has_grpc_threads() -> bool:
 def _after_fork_in_child() -> None:
     if _process.has_started_grpc:
         _process.is_forked_after_grpc = True
+    _process.threads.clear()
     for reference in list(_process.clients.values()):
         client = reference()
         if client is not None:
@@ -143,6 +171,10 @@ def _at_exit() -> None:
         client = reference()
         if client is not None and not client.is_closed:
             client.close_at_exit()
+    deadline = time.monotonic() + _THREADS_END_S
+    for thread in list(_process.threads):
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 if hasattr(os, "register_at_fork"):

@@ -86,7 +86,10 @@ class Connections:
         try:
             channel: Any = self.channel(address)
             multicallable = channel.unary_unary(method)
-            call = multicallable.future(data, timeout=timeout_ms / 1000, metadata=self._metadata)
+            with lifecycle.watching_threads():
+                call = multicallable.future(
+                    data, timeout=timeout_ms / 1000, metadata=self._metadata
+                )
         except TidelogError as error:
             on_answer(error)
             return
@@ -133,7 +136,8 @@ class Connections:
         """A bidirectional stream; iterate it for the answers."""
         channel: Any = self.channel(address)
         multicallable = channel.stream_stream(method)
-        call = multicallable(requests, metadata=self._metadata)
+        with lifecycle.watching_threads():
+            call = multicallable(requests, metadata=self._metadata)
         lifecycle.hold(call)
         return call
 
@@ -144,7 +148,8 @@ class Connections:
         tried = f"call {method.rpartition('/')[2]} at {address}"
         channel: Any = self.channel(address)
         multicallable = channel.unary_stream(method)
-        call = multicallable(data, timeout=timeout_ms / 1000, metadata=self._metadata)
+        with lifecycle.watching_threads():
+            call = multicallable(data, timeout=timeout_ms / 1000, metadata=self._metadata)
         lifecycle.hold(call)
         try:
             while True:

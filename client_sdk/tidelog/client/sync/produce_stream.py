@@ -35,7 +35,8 @@ class ProduceStream:
         self._reader = threading.Thread(
             target=self._read, name=f"tidelog-produce-answers-{broker_id}", daemon=True
         )
-        self._reader.start()
+        with lifecycle.watching_threads():
+            self._reader.start()
 
     def send(self, request: bytes) -> None:
         """Queue a request; at most max_in_flight of them are unanswered."""
