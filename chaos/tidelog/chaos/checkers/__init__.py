@@ -1,22 +1,29 @@
 """Judges of what clients saw: a history in, anomalies out. Pure, for simulated and live runs."""
 
 from tidelog.chaos.checkers.history import (
+    Acks,
     Anomaly,
+    Excuse,
     History,
     Outcome,
     PartitionKey,
     Poll,
     Send,
 )
+from tidelog.chaos.checkers.history_checks import HISTORY_CHECKS, check_clients
 from tidelog.chaos.checkers.log import LOG_CHECKS, check_log
 
 __all__ = [
+    "HISTORY_CHECKS",
     "LOG_CHECKS",
+    "Acks",
     "Anomaly",
+    "Excuse",
     "History",
     "Outcome",
     "PartitionKey",
     "Poll",
     "Send",
+    "check_clients",
     "check_log",
 ]

@@ -22,8 +22,18 @@ class Outcome(enum.Enum):
     """It was refused and never takes effect."""
 
 
+class Acks(enum.Enum):
+    """Which acknowledgement a send asked for."""
+
+    ALL = "all"
+    LEADER = "1"
+    """Answered by the leader alone: may be lost, and its offset given again, when that dies."""
+    NONE = "0"
+    """Never answered: ACKNOWLEDGED says that it left, without an offset."""
+
+
 class Send(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch on its way into a partition."""
+    """One batch on its way into a partition, with all its attempts."""
 
     client: str
     partition: PartitionKey
@@ -36,6 +46,14 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     stream: str = ""
     """Sends of one stream are appended in the order they were sent; empty: a single call."""
     stream_position: int = 0
+    acks: Acks = Acks.ALL
+    is_idempotent: bool = True
+    """Sent at most once, or with sequences: it must not be there twice."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it was promised to survive."""
+        return self.outcome is Outcome.ACKNOWLEDGED and self.acks is Acks.ALL
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +65,11 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     began_ns: int
     ended_ns: int
     position: int
-    """The first offset that was asked for."""
+    """The first offset that was asked for; -1: the client does not say."""
     records: tuple[tuple[int, str], ...]
     """Offset and value, from `position` on."""
     high_watermark: int
+    """Of the answer; -1: the client does not say."""
     is_final: bool = False
     """Part of the drain after everything had ended and healed."""
 
@@ -66,6 +85,16 @@ class Anomaly(msgspec.Struct, frozen=True):
         return f"{self.check} in {self.partition}: {self.detail}"
 
 
+class Excuse(enum.Enum):
+    """Why a partition is not held to everything."""
+
+    DELETED = "deleted"
+    """Its topic was deleted: nobody drains it. What was read of it is judged all the same."""
+    LOST = "lost"
+    """More copies were destroyed than its settings can do without: what was committed before may
+    be gone, and its offsets given again. Nothing may come from nowhere even so."""
+
+
 class History:
     """All sends and polls of a run, in the order in which they ended."""
 
@@ -74,6 +103,11 @@ class History:
         self.polls: list[Poll] = []
         self.damage: list[str] = []
         """Answers whose bytes contradict a checksum: a broker must never give one."""
+        self.excuses: dict[PartitionKey, Excuse] = {}
+        self.trims: dict[PartitionKey, int] = {}
+        """The highest offset that a trim or retention may have made the first one kept."""
+        self.heals_ns: list[int] = []
+        """When everything was whole again; recovery is counted from the last."""
         self._begun: dict[str, Send] = {}
 
     def begin(self, send: Send) -> None:
@@ -108,3 +142,8 @@ class History:
         part.sends = [send for send in self.sends if send.partition == partition]
         part.polls = [poll for poll in self.polls if poll.partition == partition]
         return part
+
+    def excuse(self, partition: PartitionKey, excuse: Excuse) -> None:
+        """From now on the partition is not held to everything; LOST is never taken back."""
+        if self.excuses.get(partition) is not Excuse.LOST:
+            self.excuses[partition] = excuse

@@ -1,0 +1,97 @@
+"""Every check of what clients of a cluster saw: one call for simulated and live runs.
+
+The input is a `History`: sends and polls that clients wrote down, and what excuses a partition.
+docs/simulation.md says what each check means. It knows nothing of a broker.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidelog.chaos.checkers.history import Anomaly, Excuse, History
+from tidelog.chaos.checkers.history_loss import lost_write, torn_batch, unseen, vanished
+from tidelog.chaos.checkers.history_offsets import (
+    duplicate,
+    fresh_offset,
+    inconsistent_offsets,
+    misplaced,
+    reused_offset,
+)
+from tidelog.chaos.checkers.history_reads import (
+    aborted_read,
+    beyond_watermark,
+    ext_nonmonotonic_poll,
+    ext_poll_skip,
+    from_nowhere,
+    int_nonmonotonic_poll,
+    int_poll_skip,
+)
+from tidelog.chaos.checkers.history_recovery import recovery
+from tidelog.chaos.checkers.history_sends import (
+    ext_nonmonotonic_send,
+    int_nonmonotonic_send,
+    int_send_skip,
+    overtaken,
+    reordered,
+)
+from tidelog.chaos.checkers.history_view import Found, PartitionView, views_of
+
+ANOMALIES_MAX: Final = 5
+"""Of one check in one partition."""
+
+Check = Callable[[PartitionView], Found]
+
+OF_ANY: Final[tuple[Check, ...]] = (
+    from_nowhere,
+    aborted_read,
+    int_nonmonotonic_poll,
+    beyond_watermark,
+    int_send_skip,
+    int_nonmonotonic_send,
+)
+"""Hold also where more copies were lost than the settings can do without."""
+
+OF_WHOLE: Final[tuple[Check, ...]] = (
+    inconsistent_offsets,
+    duplicate,
+    reused_offset,
+    misplaced,
+    fresh_offset,
+    vanished,
+    torn_batch,
+    int_poll_skip,
+    ext_poll_skip,
+    ext_nonmonotonic_poll,
+    ext_nonmonotonic_send,
+    reordered,
+    overtaken,
+)
+
+OF_KEPT: Final[tuple[Check, ...]] = (lost_write, unseen)
+"""Hold where everything is drained at the end."""
+
+HISTORY_CHECKS: Final = (*OF_ANY, *OF_WHOLE, *OF_KEPT)
+
+
+def check_clients(history: History, *, recovery_bound_ns: int | None = None) -> list[Anomaly]:
+    """Run every check on every partition, as far as its excuse allows."""
+    anomalies: list[Anomaly] = []
+    for view in views_of(history):
+        for name, check in _checks(view, recovery_bound_ns):
+            for number, detail in enumerate(check(view)):
+                if number == ANOMALIES_MAX:
+                    break
+                anomalies.append(Anomaly(name, view.partition, detail))
+    return anomalies
+
+
+def _checks(view: PartitionView, recovery_bound_ns: int | None) -> list[tuple[str, Check]]:
+    checks = list(OF_ANY)
+    if view.excuse is not Excuse.LOST:
+        checks += OF_WHOLE
+    if view.excuse is None:
+        checks += OF_KEPT
+    named: list[tuple[str, Check]] = [(check.__name__, check) for check in checks]
+    if recovery_bound_ns is not None and view.excuse is not Excuse.DELETED:
+        named.append(("recovery", partial(recovery, bound_ns=recovery_bound_ns)))
+    return named
