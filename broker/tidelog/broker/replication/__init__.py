@@ -1,0 +1,1 @@
+"""Copies of partitions: leaders serve them, followers pull them, over streams between brokers."""

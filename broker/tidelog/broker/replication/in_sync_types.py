@@ -1,0 +1,72 @@
+"""What the policy of in-sync sets is told and what it wants done. Pure."""
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a follower stands, as it said on a stream of the session that it began."""
+
+    broker_epoch: BrokerEpoch
+    """Of the process that began the session: another process is another follower."""
+    leader_epoch: LeaderEpoch
+    log_end_offset: Offset
+    flushed_offset: Offset
+
+    def counted(self, *, is_flush_sync: bool) -> Offset:
+        """What the commit rule goes by."""
+        return self.flushed_offset if is_flush_sync else self.log_end_offset
+
+
+class Led(msgspec.Struct, frozen=True, kw_only=True):
+    """What the image says of a partition that this broker leads."""
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    in_sync: tuple[BrokerId, ...]
+    """The committed set, this broker included."""
+    able: tuple[tuple[BrokerId, BrokerEpoch], ...]
+    """Replicas that may come into sync or stay: registered, not fenced, not stopping."""
+    broker_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
+    """Of every member of the committed set that is registered."""
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """Let the owner of the log wait for these from now on, then say `counted` with the round."""
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+    others: tuple[BrokerId, ...]
+    """Without this broker: the committed set, and whoever is on the way into it."""
+    in_sync_count: int
+    """Of the committed set."""
+    positions: tuple[tuple[BrokerId, Position], ...]
+    """Where `others` stand, as far as that is known: nobody else says it once more."""
+    round: int
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """An in-sync set to ask the controller for."""
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    members: tuple[tuple[BrokerId, BrokerEpoch], ...]
+    is_withdrawal: bool = False
+    """The committed set as it is, with a new partition epoch: what was asked for before, and was
+    not answered, can take effect no more."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change."""
+
+    is_made: bool
+    is_unknown: bool = False
+    """It may have been made, or be made yet."""
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    """The present one, where the controller said it."""
+
+
+Effect = Count
