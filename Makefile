@@ -7,6 +7,7 @@ PYTHON := $(BIN)/python
 
 # Arguments that the targets pass on, all optional.
 T ?= tests
+WORKERS ?= 2
 ARGS ?=
 SUITE ?=
 CASE ?=
@@ -42,9 +43,9 @@ fix: ## let the formatter and the linter rewrite what they can
 	@$(BIN)/ruff format
 	@$(PYTHON) -m tools.generate_docs
 
-test: ## every test, or those under T=path (ARGS="-k name -x")
+test: ## every test, in WORKERS=2 processes, or those under T=path (ARGS="-k name -x")
 	@tools/setup.sh dev
-	@$(PYTHON) -m pytest $(ARGS) $(T)
+	@$(PYTHON) -m pytest $(if $(filter tests,$(T)),--numprocesses=$(WORKERS)) $(ARGS) $(T)
 
 oldest: ## the tests with the oldest supported version of every dependency; without Spark's
 	@tools/setup.sh oldest

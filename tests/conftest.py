@@ -1,17 +1,19 @@
 """What tests of every room share: a Toxiproxy server, a Java home, no deadlines of examples.
 
 Owns how a missing tool is treated: elsewhere a skip with the ways to get it, under CI=true a
-failure.
+failure; and how many workers share the tests, and what tests tell is shown at the end.
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support import java, toxiproxy
+from tests.support import distribution, java, toxiproxy
+from tests.support.telling import TOLD, Tell
 
 # A run in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -19,6 +21,43 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes depends on what else the machine does, and fails no test.
 settings.register_profile("tidelog", deadline=None)
 settings.load_profile("tidelog")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of the simulation's suites."""
+    parser.addoption(
+        "--every-plant",
+        action="store_true",
+        help="search every planted bug, not only those that are found soon and one by turns",
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By file, long ones first."""
+    return distribution.make_scheduler(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker only: elsewhere the order of the files stays."""
+    if hasattr(config, "workerinput"):
+        distribution.longest_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests tell about what they did, whether they passed or not."""
+    reports = [each for name in ("passed", "failed") for each in terminalreporter.getreports(name)]
+    told = [text for each in reports for name, text in each.user_properties if name == TOLD]
+    if told:
+        terminalreporter.section("told by tests")
+        for text in sorted(str(each) for each in told):
+            terminalreporter.line(text)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """A line for the summary of the run."""
+    return lambda text: record_property(TOLD, text)
 
 
 @pytest.fixture(scope="session")

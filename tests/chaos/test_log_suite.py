@@ -1,24 +1,21 @@
 """The suite of the partition log: a slice of its seeds is clean, and it finds the planted bugs."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.checkers import log_derived, log_medium, log_model
 from tidelog.chaos.sim import FaultKind, runner
 from tidelog.chaos.sim.ledger import hash_rooms
 from tidelog.chaos.sim.log import inspection, keeper, partition_client, readers
 from tidelog.chaos.sim.planted.of_log import PLANTED
-from tidelog.chaos.sim.planted.search import find
+from tidelog.chaos.sim.runner import Totals
 from tidelog.chaos.sim.suites import load_suite
 from tidelog.chaos.sim.suites import log as suite
 from tidelog.chaos.sim.suites.log import LOG, run_log
 
-SLICE = 40
-JOBS = 2
-PLANTED_SEEDS_MAX = 2_000
 PLANTED_MIN = 12
 CHECKS = (
     log_derived,
@@ -33,41 +30,24 @@ CHECKS = (
 _KIND = re.compile(r'"([a-z_]+)(?:"|: | in |\{)')
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Simulated nodes log what they suffer."""
-    with runner.quiet():
-        yield
+class TestLogSuite(SuiteContract):
+    """The contract of every suite; its slice shows the log's own work too."""
 
+    suite = LOG
+    planted = PLANTED
 
-@pytest.mark.slow
-def test_a_slice_of_seeds_shows_no_violation() -> None:
-    totals = runner.run_seeds(LOG, range(SLICE), jobs=JOBS)
-    print(f"{totals.counting} of {SLICE} seeds of the suite log count")
-    assert [(result.seed, result.violations) for result in totals.failures] == []
-    assert totals.counting >= SLICE * 3 // 4, "most seeds do enough to count"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
-    found = find(LOG, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
-    print(found)
-    assert found.seed is not None, str(found)
+    @pytest.mark.slow
+    def test_seeds_compact_trim_cut_and_stop_cleanly(self, totals: Totals) -> None:
+        for name in ("checkpoints", "cuts", "jobs", "reads", "recoveries", "trims"):
+            assert sum(result.figures[name] for result in totals.results) > 0, f"no {name} at all"
 
 
 @pytest.mark.slow
 def test_one_seed_gives_one_history() -> None:
-    first = run_log(3)
-    assert first.events > 0
-    assert run_log(3) == first
-
-
-@pytest.mark.slow
-def test_seeds_compact_trim_cut_and_stop_cleanly() -> None:
-    totals = runner.run_seeds(LOG, range(12), jobs=JOBS)
-    for name in ("checkpoints", "cuts", "jobs", "reads", "recoveries", "trims"):
-        assert sum(result.figures[name] for result in totals.results) > 0, f"no {name} at all"
+    with runner.quiet():
+        first = run_log(3)
+        assert first.events > 0
+        assert run_log(3) == first
 
 
 def test_the_suite_is_found_by_its_name_and_its_rooms_are_there() -> None:

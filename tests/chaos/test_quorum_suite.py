@@ -4,18 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.checkers.raft_invariants import GROUPS, list_invariants
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
 from tidelog.chaos.sim.planted.of_quorum import PLANTED
-from tidelog.chaos.sim.planted.search import find
 from tidelog.chaos.sim.suites.quorum import QUORUM
 from tidelog.chaos.sim.suites.quorum_datagrams import run_datagrams
 from tidelog.chaos.sim.suites.quorum_nodes import run_nodes
 
-SLICE = 100
-JOBS = 2
-PLANTED_SEEDS_MAX = 2_000
 INVARIANTS_MIN = 16
 
 
@@ -26,20 +23,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
-def test_a_slice_of_seeds_shows_no_violation() -> None:
-    totals = runner.run_seeds(QUORUM, range(SLICE), jobs=JOBS)
-    print(f"{totals.counting} of {SLICE} seeds of the suite quorum count")
-    assert [(result.seed, result.violations) for result in totals.failures] == []
-    assert totals.counting >= SLICE * 3 // 4, "most seeds do enough to count"
+class TestQuorumSuite(SuiteContract):
+    """The contract of every suite."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
-    found = find(QUORUM, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
-    print(found)
-    assert found.seed is not None, str(found)
+    suite = QUORUM
+    planted = PLANTED
 
 
 @pytest.mark.slow

@@ -5,16 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
 from tidelog.chaos.sim.planted import planted
 from tidelog.chaos.sim.planted.of_skeleton import PLANTED
-from tidelog.chaos.sim.planted.search import find
 from tidelog.chaos.sim.suites import RunResult, Suite
 from tidelog.chaos.sim.suites.skeleton import SKELETON
-
-SLICE = 50
-PLANTED_SEEDS_MAX = 2_000
 
 
 @pytest.fixture(autouse=True)
@@ -24,19 +21,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
-def test_a_slice_of_seeds_shows_no_violation() -> None:
-    totals = runner.run_seeds(SKELETON, range(SLICE))
-    assert [(result.seed, result.violations) for result in totals.failures] == []
-    assert totals.counting >= SLICE * 3 // 4, "most seeds do enough to count"
+class TestSkeletonSuite(SuiteContract):
+    """The contract of every suite."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
-    found = find(SKELETON, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
-    print(found)
-    assert found.seed is not None, str(found)
+    suite = SKELETON
+    planted = PLANTED
 
 
 @pytest.mark.slow

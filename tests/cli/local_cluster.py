@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tests.cli.running import Done, cli_command, cli_environment, run_cli
+from tests.support.ports import free_ports
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
@@ -154,18 +154,6 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         """The only one of this node."""
         (found,) = [each for each in self.members if each.node_id == node]
         return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def without_uuids(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.cli.running import assert_three_lines, run_cli
 from tests.ports.mounts import can_mount, mounted
+from tests.support.ports import free_port
 from tidelog.cli.main import main
 
 IDENTITY = "node.json"
@@ -39,12 +39,6 @@ def settings_file(top: Path, *log_dirs: str) -> str:
         encoding="utf-8",
     )
     return str(file)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def formatted(top: Path, capsys: pytest.CaptureFixture[str]) -> str:

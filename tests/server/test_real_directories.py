@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from tests.cli.running import cli_command, cli_environment, run_cli
 from tests.ports.mounts import can_mount, mounted
+from tests.support.ports import free_port
 from tidelog.v1 import admin_pb2, admin_pb2_grpc, records_pb2, records_pb2_grpc
 from tidelog.wire.errors import ErrorCode
 
@@ -92,12 +92,6 @@ class Server:
             request = records_pb2.FetchRecordsRequest(topic=topic, partition=partition)
             answer = stub.FetchRecords(request, timeout=CALL_SECONDS, wait_for_ready=True)
             return [record.value for record in answer.records]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture

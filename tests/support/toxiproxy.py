@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from tests.support.ports import free_port
+
 TOP: Final = Path(__file__).resolve().parents[2]
 BUILT: Final = TOP / ".tools/server"
 MODULE: Final = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"
@@ -70,13 +72,6 @@ def _build(built: Path) -> None:
     if done.returncode or not built.is_file():
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ToxiproxyMissingError(f"{WAYS}; `{' '.join(command)}` failed: {last}")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago; the server has no way to pick one and tell."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

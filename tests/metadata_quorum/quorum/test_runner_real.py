@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
 import pytest
 
 from tests.metadata_quorum.quorum.quorum_world import BOOTSTRAP, Commands, options
+from tests.support.ports import free_ports
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.raft.effects import Role
@@ -110,7 +110,9 @@ class RealQuorum:
     """Members by node id."""
 
     def __init__(self, directory: Path, nodes: int) -> None:
-        self.addresses = dict(enumerate(_free(nodes), start=1))
+        self.addresses = {
+            node: f"127.0.0.1:{port}" for node, port in enumerate(free_ports(nodes), start=1)
+        }
         self.members = {
             node: RealMember(node, directory, self.addresses) for node in self.addresses
         }
@@ -159,14 +161,6 @@ class RealQuorum:
         for member in self.members.values():
             if member.runner is not None:
                 await member.kill()
-
-
-def _free(count: int) -> list[str]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 @contextlib.asynccontextmanager

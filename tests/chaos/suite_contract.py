@@ -1,0 +1,104 @@
+"""What every suite of the simulation is held to: a slice of its seeds is clean, it finds its bugs.
+
+Owns how much of that a run of all tests does. A slice is as many seeds, from 0 on, as fit into
+its processor time. Planted bugs that the search finds late are in SLOW: a run of all tests
+searches one of them, by turns of the commit; `make test T=tests/chaos ARGS=--every-plant` all.
+"""
+
+import functools
+import hashlib
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+import pytest
+
+from tests.support.telling import Tell
+from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.planted import Plant
+from tidelog.chaos.sim.planted.search import find
+from tidelog.chaos.sim.runner import Totals
+from tidelog.chaos.sim.suites import Suite, load_suite
+
+SLICE_CPU_SECONDS: Final = 6.0
+SLICE_SEEDS_MIN: Final = 8
+PLANTED_SEEDS_MAX: Final = 2_000
+SLOW: Final = (
+    ("log", "forget_the_flush_of_a_swap"),
+    ("log", "index_the_time_of_one_batch"),
+    ("log", "keep_epochs_of_a_cut_tail"),
+    ("log", "recover_past_a_torn_batch"),
+    ("log", "serve_without_verifying"),
+    ("quorum", "commit_beyond_what_is_equal"),
+    ("quorum", "storage_hides_damage"),
+    ("skeleton", "recover_past_a_torn_batch"),
+)
+"""Suite and planted bug: about five seconds of processor time and more until it is found."""
+
+
+class SuiteContract:
+    """A test class of a suite names the suite and its bugs."""
+
+    suite: ClassVar[Suite]
+    planted: ClassVar[Mapping[str, Plant]]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each planted bug that is found soon."""
+        if "soon_found" in metafunc.fixturenames:
+            slow = {name for suite, name in SLOW if suite == self.suite.name}
+            metafunc.parametrize("soon_found", sorted(set(self.planted) - slow))
+
+    @pytest.fixture(autouse=True)
+    def quiet(self) -> Iterator[None]:
+        """Simulated nodes log what they suffer."""
+        with runner.quiet():
+            yield
+
+    @pytest.fixture
+    def totals(self) -> Totals:
+        """Of a slice of the seeds, which is run once."""
+        return run_slice(self.suite.name)
+
+    @pytest.mark.slow
+    def test_a_slice_of_seeds_shows_no_violation(self, totals: Totals, tell: Tell) -> None:
+        ran = len(totals.results)
+        tell(
+            f"suite {self.suite.name}: {totals.counting} of {ran} seeds count, "
+            f"in {totals.cpu_seconds:.1f} s of processor time"
+        )
+        assert [(result.seed, result.violations) for result in totals.failures] == []
+        assert totals.counting >= ran * 3 // 4, "most seeds do enough to count"
+
+    @pytest.mark.slow
+    def test_a_planted_bug_is_found_by_the_suite_as_it_is(self, soon_found: str) -> None:
+        search(self.suite, soon_found, self.planted[soon_found])
+
+
+@functools.cache
+def run_slice(name: str) -> Totals:
+    """Seed after seed of a suite while there is processor time left."""
+    began_s = time.process_time()
+
+    def seeds() -> Iterator[int]:
+        for seed in itertools.count():
+            is_over = time.process_time() - began_s >= SLICE_CPU_SECONDS
+            if is_over and seed >= SLICE_SEEDS_MIN:
+                return
+            yield seed
+
+    return runner.run_seeds(load_suite(name), seeds())
+
+
+def search(suite: Suite, name: str, plant: Plant) -> str:
+    """Fails if the suite, as it is, does not find the bug; what it found."""
+    with runner.quiet():
+        found = find(suite, name, plant, range(PLANTED_SEEDS_MAX))
+    assert found.seed is not None, str(found)
+    return str(found).splitlines()[0]
+
+
+def whose_turn_it_is(commit: str) -> tuple[str, str]:
+    """The slow planted bug that is searched at this commit."""
+    number = int.from_bytes(hashlib.sha256(commit.encode()).digest()[:8])
+    return SLOW[number % len(SLOW)]
