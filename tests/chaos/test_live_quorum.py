@@ -80,7 +80,7 @@ HISTORY = [
 
 @pytest.mark.slow
 @pytest.mark.live
-@pytest.mark.parametrize(("name", "rounds"), [("leader-kill", 2), ("wipe", 1)])
+@pytest.mark.parametrize(("name", "rounds"), [("leader-kill", 1), ("wipe", 1)])
 def test_real_voters_lose_nothing_acknowledged_and_stay_linearizable(
     name: str, rounds: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
