@@ -42,6 +42,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
     leader_epoch: LeaderEpoch
     settings: TopicSettings
+    is_sole: bool = True
+    """It has no other replica: what is in its log is committed. Else it follows at first."""
 
 
 class DirectoryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +135,8 @@ class LogDirectory:
         self.directory_uuid = directory_uuid
         self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
         """Called when a partition's high watermark moves or the partition stops."""
+        self.on_moved: Callable[[PartitionKey], None] = _nobody_waits
+        """Called when the log's end or its flushed offset moves, of one of several replicas."""
 
     @property
     def _disk(self) -> Disk:
@@ -213,6 +217,7 @@ class LogDirectory:
             self._disk,
             opened.marks,
             on_advanced=self._tell_advanced,
+            on_moved=self._tell_moved,
             queued_bytes_max=self._limits.queued_bytes_max,
             flush_interval_ms=self._limits.flush_interval_ms,
         )
@@ -232,7 +237,7 @@ class LogDirectory:
             found = opened.logs.get(key)
             if found is None:
                 found = OpenedLog(log=PartitionLog(key, each.leader_epoch), files={})
-            self._take(found, each.settings)
+            self._take(found, each)
         return {key: held.log for key, held in self._held.items()}
 
     def add(self, key: PartitionKey, placed: Placed) -> PartitionLog:
@@ -241,14 +246,14 @@ class LogDirectory:
         if self._owner is None:
             opened.log.failure = self._opening_failure
             return opened.log
-        self._take(opened, placed.settings)
+        self._take(opened, placed)
         return opened.log
 
-    def _take(self, opened: OpenedLog, settings: TopicSettings) -> None:
+    def _take(self, opened: OpenedLog, placed: Placed) -> None:
         key = opened.log.key
         assert key not in self._held, f"{key} is served twice"
-        self._held[key] = _Held(opened.log, settings)
-        self.owner.add(opened, settings)
+        self._held[key] = _Held(opened.log, placed.settings)
+        self.owner.add(opened, placed.settings, is_sole=placed.is_sole)
 
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """The partition's topic has other settings from now on."""
@@ -326,6 +331,9 @@ class LogDirectory:
 
     def _tell_advanced(self, key: PartitionKey) -> None:
         self.on_advanced(key)
+
+    def _tell_moved(self, key: PartitionKey) -> None:
+        self.on_moved(key)
 
 
 def _nobody_waits(key: PartitionKey) -> None:

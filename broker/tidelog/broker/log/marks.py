@@ -35,6 +35,9 @@ class MarkKind(enum.IntEnum):
     """The log begins here; what lies below may be gone."""
     GAPS = 3
     """From this offset on offsets may ascend with gaps: a follower copies a compacted log."""
+    COMMITTED = 4
+    """The high watermark of one of several replicas was here, or further: what is above it in a log
+    that is opened again may be uncommitted."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +53,7 @@ class PartitionMarks(msgspec.Struct, frozen=True, kw_only=True):
 
     flushed_offset: int = 0
     log_start_offset: int = 0
+    committed_offset: int = 0
     gaps_from: int = -1
     """-1: offsets are contiguous."""
 
@@ -59,6 +63,7 @@ _FIELDS: Final = {
     MarkKind.FLUSHED: "flushed_offset",
     MarkKind.LOG_START: "log_start_offset",
     MarkKind.GAPS: "gaps_from",
+    MarkKind.COMMITTED: "committed_offset",
 }
 _KINDS: Final = {int(kind) for kind in MarkKind}
 
@@ -80,6 +85,8 @@ def marks_of(key: PartitionKey, known: PartitionMarks) -> list[Mark]:
         marks.append(Mark(key, MarkKind.FLUSHED, known.flushed_offset))
     if known.log_start_offset > 0:
         marks.append(Mark(key, MarkKind.LOG_START, known.log_start_offset))
+    if known.committed_offset > 0:
+        marks.append(Mark(key, MarkKind.COMMITTED, known.committed_offset))
     if known.gaps_from >= 0:
         marks.append(Mark(key, MarkKind.GAPS, known.gaps_from))
     return marks

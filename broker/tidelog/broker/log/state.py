@@ -10,6 +10,7 @@ rebuilt equals what was kept. Changed by the directory's core only; read by fetc
 """
 
 from bisect import bisect_right
+from collections import deque
 from typing import Final
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
@@ -22,6 +23,12 @@ from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 NO_GAPS: Final = Offset(-1)
+UNCOMMITTED_MAX: Final = 65_536
+"""Batch ends that are kept above a watermark; of more every second one is forgotten, and the
+watermark passes over it."""
+
+BatchEnd = tuple[Offset, int, int]
+"""The offset behind a batch; the base offset of its segment; the byte behind it there."""
 
 
 class PartitionLog:
@@ -41,6 +48,7 @@ class PartitionLog:
         "log_start_offset",
         "producers",
         "segments",
+        "uncommitted",
     )
 
     def __init__(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> None:
@@ -61,6 +69,9 @@ class PartitionLog:
         segments that were compacted here."""
         self.cut_count = 0
         """How often its tail was cut: a segment of the same name may hold other bytes since."""
+        self.uncommitted: deque[BatchEnd] | None = None
+        """Where batches above the high watermark end, ascending; None: nobody asks, because the
+        partition has no other replica. The watermark of a replica moves from one to the next."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
 
@@ -112,6 +123,35 @@ class PartitionLog:
             epochs.note(header.leader_epoch, base_offset)
         self.producers.note(header)
         self.log_end_offset = next_offset
+        if self.uncommitted is not None:
+            self._note_uncommitted(self.uncommitted)
+
+    def _note_uncommitted(self, uncommitted: deque[BatchEnd]) -> None:
+        if len(uncommitted) >= UNCOMMITTED_MAX:
+            # The last one is the log's end until now: it stays, so all can be committed.
+            kept = list(uncommitted)
+            uncommitted.clear()
+            uncommitted.extend(kept[1::2])
+        uncommitted.append((self.log_end_offset, *self.end_position()))
+
+    def keep_uncommitted(self) -> None:
+        """From now on the watermark moves from batch to batch, not with the log's end."""
+        if self.uncommitted is None:
+            self.uncommitted = deque()
+            if self.log_end_offset > self.high_watermark:
+                self._note_uncommitted(self.uncommitted)
+
+    def commit_to(self, offset: int) -> bool:
+        """All whole batches below the offset may be read; whether the watermark moved."""
+        uncommitted = self.uncommitted
+        assert uncommitted is not None, f"{self.key}: its watermark moves with its end"
+        last = None
+        while uncommitted and uncommitted[0][0] <= offset:
+            last = uncommitted.popleft()
+        if last is None or last[0] <= self.high_watermark:
+            return False
+        self.commit(last[0], last[1:])
+        return True
 
     def end_position(self) -> tuple[int, int]:
         """Base offset of the active segment, and its length."""
@@ -214,6 +254,23 @@ class PartitionLog:
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset
             self.high_watermark_position = self.end_position()
+        if self.uncommitted is not None:
+            while self.uncommitted and self.uncommitted[-1][0] > self.log_end_offset:
+                self.uncommitted.pop()
+            known = self.uncommitted[-1][0] if self.uncommitted else self.high_watermark
+            if known < self.log_end_offset:
+                self._note_uncommitted(self.uncommitted)
+
+    def restart(self, offset: Offset) -> None:
+        """The empty log goes on at the offset, which may be below where it began."""
+        assert not self.segments, f"{self.key}: only an empty log goes on elsewhere"
+        self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+        self.high_watermark, self.high_watermark_position = offset, self.end_position()
+        self.leader_epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        self.cut_count += 1
+        if self.uncommitted is not None:
+            self.uncommitted.clear()
 
     def _place_high_watermark(self, removed: list[Segment]) -> None:
         """The segment that the high watermark was placed in is gone: it lies at the end of what

@@ -35,23 +35,23 @@ failure stops every partition of the directory: what reached the disk is not kno
 from collections import deque
 from typing import Final, assert_never
 
-from tidelog.broker.log.marks import Mark, MarkKind
-from tidelog.broker.log.names import PartitionKey, directory_name
-from tidelog.broker.log.state import NO_GAPS
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.partition import (
     core_cut,
     core_plan,
     core_removal,
+    core_roles,
     core_seal,
     core_stop,
     core_trim,
+    core_write,
     invariants,
 )
 from tidelog.broker.partition.messages import (
-    Acknowledge,
     AddPartition,
     Advanced,
     AppendBatch,
+    CommitTo,
     Configure,
     CutEnded,
     Effect,
@@ -59,33 +59,35 @@ from tidelog.broker.partition.messages import (
     Flush,
     FlushAll,
     FlushEnded,
+    Follow,
+    FollowerAt,
+    Lead,
     Message,
+    Moved,
     Refuse,
     RemoveFiles,
     RemovePartition,
     ReplaceSegments,
+    RestartLog,
     RollSegment,
     SegmentSealed,
-    SegmentWrite,
     SetFull,
     Tick,
     TrimHead,
-    Truncate,
     TruncateEnded,
     TruncateTail,
-    Write,
     WriteEnded,
 )
 from tidelog.broker.partition.rounds import (
     Awaiting,
     Cut,
     FlushRound,
+    Following,
     Partition,
     Promise,
-    SegmentPlan,
     WriteRound,
 )
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -103,7 +105,7 @@ class DirectoryCore:
         write_bytes_max: int = WRITE_BYTES_MAX,
         flush_interval_ms: int = FLUSH_INTERVAL_MS,
     ) -> None:
-        self._write_bytes_max = write_bytes_max
+        self.write_bytes_max = write_bytes_max
         self._flush_interval_ms = flush_interval_ms
         self.now_ms = 0
         """As the last tick told it."""
@@ -126,6 +128,8 @@ class DirectoryCore:
         self.postponed_marks: dict[PartitionKey, Offset] = {}
         """Of a write that did not fit: written with the next batches, not by themselves."""
         self.are_marks_unflushed = False
+        self.committed_marks: dict[PartitionKey, Offset] = {}
+        """COMMITTED marks to be written, with whatever is written next."""
         self.promises: list[Promise] = []
         """Of which the marks are to be written."""
         self.written_promises: list[Promise] = []
@@ -133,21 +137,31 @@ class DirectoryCore:
         self.cuts: list[Cut] = []
         self.removals: list[core_removal.Removal] = []
         self.doomed: list[core_trim.Doomed] = []
+        self.moved: dict[PartitionKey, Partition] = {}
+        """One of several replicas each, of which this step has moved an end."""
 
     def step(self, messages: list[Message]) -> list[Effect]:
         """Take the messages in their order, then begin what can be begun."""
         effects: list[Effect] = []
         for message in messages:
             self._on_message(message, effects)
+        if self.moved:
+            self._tell_moved(effects)
         if self.cuts:
             core_cut.advance(self, effects)
         if self.removals:
             core_removal.advance(self, effects)
         if self.failure is None:
-            self._begin_write(effects)
+            core_write.begin_write(self, effects)
             self._begin_flush(effects)
         invariants.check_step(self)
         return effects
+
+    def _tell_moved(self, effects: list[Effect]) -> None:
+        moved, self.moved = self.moved, {}
+        for key, partition in moved.items():
+            core_roles.advance(self, partition, effects)
+            effects.append(Moved(key=key))
 
     @property
     def is_idle(self) -> bool:
@@ -182,13 +196,23 @@ class DirectoryCore:
             case AppendBatch():
                 self._on_append(message, effects)
             case WriteEnded():
-                self._on_write_ended(message.error, effects)
+                core_write.on_write_ended(self, message.error, effects)
             case FlushEnded():
                 self._on_flush_ended(message.error, effects)
             case Tick():
                 self._on_tick(message.now_ms)
+            case FollowerAt():
+                core_roles.on_follower_at(self, message, effects)
+            case CommitTo():
+                core_roles.on_commit_to(self, message, effects)
+            case Lead():
+                core_roles.on_lead(self, message, effects)
+            case Follow():
+                core_roles.on_follow(self, message, effects)
+            case RestartLog():
+                core_cut.on_restart(self, message, effects)
             case TruncateEnded():
-                self._on_truncate_ended(message.error, effects)
+                core_write.on_truncate_ended(self, message.error, effects)
             case AddPartition():
                 self._on_add(message, effects)
             case RollSegment():
@@ -223,7 +247,10 @@ class DirectoryCore:
         assert log.key not in self.partitions, f"{log.key} is served twice"
         if self.failure is not None and log.failure is None:
             log.failure = self.failure
-        self.partitions[log.key] = Partition(log, message.settings)
+        partition = self.partitions[log.key] = Partition(log, message.settings)
+        if not message.is_sole:
+            partition.role = Following()
+            log.keep_uncommitted()
         if message.leftovers and log.failure is None:
             effects.append(RemoveFiles(segments=message.leftovers))
 
@@ -234,6 +261,8 @@ class DirectoryCore:
         partition.settings = message.settings
         if partition.is_lazy and message.settings.is_flush_sync:
             self.make_dirty(partition)
+        if partition.role is not None:
+            self.moved[message.key] = partition
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions.get(append.key)
@@ -266,162 +295,6 @@ class DirectoryCore:
             if now_ms - partition.lazy_since_ms < self._flush_interval_ms:
                 return
             self.make_dirty(partition)
-
-    def _begin_write(self, effects: list[Effect]) -> None:
-        """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
-        if self.write is not None or self.is_truncating:
-            return
-        if not (self.queue or self.marks or self.promises or self.rolls):
-            return
-        round_ = WriteRound()
-        if self.rolls:
-            self._plan_rolls(round_)
-        while self.queue and round_.size_bytes < self._write_bytes_max:
-            self._plan(self.queue.popleft(), round_, effects)
-        if not (round_.plans or self.marks or self.promises):
-            return
-        self.write = round_
-        core_trim.take_marks(self, round_)
-        effects.append(
-            Write(
-                writes=tuple(
-                    SegmentWrite(
-                        segment=plan.segment,
-                        is_new=plan.is_new,
-                        byte_position=plan.byte_position,
-                        pieces=plan.pieces,
-                    )
-                    for plan in round_.plans
-                ),
-                marks=round_.marks,
-            )
-        )
-
-    def _plan(self, append: AppendBatch, round_: WriteRound, effects: list[Effect]) -> None:
-        """Give the batch its offset and place, or hold it until its full segment is flushed."""
-        partition = self.partitions[append.key]
-        if partition.held:
-            partition.held.append(append)
-            return
-        try:
-            is_planned = core_plan.plan_batch(partition, append, round_)
-        except TidelogError as error:
-            effects.append(Refuse(token=append.token, error=error))
-            return
-        if not is_planned:
-            partition.held.append(append)
-            if partition.is_lazy:
-                self.make_dirty(partition)
-
-    def _plan_rolls(self, round_: WriteRound) -> None:
-        rolls, self.rolls = self.rolls, []
-        for partition in rolls:
-            if not partition.is_roll_asked or partition.is_removed:
-                continue
-            if not core_plan.plan_roll(partition, round_):
-                self.rolls.append(partition)
-                if partition.is_lazy:
-                    self.make_dirty(partition)
-
-    def _on_write_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
-        round_ = self.write
-        assert round_ is not None, "a write ended that never began"
-        self.write = None
-        for plan in round_.plans:
-            plan.partition.plan = None
-        if self.failure is not None:
-            core_stop.refuse_write(self, round_, self.failure, effects)
-        elif error is None:
-            self._take_in(round_, effects)
-        elif error.code is ErrorCode.STORAGE_FULL:
-            self._cut_back(round_, error, effects)
-        else:
-            core_stop.refuse_write(self, round_, error, effects)
-            core_stop.stop(self, error, effects)
-
-    def _take_in(self, round_: WriteRound, effects: list[Effect]) -> None:
-        """What was written becomes part of the logs; acks=1 is answered."""
-        if round_.marks:
-            self.are_marks_unflushed = True
-            self.written_promises += round_.promises
-        self._begin_segments(round_)
-        for planned in round_.planned:
-            header = planned.header
-            planned.plan.partition.log.take_in(header)
-            answer = Acknowledge(
-                token=planned.append.token,
-                base_offset=header.base_offset,
-                append_time_ms=planned.append_time_ms,
-            )
-            if planned.append.is_flush_awaited:
-                self.awaiting.append(Awaiting(answer, planned))
-            else:
-                effects.append(answer)
-        for plan in round_.plans:
-            self._take_in_plan(plan, effects)
-
-    def _begin_segments(self, round_: WriteRound) -> None:
-        """Logs go on in new segments; the ones before may lie below their logs' start."""
-        for plan in round_.plans:
-            if plan.is_new:
-                log = plan.partition.log
-                log.begin_segment(plan.segment)
-                core_trim.doom(self, log.key, log.drop_trimmed())
-
-    def _take_in_plan(self, plan: SegmentPlan, effects: list[Effect]) -> None:
-        """The partition's segment is to be flushed: soon, or once it has waited long enough."""
-        partition, log = plan.partition, plan.partition.log
-        assert log.log_end_offset == plan.end_offset, f"{log.key}: an offset was skipped"
-        if not plan.byte_position:
-            self.dirty_directories[""] = None
-            self.dirty_directories[directory_name(log.key)] = None
-        if plan.gaps_from != NO_GAPS:
-            log.gaps_from = plan.gaps_from
-        is_soon = plan.is_flush_awaited or partition.held or self.is_stopping
-        if partition.settings.is_flush_sync or is_soon:
-            self.make_dirty(partition)
-        elif not (partition.is_dirty or partition.is_lazy):
-            partition.is_lazy, partition.lazy_since_ms = True, self.now_ms
-            self.lazy[log.key] = partition
-        if not partition.settings.is_flush_sync and partition.cut is None:
-            log.commit(log.log_end_offset, log.end_position())
-            effects.append(Advanced(key=log.key))
-
-    def _cut_back(self, round_: WriteRound, error: TidelogError, effects: list[Effect]) -> None:
-        """Nothing of a round that did not fit may come back after a crash: refused once flushed.
-
-        A segment that was made for it stays, empty and active: were the older one to grow again, a
-        restart would find a gap between them. The round's marks wait for the next batches:
-        writing them by themselves again and again would keep a full disk busy.
-        """
-        self.postponed_marks = {
-            mark.key: Offset(mark.value)
-            for mark in round_.marks
-            if mark.kind is MarkKind.FLUSHED and self._is_flushed(mark)
-        }
-        lengths = []
-        self._begin_segments(round_)
-        for plan in round_.plans:
-            lengths.append((plan.segment, plan.byte_position))
-            self.make_dirty(plan.partition)
-        self.awaiting += [
-            Awaiting(Refuse(token=planned.append.token, error=error), planned)
-            for planned in round_.planned
-        ]
-        core_stop.refuse_promises(self, round_.promises, error, effects)
-        self.is_truncating = True
-        effects.append(Truncate(lengths=tuple(lengths)))
-
-    def _is_flushed(self, mark: Mark) -> bool:
-        """Whether a FLUSHED mark still holds: a cut may have lowered what it says."""
-        partition = self.partitions.get(mark.key)
-        return partition is not None and mark.value <= partition.log.flushed_offset
-
-    def _on_truncate_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
-        assert self.is_truncating, "a truncation ended that never began"
-        self.is_truncating = False
-        if error is not None and self.failure is None:
-            core_stop.stop(self, error, effects)
 
     def _begin_flush(self, effects: list[Effect]) -> None:
         """Flush what was written; marks go with it, and by themselves only when all is quiet, or
@@ -485,12 +358,14 @@ class DirectoryCore:
         position: tuple[int, int],
         effects: list[Effect],
     ) -> None:
-        """All below the offset is durable; with one replica that commits it, if nothing has yet."""
+        """All below the offset is durable; an only replica's is committed, if it was not yet."""
         log = partition.log
         if end_offset > log.flushed_offset:
             log.note_flushed(end_offset)
             if not partition.is_removed:
                 self.marks[log.key] = end_offset
-        if end_offset > log.high_watermark:
+        if partition.role is not None:
+            self.moved[log.key] = partition
+        elif end_offset > log.high_watermark:
             log.commit(end_offset, position)
             effects.append(Advanced(key=log.key))

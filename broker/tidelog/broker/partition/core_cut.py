@@ -4,12 +4,16 @@ It must never cut below the high watermark unless somebody decided so, never whi
 written or flushed, and never below a FLUSHED mark: a restart would take the cut for damage.
 
     asked ── what is in flight ends, what waits is refused ──▶ lower mark flushed ──▶ files are cut
+
+A log that is to go on elsewhere is cut to nothing first; its new start is marked then. Whenever
+that is interrupted, the log is whole, empty where it began, or empty at its new start.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.partition import core_stop
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -19,9 +23,10 @@ from tidelog.broker.partition.messages import (
     Done,
     Effect,
     Refuse,
+    RestartLog,
     TruncateTail,
 )
-from tidelog.broker.partition.rounds import Awaiting, Cut, Partition
+from tidelog.broker.partition.rounds import Awaiting, Cut, Following, Partition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -53,11 +58,37 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
         core.flush.awaiting[:] = _without_cut_off(core.flush.awaiting, partition.cut, effects)
 
 
+def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) -> None:
+    """Begin to empty the log; who has appended to it is refused from now on."""
+    partition = core.partitions.get(message.key)
+    error = _refusal(core, message, partition)
+    if error is None and partition is not None and not isinstance(partition.role, Following):
+        error = TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=_tried(message),
+            happened="it follows no leader that could fill it again",
+        )
+    if error is not None or partition is None:
+        assert error is not None, "a restart is refused for a reason"
+        effects.append(Refuse(token=message.token, error=error))
+        return
+    log = partition.log
+    core_stop.refuse_waiting(core, partition, _cut_off(message), effects)
+    partition.is_roll_asked = False
+    partition.cut = Cut(
+        token=message.token,
+        partition=partition,
+        offset=log.log_start_offset,
+        restart_offset=message.offset,
+    )
+    core.cuts.append(partition.cut)
+
+
 def advance(core: DirectoryCore, effects: list[Effect]) -> None:
     """Bring each cut as far as what is in flight allows."""
     for cut in list(core.cuts):
         partition = cut.partition
-        if cut.is_cutting or cut.is_marking or partition.is_removed:
+        if cut.is_cutting or cut.is_marking or cut.is_restarting or partition.is_removed:
             continue
         core.awaiting = _without_cut_off(core.awaiting, cut, effects)
         if partition.is_lazy:
@@ -73,7 +104,9 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
             core.marks.pop(log.key, None)
             core.postponed_marks.pop(log.key, None)
             core.promises.append(cut)
-        elif cut.offset >= log.log_end_offset:
+        elif cut.restart_offset is not None and not log.segments:
+            _mark_restart(core, cut)
+        elif cut.restart_offset is None and cut.offset >= log.log_end_offset:
             core_stop.drop_cut(core, cut)
             effects.append(Done(token=cut.token, offset=log.log_end_offset))
         else:
@@ -88,13 +121,40 @@ def on_marked(cut: Cut) -> None:
     cut.is_marking, cut.is_marked = False, True
 
 
+def _mark_restart(core: DirectoryCore, cut: Cut) -> None:
+    """The log is empty: mark where it goes on."""
+    cut.flushed_offset = cut.partition.log.flushed_offset
+    cut.is_restarting = True
+    core.promises.append(cut)
+
+
+def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
+    """The log's new start is durable."""
+    assert cut.restart_offset is not None, f"{cut.key}: it goes on where it was"
+    partition, log = cut.partition, cut.partition.log
+    core.cuts.remove(cut)
+    partition.cut = None
+    log.restart(cut.restart_offset)
+    if isinstance(partition.role, Following):
+        partition.role.leader_watermark = log.high_watermark
+    if not partition.is_removed:
+        core.marks[log.key] = log.flushed_offset
+        core.committed_marks[log.key] = log.high_watermark
+        core.moved[log.key] = partition
+    effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
+
+
 def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) -> None:
     """The log ends where it was cut; or it cannot be told where, and stops."""
     cut = next(each for each in core.cuts if each.key == message.key and each.is_cutting)
     partition, log = cut.partition, cut.partition.log
+    error = core.failure or message.error
+    if error is None and cut.restart_offset is not None and not partition.is_removed:
+        log.cut(None, ProducerState(), cut.offset)
+        cut.is_cutting = False
+        return
     core.cuts.remove(cut)
     partition.cut = None
-    error = core.failure or message.error
     if error is not None:
         if core.failure is None and error.code is ErrorCode.STORAGE_CORRUPT:
             core_stop.fail_partition(core, message.key, error, effects)
@@ -104,30 +164,46 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"
     log.cut(message.cut.segment, message.cut.producers, cut.offset)
-    if log.log_end_offset > log.high_watermark:
-        # What is left was flushed: with one replica that commits it.
+    if isinstance(partition.role, Following):
+        partition.role.leader_watermark = log.high_watermark
+    elif partition.role is None and log.log_end_offset > log.high_watermark:
+        # What is left was flushed: that commits an only replica's.
         log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
+        if partition.role is not None:
+            core.moved[log.key] = partition
     effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
+
+
+def _refusal(
+    core: DirectoryCore, message: TruncateTail | RestartLog, partition: Partition | None
+) -> TidelogError | None:
+    """Why nothing can be cut off the log now; None if it can."""
+    if core.failure is not None:
+        return core.failure
+    if partition is None or partition.cut is not None or partition.trims:
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=_tried(message),
+            happened="it is gone, or is being cut or trimmed already",
+        )
+    return partition.log.failure
+
+
+def _tried(message: TruncateTail | RestartLog) -> str:
+    verb = "truncate" if isinstance(message, TruncateTail) else "restart"
+    return f"{verb} {message.key} at offset {message.offset}"
 
 
 def _objection(
     core: DirectoryCore, message: TruncateTail, partition: Partition | None
 ) -> TidelogError | None:
     """Why the log cannot be cut there; None if it can."""
-    tried = f"truncate {message.key} to offset {message.offset}"
-    if core.failure is not None:
-        return core.failure
-    if partition is None or partition.cut is not None or partition.trims:
-        return TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried=tried,
-            happened="it is gone, or is being cut or trimmed already",
-        )
-    log = partition.log
-    if log.failure is not None:
-        return log.failure
+    error = _refusal(core, message, partition)
+    if error is not None or partition is None:
+        return error
+    log, tried = partition.log, _tried(message)
     if message.offset < log.high_watermark and not message.is_unclean:
         return TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -185,7 +261,7 @@ def _without_cut_off(awaiting: list[Awaiting], cut: Cut, effects: list[Effect]) 
     return kept
 
 
-def _cut_off(cut: Cut | TruncateTail) -> TidelogError:
+def _cut_off(cut: Cut | TruncateTail | RestartLog) -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_LEADER,
         tried=f"append to {cut.key}",

@@ -11,7 +11,6 @@ from tidelog.broker.log.state import NO_GAPS
 from tidelog.broker.partition.messages import AppendBatch
 from tidelog.broker.partition.rounds import Partition, Planned, SegmentPlan, WriteRound
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped
-from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -36,7 +35,7 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
         return False
     if append.is_replica:
         header = append.header
-        _check_copy(partition, header, plan)
+        _check_copy(partition, append, plan)
         plan.pieces.append(append.batch)
     else:
         pieces, header = stamped(
@@ -112,11 +111,13 @@ def _is_full(partition: Partition, size_bytes: int, age_ms: int, plan: SegmentPl
     return age_ms > settings.segment_ms and plan.first_timestamp != NO_TIMESTAMP
 
 
-def _check_copy(partition: Partition, header: BatchHeader, plan: SegmentPlan) -> None:
+def _check_copy(partition: Partition, append: AppendBatch, plan: SegmentPlan) -> None:
     """A copy goes where its leader says: at or behind the end of the log, in order of epochs."""
-    log, end_offset = partition.log, plan.end_offset
-    if header.base_offset < end_offset or not (
-        plan.leader_epoch <= header.leader_epoch <= log.leader_epoch
+    log, end_offset, header = partition.log, plan.end_offset, append.header
+    if (
+        header.base_offset < end_offset
+        or append.behind not in (-1, end_offset)
+        or not plan.leader_epoch <= header.leader_epoch <= log.leader_epoch
     ):
         raise TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -126,5 +127,7 @@ def _check_copy(partition: Partition, header: BatchHeader, plan: SegmentPlan) ->
             f"{plan.leader_epoch} and follows leader epoch {log.leader_epoch}",
         )
     plan.leader_epoch = header.leader_epoch
-    if header.base_offset > end_offset and NO_GAPS == log.gaps_from == plan.gaps_from:
+    # After a cut a gap may be lower than the one that is marked.
+    is_marked = plan.gaps_from != NO_GAPS or NO_GAPS < log.gaps_from <= end_offset
+    if header.base_offset > end_offset and not is_marked:
         plan.gaps_from = end_offset

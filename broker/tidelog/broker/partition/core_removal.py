@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidelog.broker.log.names import directory_name
-from tidelog.broker.partition import core_stop
+from tidelog.broker.partition import core_roles, core_stop
 from tidelog.broker.partition.messages import (
     Advanced,
     Effect,
@@ -45,9 +45,11 @@ def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effec
     del core.partitions[message.key]
     core.marks.pop(message.key, None)
     core.postponed_marks.pop(message.key, None)
+    core.committed_marks.pop(message.key, None)
     partition.is_removed = True
     if partition.log.failure is None:
         partition.log.failure = _gone(message)
+    core_roles.refuse_commits(partition, partition.log.failure, effects)
     core.removals.append(Removal(message.token, partition))
     effects.append(Advanced(key=message.key))
 
@@ -57,7 +59,9 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
     kept = []
     for removal in core.removals:
         partition, cut = removal.partition, removal.partition.cut
-        is_cut_in_flight = cut is not None and (cut.is_cutting or cut.is_marking)
+        is_cut_in_flight = cut is not None and (
+            cut.is_cutting or cut.is_marking or cut.is_restarting
+        )
         if partition.plan is not None or partition.is_flushing or is_cut_in_flight:
             kept.append(removal)
             continue

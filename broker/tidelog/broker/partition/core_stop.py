@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tidelog.broker.partition import core_roles
 from tidelog.broker.partition.messages import Advanced, AppendBatch, Effect, Refuse
 from tidelog.broker.partition.rounds import Cut
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -30,6 +31,7 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
         if partition.log.failure is None:
             partition.log.failure = error
             effects.append(Advanced(key=partition.log.key))
+        core_roles.refuse_commits(partition, error, effects)
     effects += [Refuse(token=append.token, error=error) for append in core.queue]
     core.queue.clear()
     refuse_awaiting(core, core.awaiting, effects)
@@ -41,7 +43,7 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
     core.cuts = [cut for cut in core.cuts if cut.is_cutting or cut.is_marking]
     effects += [Refuse(token=removal.token, error=error) for removal in core.removals]
     core.awaiting, core.dirty, core.dirty_directories, core.lazy = [], [], {}, {}
-    core.marks, core.postponed_marks = {}, {}
+    core.marks, core.postponed_marks, core.committed_marks = {}, {}, {}
     core.promises, core.written_promises, core.rolls, core.doomed = [], [], [], []
     core.removals = []
     core.are_marks_unflushed = False
@@ -56,6 +58,7 @@ def fail_partition(
         return
     partition.log.failure = error
     refuse_waiting(core, partition, error, effects)
+    core_roles.refuse_commits(partition, error, effects)
     effects.append(Advanced(key=key))
 
 
@@ -99,7 +102,7 @@ def refuse_promises(
     for promise in promises:
         effects.append(Refuse(token=promise.token, error=error))
         if isinstance(promise, Cut):
-            # Nothing was cut: what was durable still is.
+            # What was durable still is: this promise has not let anything go yet.
             promise.partition.log.flushed_offset = promise.flushed_offset
             drop_cut(core, promise)
         elif (partition := core.partitions.get(promise.key)) is not None:

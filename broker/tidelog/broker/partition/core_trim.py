@@ -77,6 +77,8 @@ def starts_on_their_way(core: DirectoryCore) -> dict[PartitionKey, Offset]:
     for promise in (*in_flight, *core.written_promises):
         if isinstance(promise, TrimHead):
             starts[promise.key] = max(promise.offset, starts.get(promise.key, promise.offset))
+        elif promise.is_restarting and promise.restart_offset is not None:
+            starts[promise.key] = promise.restart_offset
     return starts
 
 
@@ -85,26 +87,39 @@ def take_marks(core: DirectoryCore, round_: WriteRound) -> None:
     flushed = {**core.postponed_marks, **core.marks}
     core.marks, core.postponed_marks = {}, {}
     marks = [Mark(key, MarkKind.FLUSHED, offset) for key, offset in flushed.items()]
+    if core.committed_marks:
+        committed, core.committed_marks = core.committed_marks, {}
+        marks += [Mark(key, MarkKind.COMMITTED, offset) for key, offset in committed.items()]
     for plan in round_.plans:
         if plan.gaps_from != NO_GAPS:
             marks.append(Mark(plan.segment.partition, MarkKind.GAPS, plan.gaps_from))
     round_.promises, core.promises = core.promises, []
     # Behind the others: a cut lowers what one of them may have said.
-    marks += [_mark_of(promise) for promise in round_.promises]
+    for promise in round_.promises:
+        marks += _marks_of(promise)
     round_.marks = tuple(marks)
 
 
-def _mark_of(promise: Promise) -> Mark:
+def _marks_of(promise: Promise) -> list[Mark]:
     """What is to be durable before the promise is kept."""
-    if isinstance(promise, Cut):
-        # Not the offset that was asked for: the batch that holds it goes as a whole.
-        return Mark(promise.key, MarkKind.FLUSHED, promise.partition.log.flushed_offset)
-    return Mark(promise.key, MarkKind.LOG_START, promise.offset)
+    if not isinstance(promise, Cut):
+        return [Mark(promise.key, MarkKind.LOG_START, promise.offset)]
+    if promise.is_restarting:
+        assert promise.restart_offset is not None, f"{promise.key}: it goes on where it was"
+        return [Mark(promise.key, MarkKind.LOG_START, promise.restart_offset)]
+    # Not the offset that was asked for: the batch that holds it goes as a whole.
+    log = promise.partition.log
+    marks = [Mark(promise.key, MarkKind.FLUSHED, log.flushed_offset)]
+    if promise.partition.role is not None and log.high_watermark > log.flushed_offset:
+        marks.append(Mark(promise.key, MarkKind.COMMITTED, log.flushed_offset))
+    return marks
 
 
 def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:
     """The promise's mark is durable."""
-    if isinstance(promise, Cut):
+    if isinstance(promise, Cut) and promise.is_restarting:
+        core_cut.on_restarted(core, promise, effects)
+    elif isinstance(promise, Cut):
         core_cut.on_marked(promise)
     else:
         _trim(core, promise, effects)

@@ -66,6 +66,7 @@ def _merged(marks: PartitionMarks, starts: PartitionMarks) -> PartitionMarks:
     gaps = [each.gaps_from for each in (marks, starts) if each.gaps_from >= 0]
     return PartitionMarks(
         flushed_offset=marks.flushed_offset,
+        committed_offset=marks.committed_offset,
         log_start_offset=max(marks.log_start_offset, starts.log_start_offset),
         gaps_from=min(gaps, default=-1),
     )

@@ -11,7 +11,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 
 
 class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +19,8 @@ class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     log: PartitionLog
     settings: TopicSettings
+    is_sole: bool = True
+    """The partition has no other replica. Else it follows until it is told to lead."""
     leftovers: tuple[SegmentKey, ...] = ()
     """Segments wholly below the log's start that a crash has left behind: they go."""
 
@@ -28,6 +30,56 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     settings: TopicSettings
+
+
+class Lead(msgspec.Struct, frozen=True, kw_only=True):
+    """The replica leads from now on; or others are in sync within its epoch."""
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+    others: tuple[BrokerId, ...]
+    """Those that a commit waits for: in sync, or about to be."""
+    in_sync_count: int
+    """How many are in sync, this one included."""
+    is_sole: bool | None = None
+    """Whether it is the partition's only replica; None: as it was."""
+
+
+class Follow(msgspec.Struct, frozen=True, kw_only=True):
+    """The replica follows from now on: nothing that it was asked as a leader is done any more."""
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+
+
+class FollowerAt(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a follower stands."""
+
+    key: PartitionKey
+    broker_id: BrokerId
+    leader_epoch: LeaderEpoch
+    """In which it follows; of another one the message says nothing."""
+    log_end_offset: Offset
+    flushed_offset: Offset
+
+
+class CommitTo(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader's high watermark, as a follower has learned it: of a log that goes on as its own.
+
+    What is not here yet is committed as it comes.
+    """
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+    offset: Offset
+
+
+class RestartLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The log is to be emptied and to go on at the offset: answered once that is durable."""
+
+    token: int
+    key: PartitionKey
+    offset: Offset
 
 
 class RemovePartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +95,17 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     """Chosen by the caller; comes back with the acknowledgement."""
     key: PartitionKey
-    batch: bytes
+    batch: bytes | memoryview
     header: BatchHeader
     is_flush_awaited: bool
-    """acks=all: answered once flushed; else once written."""
+    """acks=all: answered once committed, and of a sole replica once flushed; else once written."""
     append_time_ms: int
     """The wall time of its arrival; stamped on topics of append time."""
     is_replica: bool = False
     """Stored as it is: its leader has given it offset, epoch and time."""
+    behind: int = -1
+    """A copy: where the log must end; -1: at or before its first offset, which may be behind a gap
+    that a compaction has left."""
 
 
 class RollSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +212,11 @@ class FlushEnded(msgspec.Struct, frozen=True, kw_only=True):
 Message = (
     AddPartition
     | Configure
+    | Lead
+    | Follow
+    | FollowerAt
+    | CommitTo
+    | RestartLog
     | RemovePartition
     | AppendBatch
     | RollSegment
@@ -274,6 +334,12 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
 
 
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a replica that is not the only one the log's end or its flushed offset moved."""
+
+    key: PartitionKey
+
+
 Effect = (
     Write
     | Truncate
@@ -285,4 +351,5 @@ Effect = (
     | Done
     | Refuse
     | Advanced
+    | Moved
 )

@@ -27,6 +27,7 @@ from tidelog.broker.partition.messages import (
     AddPartition,
     Advanced,
     AppendBatch,
+    CommitTo,
     Configure,
     CutEnded,
     CutTail,
@@ -36,12 +37,17 @@ from tidelog.broker.partition.messages import (
     Flush,
     FlushAll,
     FlushEnded,
+    Follow,
+    FollowerAt,
+    Lead,
     Message,
+    Moved,
     Refuse,
     RemoveDirectory,
     RemoveFiles,
     RemovePartition,
     ReplaceSegments,
+    RestartLog,
     RollSegment,
     SegmentSealed,
     SetFull,
@@ -55,11 +61,12 @@ from tidelog.broker.partition.messages import (
 )
 from tidelog.broker.partition.owner_cut import cut_tail
 from tidelog.broker.partition.owner_files import SegmentFiles
+from tidelog.broker.partition.rounds import Partition
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 
 QUEUED_BYTES_MAX: Final = 128 * 1024 * 1024
 """Default of the memory budget for batches between arrival and acknowledgement."""
@@ -82,6 +89,18 @@ class _Waiting(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
+class _Copying(msgspec.Struct, frozen=True):
+    """Who waits for copies."""
+
+    done: "asyncio.Future[Offset]"
+    end_offset: Offset | None
+    """Of the last one: where the log ends behind it."""
+
+
+def _nobody_waits(key: PartitionKey) -> None:
+    del key
+
+
 class DirectoryOwner:
     """One a data directory. `run()` is the owning task."""
 
@@ -91,6 +110,7 @@ class DirectoryOwner:
         marks: MarksFile,
         *,
         on_advanced: Callable[[PartitionKey], None],
+        on_moved: Callable[[PartitionKey], None] | None = None,
         queued_bytes_max: int = QUEUED_BYTES_MAX,
         flush_interval_ms: int = FLUSH_INTERVAL_MS,
     ) -> None:
@@ -104,9 +124,11 @@ class DirectoryOwner:
         self._inbox: list[Message] = []
         self._news = asyncio.Event()
         self._waiting: dict[int, _Waiting] = {}
+        self._copying: dict[int, _Copying] = {}
         self._asking: dict[int, asyncio.Future[Offset]] = {}
         self._next_token = 0
         self._on_advanced = on_advanced
+        self._on_moved = on_moved or _nobody_waits
         self._queued_bytes_max = queued_bytes_max
         self._is_stopping = False
         self.queued_bytes = 0
@@ -117,10 +139,118 @@ class DirectoryOwner:
         """Why the directory stopped, if it did."""
         return self._core.failure
 
-    def add(self, opened: OpenedLog, settings: TopicSettings) -> None:
-        """Serve a recovered or new partition."""
+    def add(self, opened: OpenedLog, settings: TopicSettings, *, is_sole: bool = True) -> None:
+        """Serve a recovered or new partition; one that is not the only replica follows at first."""
         self._files.update(opened.files)
-        self._tell(AddPartition(log=opened.log, settings=settings, leftovers=opened.to_remove))
+        self._tell(
+            AddPartition(
+                log=opened.log, settings=settings, is_sole=is_sole, leftovers=opened.to_remove
+            )
+        )
+
+    def lead(
+        self,
+        log: PartitionLog,
+        leader_epoch: LeaderEpoch,
+        *,
+        others: tuple[BrokerId, ...],
+        in_sync_count: int,
+        is_sole: bool | None = None,
+    ) -> None:
+        """Lead from now on, or others are in sync within the epoch.
+
+        `others` are those that a commit waits for: the in-sync set without this broker, and those
+        that are about to join it. `in_sync_count` is the size of the set as it is, this broker
+        included. `is_sole`: whether it is the partition's only replica; None: as it was, but for
+        one with others.
+        """
+        self._tell(
+            Lead(
+                key=log.key,
+                leader_epoch=leader_epoch,
+                others=others,
+                in_sync_count=in_sync_count,
+                is_sole=is_sole,
+            )
+        )
+
+    def follow(self, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
+        """Follow from now on. Who waits is refused with NOT_LEADER, or with INDETERMINATE if the
+        batch is written already."""
+        self._tell(Follow(key=log.key, leader_epoch=leader_epoch))
+
+    def follower_at(
+        self,
+        key: PartitionKey,
+        broker_id: BrokerId,
+        leader_epoch: LeaderEpoch,
+        *,
+        log_end_offset: Offset,
+        flushed_offset: Offset,
+    ) -> None:
+        """Where a follower stands; ignored in another leader epoch, and of one that no commit waits
+        for."""
+        assert flushed_offset <= log_end_offset, f"{key}: broker {broker_id} flushed what it lacks"
+        self._tell(
+            FollowerAt(
+                key=key,
+                broker_id=broker_id,
+                leader_epoch=leader_epoch,
+                log_end_offset=log_end_offset,
+                flushed_offset=flushed_offset,
+            )
+        )
+
+    def commit_to(self, key: PartitionKey, leader_epoch: LeaderEpoch, offset: Offset) -> None:
+        """The leader's high watermark, of a log that goes on as this one: what is here is committed
+        up to it, and what comes as it comes."""
+        self._tell(CommitTo(key=key, leader_epoch=leader_epoch, offset=offset))
+
+    def append_copy(
+        self,
+        log: PartitionLog,
+        batches: bytes | memoryview,
+        headers: Sequence[BatchHeader],
+        *,
+        behind: Offset | None = None,
+    ) -> "asyncio.Future[Offset]":
+        """Append batches as the leader stores them, one behind the other; done once they are
+        written, with the log's end behind them.
+
+        They are refused, one and all those behind it, where the log does not end at `behind`: a
+        copy that comes late would else be taken for one behind a gap. None: what fits by its
+        offset. The budget for queued batches does not count copies: a session bounds them.
+        """
+        self._refuse_when_stopping(f"append a copy to {log.key}")
+        assert headers, f"{log.key}: a copy of no batch"
+        done: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        data = memoryview(batches)
+        position, expected = 0, -1 if behind is None else behind
+        for number, header in enumerate(headers, 1):
+            end = position + header.size_bytes
+            token = self._new_token()
+            self._copying[token] = _Copying(
+                done, header.next_offset if number == len(headers) else None
+            )
+            self._tell(
+                AppendBatch(
+                    token=token,
+                    key=log.key,
+                    batch=data[position:end],
+                    header=header,
+                    is_flush_awaited=False,
+                    append_time_ms=-1,
+                    is_replica=True,
+                    behind=expected,
+                )
+            )
+            position, expected = end, header.next_offset
+        assert position == len(data), f"{log.key}: {len(data)} bytes, the headers tell {position}"
+        return done
+
+    async def restart_at(self, log: PartitionLog, offset: Offset) -> Offset:
+        """Empty the log of a follower, and let it go on at the offset, be it below its start."""
+        return await self._asked(lambda token: RestartLog(token=token, key=log.key, offset=offset))
 
     def submit(
         self,
@@ -135,10 +265,7 @@ class DirectoryOwner:
 
         A batch that is alone passes whatever its size: refused, it never would be stored.
         """
-        if self._is_stopping:
-            raise TidelogError(
-                ErrorCode.UNAVAILABLE, tried=f"append to {log.key}", happened="the node is stopping"
-            )
+        self._refuse_when_stopping(f"append to {log.key}")
         if self.queued_bytes and self.queued_bytes + len(batch) > self._queued_bytes_max:
             raise TidelogError(
                 ErrorCode.RESOURCE_EXHAUSTED,
@@ -269,16 +396,17 @@ class DirectoryOwner:
         self._is_stopping = True
         self._tell(FlushAll())
 
+    def _refuse_when_stopping(self, tried: str) -> None:
+        if self._is_stopping:
+            raise TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened="the node is stopping")
+
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
 
     async def _asked(self, message: Callable[[int], Message]) -> Offset:
         """Tell the core and wait for its answer; a caller that is cancelled drops it only."""
-        if self._is_stopping:
-            raise TidelogError(
-                ErrorCode.UNAVAILABLE, tried="change a log", happened="the node is stopping"
-            )
+        self._refuse_when_stopping("change a log")
         token = self._new_token()
         answer: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
         self._asking[token] = answer
@@ -301,6 +429,8 @@ class DirectoryOwner:
                 self._refuse(effect)
             case Advanced():
                 self._on_advanced(effect.key)
+            case Moved():
+                self._on_moved(effect.key)
             case Write():
                 scope.start(self._write(effect), name="write")
             case Flush():
@@ -321,12 +451,19 @@ class DirectoryOwner:
         done: asyncio.Future[Offset] | asyncio.Future[Appended]
         if effect.token in self._asking:
             done = self._asking.pop(effect.token)
+        elif effect.token in self._copying:
+            done = self._copying.pop(effect.token).done
         else:
             done = self._release(effect.token).done
         if not done.done():
             done.set_exception(fresh(effect.error))
 
     def _acknowledge(self, effect: Acknowledge) -> None:
+        if effect.token in self._copying:
+            copying = self._copying.pop(effect.token)
+            if copying.end_offset is not None and not copying.done.done():
+                copying.done.set_result(copying.end_offset)
+            return
         waiting = self._release(effect.token)
         if waiting.done.done():
             return
@@ -384,7 +521,8 @@ class DirectoryOwner:
         return {
             key: PartitionMarks(
                 flushed_offset=partition.log.flushed_offset,
-                log_start_offset=max(partition.log.log_start_offset, starts.get(key, 0)),
+                log_start_offset=starts.get(key, partition.log.log_start_offset),
+                committed_offset=_committed(partition),
                 gaps_from=partition.log.gaps_from,
             )
             for key, partition in self._core.partitions.items()
@@ -450,3 +588,13 @@ class DirectoryOwner:
         else:
             if not asking.done():
                 asking.set_result(Offset(0))
+
+
+def _committed(partition: Partition) -> int:
+    """What a mark may say of the high watermark: no more than a cut on its way leaves."""
+    log = partition.log
+    if partition.role is None:
+        return 0
+    return (
+        log.high_watermark if partition.cut is None else min(log.high_watermark, log.flushed_offset)
+    )

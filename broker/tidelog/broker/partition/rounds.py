@@ -11,7 +11,7 @@ from tidelog.broker.log.state import NO_GAPS, PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse, TrimHead
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import BrokerId, Offset
 
 
 class SegmentPlan:
@@ -27,6 +27,7 @@ class SegmentPlan:
         "leader_epoch",
         "partition",
         "pieces",
+        "role",
         "segment",
         "size_bytes",
     )
@@ -35,6 +36,8 @@ class SegmentPlan:
         self, partition: "Partition", segment: SegmentKey, byte_position: int, *, is_new: bool
     ) -> None:
         self.partition = partition
+        self.role = partition.role
+        """In which the batches were taken: in another one nobody is told that they are stored."""
         self.segment = segment
         self.byte_position = byte_position
         """How long the segment is before."""
@@ -66,11 +69,41 @@ class Cut(msgspec.Struct, kw_only=True):
     """No mark promises any more what is cut off."""
     is_cutting: bool = False
     """The owner is at it."""
+    restart_offset: Offset | None = None
+    """Where the log goes on, once it is empty."""
+    is_restarting: bool = False
+    """It is empty; the mark of its new start is on its way to the disk."""
 
     @property
     def key(self) -> PartitionKey:
         """Which partition's."""
         return self.partition.log.key
+
+
+class Leading:
+    """What a replica that leads others keeps of them, and who waits for a commit."""
+
+    __slots__ = ("awaiting", "in_sync_count", "others")
+
+    def __init__(self) -> None:
+        self.others: dict[BrokerId, tuple[int, int]] = {}
+        """Log end and flushed offset of each that a commit waits for; NOT_KNOWN before it told."""
+        self.in_sync_count = 0
+        self.awaiting: deque[Awaiting] = deque()
+        """In the order of their offsets."""
+
+
+class Following:
+    """What a replica that follows knows of its leader."""
+
+    __slots__ = ("leader_watermark",)
+
+    def __init__(self) -> None:
+        self.leader_watermark = Offset(0)
+        """What comes up to here is committed already."""
+
+
+Role = Leading | Following
 
 
 class Partition:
@@ -87,6 +120,7 @@ class Partition:
         "lazy_since_ms",
         "log",
         "plan",
+        "role",
         "settings",
         "trim_offset",
         "trims",
@@ -95,6 +129,8 @@ class Partition:
     def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
         self.log = log
         self.settings = settings
+        self.role: Role | None = None
+        """None: it is the partition's only replica."""
         self.held: deque[AppendBatch] = deque()
         """Until the active segment is flushed, and the next one can be made."""
         self.plan: SegmentPlan | None = None

@@ -1,0 +1,265 @@
+"""What a replica is: the only one, a leader, a follower; and what is committed then. Pure.
+
+Owns the change from role to role and the moves of the high watermark of partitions with several
+replicas. It must never answer in a new role what was asked of the old one, nor commit what is not
+at every replica that the commit rule names (`commit`). Stop 8 of a record's walk.
+
+    queued, planned ── Follow ──▶ refused with NOT_LEADER: nothing was stored
+    written, not committed ── Follow ──▶ INDETERMINATE: the next leader may have it, or may not
+    a follower's log ends elsewhere ── FollowerAt ──▶ the watermark moves, acks=all is answered
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.partition import core_stop
+from tidelog.broker.partition.commit import NOT_KNOWN, committed_offset, position_of
+from tidelog.broker.partition.messages import (
+    Acknowledge,
+    Advanced,
+    AppendBatch,
+    CommitTo,
+    Effect,
+    Follow,
+    FollowerAt,
+    Lead,
+    Refuse,
+)
+from tidelog.broker.partition.rounds import (
+    Awaiting,
+    Following,
+    Leading,
+    Partition,
+    Planned,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.broker.log.names import PartitionKey
+    from tidelog.broker.partition.core import DirectoryCore
+
+
+def on_lead(core: DirectoryCore, message: Lead, effects: list[Effect]) -> None:
+    """Lead, or go on leading with others in sync; who waits for a commit goes on waiting."""
+    partition = core.partitions.get(message.key)
+    if partition is None:
+        return
+    if message.leader_epoch != partition.log.leader_epoch:
+        _refuse_copies(core, partition, effects)
+    role = _leading(core, partition, message, effects)
+    if message.leader_epoch != partition.log.leader_epoch:
+        partition.log.lead(message.leader_epoch)
+        if role is not None:
+            role.others = {}
+    if role is None:
+        return
+    unknown = (NOT_KNOWN, NOT_KNOWN)
+    role.others = {each: role.others.get(each, unknown) for each in message.others}
+    role.in_sync_count = message.in_sync_count
+    advance(core, partition, effects)
+
+
+def _leading(
+    core: DirectoryCore, partition: Partition, message: Lead, effects: list[Effect]
+) -> Leading | None:
+    """The role from now on; None: the only replica."""
+    role = partition.role
+    if message.is_sole or (message.is_sole is None and role is None and not message.others):
+        assert not message.others, f"{message.key}: an only replica waits for no other"
+        _become_sole(core, partition, effects)
+        return None
+    if isinstance(role, Leading):
+        return role
+    made = Leading()
+    if role is None and partition.plan is not None:
+        # It led before as well: what is being written is answered.
+        partition.plan.role = made
+    partition.role = made
+    partition.log.keep_uncommitted()
+    if role is None:
+        # What waited for the flush waits for the others as well.
+        made.awaiting.extend(_take_awaiting(core, partition))
+    return made
+
+
+def _become_sole(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
+    """Without others a flush commits."""
+    role, log = partition.role, partition.log
+    if role is None:
+        return
+    partition.role = None
+    if partition.plan is not None and partition.plan.role is role:
+        partition.plan.role = None
+    log.uncommitted = None
+    if isinstance(role, Leading):
+        core.awaiting += role.awaiting
+    if log.failure is not None or not log.segments or partition.cut is not None:
+        return
+    # The next round finds all of it flushed, commits it, and answers.
+    core.make_dirty(partition)
+    core.moved[log.key] = partition
+
+
+def on_follow(core: DirectoryCore, message: Follow, effects: list[Effect]) -> None:
+    """Follow: whoever waits is told that this one does not lead."""
+    partition = core.partitions.get(message.key)
+    if partition is None:
+        return
+    role, log = partition.role, partition.log
+    if isinstance(role, Following) and message.leader_epoch == log.leader_epoch:
+        return
+    core_stop.refuse_waiting(core, partition, _not_leader(message.key), effects)
+    waiting = list(role.awaiting) if isinstance(role, Leading) else []
+    waiting += _take_awaiting(core, partition)
+    effects += [
+        Refuse(token=each.answer.token, error=_indeterminate(message.key)) for each in waiting
+    ]
+    if message.leader_epoch != log.leader_epoch:
+        log.lead(message.leader_epoch)
+    log.keep_uncommitted()
+    partition.role = Following()
+
+
+def on_follower_at(core: DirectoryCore, message: FollowerAt, effects: list[Effect]) -> None:
+    """Take note of where the follower stands, if a commit waits for it."""
+    partition = core.partitions.get(message.key)
+    if partition is None or message.leader_epoch != partition.log.leader_epoch:
+        return
+    role = partition.role
+    if not isinstance(role, Leading) or message.broker_id not in role.others:
+        return
+    role.others[message.broker_id] = (message.log_end_offset, message.flushed_offset)
+    advance(core, partition, effects)
+
+
+def on_commit_to(core: DirectoryCore, message: CommitTo, effects: list[Effect]) -> None:
+    """Take the leader's watermark over, as far as its log is here."""
+    partition = core.partitions.get(message.key)
+    if partition is None or message.leader_epoch != partition.log.leader_epoch:
+        return
+    role = partition.role
+    if isinstance(role, Following) and message.offset > role.leader_watermark:
+        role.leader_watermark = message.offset
+        advance(core, partition, effects)
+
+
+def advance(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
+    """Move the high watermark of one of several replicas as far as it may, and answer."""
+    role, log = partition.role, partition.log
+    if role is None or log.failure is not None or partition.cut is not None:
+        return
+    if isinstance(role, Following):
+        offset: int = role.leader_watermark
+    else:
+        is_flush_sync = partition.settings.is_flush_sync
+        own = position_of(log.log_end_offset, log.flushed_offset, is_flush_sync=is_flush_sync)
+        offset = committed_offset(
+            own,
+            [
+                position_of(*position, is_flush_sync=is_flush_sync)
+                for position in role.others.values()
+            ],
+            in_sync_count=role.in_sync_count,
+            in_sync_min=partition.settings.in_sync_replicas_min,
+        )
+    if not log.commit_to(offset):
+        return
+    core.committed_marks[log.key] = log.high_watermark
+    effects.append(Advanced(key=log.key))
+    if isinstance(role, Leading):
+        awaiting, high_watermark = role.awaiting, log.high_watermark
+        while awaiting and awaiting[0].planned.header.next_offset <= high_watermark:
+            effects.append(awaiting.popleft().answer)
+
+
+def answer_written(
+    core: DirectoryCore, planned: Planned, answer: Acknowledge, effects: list[Effect]
+) -> None:
+    """A batch of one of several replicas is written: a copy and acks=1 are answered."""
+    partition, append = planned.plan.partition, planned.append
+    if append.is_replica:
+        effects.append(answer)
+    elif planned.plan.role is not partition.role:
+        effects.append(Refuse(token=answer.token, error=_indeterminate(append.key)))
+    elif append.is_flush_awaited:
+        assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
+        partition.role.awaiting.append(Awaiting(answer, planned))
+    else:
+        effects.append(answer)
+
+
+def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:
+    """Why one of several replicas does not take the batch; None: it does."""
+    role = partition.role
+    if append.is_replica:
+        if isinstance(role, Following):
+            return None
+        return TidelogError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            tried=f"append a copy to {append.key}",
+            happened=f"this broker leads it at leader epoch {partition.log.leader_epoch}",
+        )
+    if not isinstance(role, Leading):
+        return _not_leader(append.key)
+    in_sync_min = partition.settings.in_sync_replicas_min
+    if append.is_flush_awaited and role.in_sync_count < in_sync_min:
+        return TidelogError(
+            ErrorCode.NOT_ENOUGH_IN_SYNC_REPLICAS,
+            tried=f"append to {append.key}",
+            happened=f"{role.in_sync_count} replicas are in sync, "
+            f"the topic's min.insync.replicas is {in_sync_min}",
+        )
+    return None
+
+
+def refuse_commits(partition: Partition, error: TidelogError, effects: list[Effect]) -> None:
+    """Nothing is committed here any more; what was written may still be."""
+    role = partition.role
+    if isinstance(role, Leading):
+        effects += [Refuse(token=each.answer.token, error=error) for each in role.awaiting]
+        role.awaiting.clear()
+
+
+def _refuse_copies(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
+    """What another leader has sent does not belong behind what this one will write."""
+    if isinstance(partition.role, Following):
+        error = TidelogError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            tried=f"append a copy to {partition.log.key}",
+            happened="this broker leads it by now",
+        )
+        core_stop.refuse_waiting(core, partition, error, effects)
+
+
+def _take_awaiting(core: DirectoryCore, partition: Partition) -> list[Awaiting]:
+    """Those who wait for a flush to be told that their batch is stored, in their order."""
+    taken: list[Awaiting] = []
+    if core.flush is not None:
+        core.flush.awaiting[:] = _without(core.flush.awaiting, partition, taken)
+    core.awaiting = _without(core.awaiting, partition, taken)
+    return taken
+
+
+def _without(
+    awaiting: list[Awaiting], partition: Partition, taken: list[Awaiting]
+) -> list[Awaiting]:
+    kept: list[Awaiting] = []
+    for each in awaiting:
+        is_taken = each.planned.plan.partition is partition and isinstance(each.answer, Acknowledge)
+        (taken if is_taken else kept).append(each)
+    return kept
+
+
+def _not_leader(key: PartitionKey) -> TidelogError:
+    return TidelogError(
+        ErrorCode.NOT_LEADER, tried=f"append to {key}", happened="another broker leads it by now"
+    )
+
+
+def _indeterminate(key: PartitionKey) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INDETERMINATE,
+        tried=f"append to {key}",
+        happened="another broker leads it by now; the batch may still be stored",
+    )
