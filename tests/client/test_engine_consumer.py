@@ -1,7 +1,5 @@
 """The consumer's core: positions, sessions, credit, and what of an answer still counts."""
 
-import pytest
-
 from tests.client.engine_world import MS, TOPIC_ID, failure, view
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer import ConsumerCore
@@ -26,6 +24,7 @@ from tidelog.client.engine.fetch_messages import (
 from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.errors import LogTruncationError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.errors import ErrorCode
@@ -101,10 +100,16 @@ class World:
         assert isinstance(sent, SendFetch), "positions follow at once"
         return sent
 
-    def answer(self, *parts: PartitionBatches, epoch: int = 1, stream: int = 1) -> None:
-        self.step(
+    def answer(
+        self, *parts: PartitionBatches, epoch: int = 1, stream: int = 1, broker_id: int = 1
+    ) -> list[ConsumerEffect]:
+        return self.step(
             FetchAnswered(
-                broker_id=1, stream=stream, session_epoch=epoch, size_bytes=0, partitions=parts
+                broker_id=broker_id,
+                stream=stream,
+                session_epoch=epoch,
+                size_bytes=0,
+                partitions=parts,
             )
         )
 
@@ -241,16 +246,128 @@ def test_without_reset_policy_an_offset_out_of_range_is_told() -> None:
     assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("reset", [OffsetSpec.EARLIEST, None])
-def test_a_truncated_log_moves_the_reader_back(reset: OffsetSpec | None) -> None:
-    world = World(reset=reset)
+def cut_at(end_offset: int, leader_epoch: int) -> PartitionBatches:
+    """The broker's log parts from the reader's past."""
+    found = Divergence(leader_epoch=leader_epoch, end_offset=end_offset)
+    return PartitionBatches(topic_id=TOPIC_ID, partition=0, divergence=found)
+
+
+def test_a_truncated_log_moves_the_reader_back_to_where_both_agree() -> None:
+    world = World()
     world.read_from(50)
-    cut = PartitionBatches(
-        topic_id=TOPIC_ID, partition=0, divergence=Divergence(leader_epoch=2, end_offset=40)
-    )
-    world.answer(cut)
+    world.answer(cut_at(40, 2))
     assert world.core.partitions[T0].position == 40
-    assert (world.core.take_error() is None) == (reset is not None)
+    assert world.core.recovery.truncations == 1
+    assert world.core.take_error() is None
+
+
+def test_without_reset_policy_a_truncation_is_told_at_each_poll_until_a_seek() -> None:
+    world = World(reset=None)
+    world.read_from(50)
+    world.answer(cut_at(40, 2))
+    for session_epoch in (3, 5):
+        error = world.core.take_error()
+        assert isinstance(error, LogTruncationError)
+        assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (error.topic_partition, error.offset, error.divergent_offset) == (T0, 50, 40)
+        assert world.core.partitions[T0].position == 50, "the user decides"
+        (again,) = world.tick()
+        assert isinstance(again, SendFetch)
+        assert again.session_epoch == session_epoch
+        world.answer(cut_at(40, 2), epoch=session_epoch)
+    world.core.seek(T0, 40)
+    assert world.core.take_error() is None
+    (moved,) = world.tick()
+    assert isinstance(moved, SendFetch)
+    assert [position.fetch_offset for position in moved.positions] == [40]
+
+
+def test_records_of_a_lost_epoch_are_read_again_where_an_older_one_wrote_on() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=5, leader_epoch=4), 5))
+    world.answer(part(batch(10, count=5, leader_epoch=6), 10))
+    for _ in range(2):
+        fetched = world.core.take()
+        assert fetched is not None
+        world.core.partitions[T0].hand_over(fetched.next_offset)
+    # The log goes on with epoch 4 up to 30: what was read from 10 to 15 is another history.
+    (moved,) = world.answer(cut_at(30, 4))
+    assert world.core.partitions[T0].position == 10
+    assert isinstance(moved, SendFetch)
+    assert [each.last_fetched_epoch for each in moved.positions] == [4]
+
+
+def test_a_truncation_of_what_the_user_has_not_had_yet_is_nobodys_business() -> None:
+    world = World(reset=None)
+    world.read_from(5)
+    world.answer(part(batch(5, count=5, leader_epoch=4), 5))
+    world.answer(cut_at(7, 4))
+    assert world.core.partitions[T0].position == 5
+    assert world.core.take() is None, "what was fetched may be void"
+    assert world.core.take_error() is None
+    assert world.core.recovery.truncations == 0
+
+
+def test_a_divergence_that_contradicts_itself_does_not_turn_in_circles() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=5, leader_epoch=4), 5))
+    world.answer(cut_at(99, 4))
+    assert world.tick() == [], "it waits before it asks again"
+    (again,) = [found for found in world.tick(200) if isinstance(found, SendFetch)]
+    assert [each.last_fetched_epoch for each in again.positions] == [-1]
+
+
+def test_batches_whose_leader_epoch_falls_are_not_of_this_log() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=5, leader_epoch=4), 5))
+    world.answer(part(batch(10, leader_epoch=3), 10))
+    error = world.core.take_error()
+    assert error is not None
+    assert error.code is ErrorCode.CORRUPT_BATCH
+    assert world.core.partitions[T0].fetch_offset == 10
+
+
+def test_what_came_before_an_offset_out_of_range_is_handed_over_first() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=5), 5))
+    refused = PartitionBatches(
+        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+    )
+    world.answer(refused)
+    assert world.tick(10_000) == [], "nothing is asked for meanwhile"
+    fetched = world.core.take()
+    assert fetched is not None
+    world.core.partitions[T0].hand_over(fetched.next_offset)
+    (again,) = world.tick()
+    assert isinstance(again, SendFetch)
+    assert [position.fetch_offset for position in again.positions] == [10]
+    world.answer(refused, epoch=2)
+    assert world.core.partitions[T0].position is None, "now the reset policy decides"
+
+
+def test_what_is_put_back_is_read_again_behind_the_epoch_that_is_known() -> None:
+    world = World()
+    world.read_from(5)
+    world.answer(part(batch(5, count=5, leader_epoch=4), 5))
+    assert world.core.take() is not None
+    world.core.put_back(T0, 8)
+    (moved,) = world.tick()
+    assert isinstance(moved, SendFetch)
+    (position,) = moved.positions
+    assert (position.fetch_offset, position.last_fetched_epoch) == (8, 4)
+
+
+def test_a_seek_with_an_epoch_lets_the_broker_look_for_a_truncation() -> None:
+    world = World()
+    world.read_from(5)
+    world.core.seek(T0, 7, 2)
+    (moved,) = world.tick()
+    assert isinstance(moved, SendFetch)
+    assert [each.last_fetched_epoch for each in moved.positions] == [2]
 
 
 def test_a_paused_partition_keeps_what_it_has_and_asks_for_nothing() -> None:

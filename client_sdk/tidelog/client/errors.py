@@ -4,12 +4,14 @@ Owns the subclasses that only a client raises; everything else is a TidelogError
 It must never import gRPC or protobuf.
 """
 
+from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
 
 __all__ = [
     "CATALOGUE",
     "ErrorCode",
     "ForkedClientError",
+    "LogTruncationError",
     "PeerError",
     "TidelogError",
     "WakeupError",
@@ -35,6 +37,50 @@ class WakeupError(TidelogError):
 
     def __init__(self, *, tried: str, happened: str, hint: str = "") -> None:
         super().__init__(ErrorCode.CANCELLED, tried=tried, happened=happened, hint=hint)
+
+
+class LogTruncationError(TidelogError):
+    """Records that this consumer has read are not in the log any more.
+
+    Raised without a reset policy, at each poll until the consumer seeks: its own copy of what was
+    lost may be the last one. `divergent_offset` is where its history and the log part.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        offset: int,
+        leader_epoch: int,
+        divergent_offset: int,
+    ) -> None:
+        name = f"{topic_partition.topic}-{topic_partition.partition}"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            tried=f"read {name} at offset {offset}, behind leader epoch {leader_epoch}",
+            happened=f"the log was truncated: from offset {divergent_offset} on it does not hold "
+            "what was read before",
+            hint=f"seek to {divergent_offset} to read what is there now",
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.divergent_offset = divergent_offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        told = (self.topic_partition, self.offset, self.leader_epoch, self.divergent_offset)
+        return (_rebuild_truncation, told)
+
+
+def _rebuild_truncation(
+    topic_partition: TopicPartition, offset: int, leader_epoch: int, divergent_offset: int
+) -> LogTruncationError:
+    return LogTruncationError(
+        topic_partition=topic_partition,
+        offset=offset,
+        leader_epoch=leader_epoch,
+        divergent_offset=divergent_offset,
+    )
 
 
 class PeerError(TidelogError):

@@ -225,6 +225,7 @@ def fetch_stream_request(
                 fetch_offset=position.fetch_offset,
                 last_fetched_epoch=position.last_fetched_epoch,
                 max_bytes=position.max_bytes,
+                stays_here=position.stays_here,
             )
             for position in positions
         ],
@@ -258,6 +259,8 @@ def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:
             )
             if part.HasField("divergence")
             else None,
+            preferred_replica=part.preferred_replica if part.preferred_replica > 0 else -1,
+            leader_id=part.leader_id if part.HasField("leader_id") else None,
         )
         for part in answer.partitions
     )

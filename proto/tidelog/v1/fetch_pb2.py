@@ -27,7 +27,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/fetch.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x8f\x01\n\rFetchPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x12\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x11\x12\x11\n\tmax_bytes\x18\x06 \x01(\r\"\xc1\x01\n\x0c\x46\x65tchRequest\x12,\n\tpositions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.FetchPosition\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\r\x12\x11\n\tmin_bytes\x18\x03 \x01(\r\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\x12\x33\n\x0fisolation_level\x18\x05 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x13\n\x0b\x63lient_rack\x18\x06 \x01(\t\"V\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionBatches\x12\x13\n\x0bthrottle_ms\x18\x02 \x01(\r\"\x8c\x03\n\x10PartitionBatches\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\x12\x11\n\tfetch_sum\x18\x05 \x01(\x07\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x1a\n\x12last_stable_offset\x18\x07 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\t \x01(\x11\x12<\n\x14\x61\x62orted_transactions\x18\n \x03(\x0b\x32\x1e.tidelog.v1.AbortedTransaction\x12*\n\ndivergence\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.Divergence\x12\x19\n\x11preferred_replica\x18\x0c \x01(\x11\x12\x16\n\tleader_id\x18\r \x01(\x11H\x00\x88\x01\x01\x42\x0c\n\n_leader_id\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x12\"6\n\nDivergence\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"\xfb\x01\n\x12\x46\x65tchStreamRequest\x12,\n\tpositions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.FetchPosition\x12-\n\x07removed\x18\x02 \x03(\x0b\x32\x1c.tidelog.v1.FetchedPartition\x12\x14\n\x0c\x63redit_bytes\x18\x03 \x01(\r\x12\x33\n\x0fisolation_level\x18\x04 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x13\n\x0b\x63lient_rack\x18\x05 \x01(\t\x12\x15\n\rsession_epoch\x18\x06 \x01(\x04\x12\x11\n\tmax_bytes\x18\x07 \x01(\r\"7\n\x10\x46\x65tchedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"^\n\x13\x46\x65tchStreamResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionBatches\x12\x15\n\rsession_epoch\x18\x02 \x01(\x04\x32\xb8\x01\n\x0c\x46\x65tchService\x12H\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01\x12^\n\x0b\x46\x65tchStream\x12\x1e.tidelog.v1.FetchStreamRequest\x1a\x1f.tidelog.v1.FetchStreamResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/fetch.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xa3\x01\n\rFetchPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x12\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x11\x12\x11\n\tmax_bytes\x18\x06 \x01(\r\x12\x12\n\nstays_here\x18\x07 \x01(\x08\"\xc1\x01\n\x0c\x46\x65tchRequest\x12,\n\tpositions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.FetchPosition\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\r\x12\x11\n\tmin_bytes\x18\x03 \x01(\r\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\x12\x33\n\x0fisolation_level\x18\x05 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x13\n\x0b\x63lient_rack\x18\x06 \x01(\t\"V\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionBatches\x12\x13\n\x0bthrottle_ms\x18\x02 \x01(\r\"\x8c\x03\n\x10PartitionBatches\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\x12\x11\n\tfetch_sum\x18\x05 \x01(\x07\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x1a\n\x12last_stable_offset\x18\x07 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\t \x01(\x11\x12<\n\x14\x61\x62orted_transactions\x18\n \x03(\x0b\x32\x1e.tidelog.v1.AbortedTransaction\x12*\n\ndivergence\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.Divergence\x12\x19\n\x11preferred_replica\x18\x0c \x01(\x11\x12\x16\n\tleader_id\x18\r \x01(\x11H\x00\x88\x01\x01\x42\x0c\n\n_leader_id\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x12\"6\n\nDivergence\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"\xfb\x01\n\x12\x46\x65tchStreamRequest\x12,\n\tpositions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.FetchPosition\x12-\n\x07removed\x18\x02 \x03(\x0b\x32\x1c.tidelog.v1.FetchedPartition\x12\x14\n\x0c\x63redit_bytes\x18\x03 \x01(\r\x12\x33\n\x0fisolation_level\x18\x04 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x13\n\x0b\x63lient_rack\x18\x05 \x01(\t\x12\x15\n\rsession_epoch\x18\x06 \x01(\x04\x12\x11\n\tmax_bytes\x18\x07 \x01(\r\"7\n\x10\x46\x65tchedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"^\n\x13\x46\x65tchStreamResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionBatches\x12\x15\n\rsession_epoch\x18\x02 \x01(\x04\x32\xb8\x01\n\x0c\x46\x65tchService\x12H\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01\x12^\n\x0b\x46\x65tchStream\x12\x1e.tidelog.v1.FetchStreamRequest\x1a\x1f.tidelog.v1.FetchStreamResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,23 +39,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHSERVICE'].methods_by_name['FetchStream']._loaded_options = None
   _globals['_FETCHSERVICE'].methods_by_name['FetchStream']._serialized_options = b'\252\240\031\006\010\002\020\001\030\001'
   _globals['_FETCHPOSITION']._serialized_start=115
-  _globals['_FETCHPOSITION']._serialized_end=258
-  _globals['_FETCHREQUEST']._serialized_start=261
-  _globals['_FETCHREQUEST']._serialized_end=454
-  _globals['_FETCHRESPONSE']._serialized_start=456
-  _globals['_FETCHRESPONSE']._serialized_end=542
-  _globals['_PARTITIONBATCHES']._serialized_start=545
-  _globals['_PARTITIONBATCHES']._serialized_end=941
-  _globals['_ABORTEDTRANSACTION']._serialized_start=943
-  _globals['_ABORTEDTRANSACTION']._serialized_end=1006
-  _globals['_DIVERGENCE']._serialized_start=1008
-  _globals['_DIVERGENCE']._serialized_end=1062
-  _globals['_FETCHSTREAMREQUEST']._serialized_start=1065
-  _globals['_FETCHSTREAMREQUEST']._serialized_end=1316
-  _globals['_FETCHEDPARTITION']._serialized_start=1318
-  _globals['_FETCHEDPARTITION']._serialized_end=1373
-  _globals['_FETCHSTREAMRESPONSE']._serialized_start=1375
-  _globals['_FETCHSTREAMRESPONSE']._serialized_end=1469
-  _globals['_FETCHSERVICE']._serialized_start=1472
-  _globals['_FETCHSERVICE']._serialized_end=1656
+  _globals['_FETCHPOSITION']._serialized_end=278
+  _globals['_FETCHREQUEST']._serialized_start=281
+  _globals['_FETCHREQUEST']._serialized_end=474
+  _globals['_FETCHRESPONSE']._serialized_start=476
+  _globals['_FETCHRESPONSE']._serialized_end=562
+  _globals['_PARTITIONBATCHES']._serialized_start=565
+  _globals['_PARTITIONBATCHES']._serialized_end=961
+  _globals['_ABORTEDTRANSACTION']._serialized_start=963
+  _globals['_ABORTEDTRANSACTION']._serialized_end=1026
+  _globals['_DIVERGENCE']._serialized_start=1028
+  _globals['_DIVERGENCE']._serialized_end=1082
+  _globals['_FETCHSTREAMREQUEST']._serialized_start=1085
+  _globals['_FETCHSTREAMREQUEST']._serialized_end=1336
+  _globals['_FETCHEDPARTITION']._serialized_start=1338
+  _globals['_FETCHEDPARTITION']._serialized_end=1393
+  _globals['_FETCHSTREAMRESPONSE']._serialized_start=1395
+  _globals['_FETCHSTREAMRESPONSE']._serialized_end=1489
+  _globals['_FETCHSERVICE']._serialized_start=1492
+  _globals['_FETCHSERVICE']._serialized_end=1676
 # @@protoc_insertion_point(module_scope)

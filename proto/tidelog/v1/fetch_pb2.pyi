@@ -32,6 +32,7 @@ class FetchPosition(_message.Message):
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    STAYS_HERE_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id as metadata tells it: 16 bytes."""
     partition: _builtins.int
@@ -52,6 +53,8 @@ class FetchPosition(_message.Message):
     """At most so many bytes of this partition in one answer; at least one batch is sent whatever its
     size. 0: the broker's default (1 MiB).
     """
+    stays_here: _builtins.bool
+    """Serve it here, although another replica may be nearer: the client has tried that one in vain."""
     def __init__(
         self,
         *,
@@ -61,10 +64,11 @@ class FetchPosition(_message.Message):
         fetch_offset: _builtins.int = ...,
         last_fetched_epoch: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        stays_here: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "max_bytes", b"max_bytes", "partition", b"partition", "stays_here", b"stays_here", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -133,7 +137,7 @@ class FetchResponse(_message.Message):
     """How long the client should wait before its next request because of a quota, in milliseconds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]:
-        """Partitions with batches or an error; those without news are left out."""
+        """Partitions with batches, an error or a divergence; those without news are left out."""
 
     def __init__(
         self,
@@ -189,7 +193,10 @@ class PartitionBatches(_message.Message):
     leader_epoch: _builtins.int
     """The partition's leader epoch as the broker knows it; -1: not known."""
     preferred_replica: _builtins.int
-    """A replica nearer to the client that it should read from; -1: this one."""
+    """A replica nearer to the client that it should read from; -1: this one. On a stream such an
+    answer holds no batches, and the partition is read there no more until the client names a
+    position for it again. It carries the same leader epoch to the replica named.
+    """
     leader_id: _builtins.int
     """With NOT_LEADER, FENCED_LEADER_EPOCH: the leader in `leader_epoch`, which spares a metadata
     call. Absent: not known.
@@ -379,8 +386,9 @@ class FetchStreamResponse(_message.Message):
     """The last `session_epoch` that this answer takes account of."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatches]:
-        """Partitions with batches or an error; no other partition is mentioned. A partition that was
-        answered with an error is read no more until the client names a position for it again.
+        """Partitions with batches, an error, a divergence or a nearer replica; no other partition is
+        mentioned. After an answer without batches a partition is read no more until the client names
+        a position for it again.
         """
 
     def __init__(

@@ -8,9 +8,14 @@ are sent once; the broker then sends whatever becomes readable, as long as it ha
 that changes positions has a new session epoch; an answer names the last one that the broker knew,
 so that an answer from before a seek is told from one after it.
 
-    no position ──offset query──► position ──sent to the leader──► reading ──batches──► ready
-        ▲                            ▲                                │
-        └──out of range, truncated───┴────stream broke, new leader────┘
+    no position ──offset query──► position ──sent to a replica──► reading ──batches──► ready
+        ▲                            ▲                               │
+        └──────out of range──────────┴──stream broke, new leader epoch, nearer replica, truncated
+
+A position goes with the epoch of the record before it and with the leader epoch that the client
+believes in, so that no broker serves it from another history (`fetch_recovery`). An answer counts
+only if it is of the present stream and the present position; so reading goes on at the next leader
+behind the last batch that came, without a gap and without a repeat.
 
 Credit: what the broker may send + what waits for the user + what is still to be granted is one
 constant window per broker.
@@ -22,7 +27,8 @@ from typing import assert_never
 
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_answer import no_offset, truncated, verified_headers
+from tidelog.client.engine.fetch_answer import check_epochs, no_offset, verified_headers
+from tidelog.client.engine.fetch_epochs import NO_EPOCH
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
@@ -45,12 +51,13 @@ from tidelog.client.engine.fetch_messages import (
     StreamOpened,
 )
 from tidelog.client.engine.fetch_partition import PartitionState
+from tidelog.client.engine.fetch_ready import ReadyQueue
+from tidelog.client.engine.fetch_recovery import Recovery
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
-from tidelog.client.engine.outcomes import STALE_METADATA
 from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 
 
 class ConsumerCore:
@@ -69,7 +76,8 @@ class ConsumerCore:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.subscribed: dict[str, None] = {}
         self.links: dict[int, FetchLink] = {}
-        self.ready: deque[Fetched] = deque()
+        self.ready = ReadyQueue(self.partitions, self.links)
+        self.recovery = Recovery(settings, metadata, topics, backoff)
         self.errors: deque[TidelogError] = deque()
         self.streams_opened = 0
         self.bytes_received = 0
@@ -91,7 +99,7 @@ class ConsumerCore:
             if name.topic not in self.metadata.topics:
                 self.topics.want(name.topic, now_ns)
         self._index()
-        self._drop_void()
+        self.ready.drop_void()
 
     def subscribe(self, topics: Iterable[str], now_ns: int) -> None:
         """Read all partitions of these topics, as they become known."""
@@ -105,19 +113,26 @@ class ConsumerCore:
             known += [TopicPartition(name, number) for number in range(len(topic.partitions))]
         self.assign(known, now_ns)
 
-    def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on from this offset."""
+    def seek(self, name: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Go on from this offset; `epoch` is that of the record before it, if it is known."""
         state = self.partitions[name]
         self._leave(state)
-        state.move_to(offset)
-        self._drop_void()
+        state.move_to(offset, epoch)
+        self.ready.drop_void()
+
+    def put_back(self, name: TopicPartition, offset: int) -> None:
+        """The user took only what is below the offset of what was handed over: read it again."""
+        state = self.partitions[name]
+        self._leave(state)
+        state.step_back(offset)
+        self.ready.drop_void()
 
     def seek_to(self, name: TopicPartition, spec: OffsetSpec) -> None:
         """Go on from the first or behind the last record."""
         state = self.partitions[name]
         self._leave(state)
         state.need_reset(spec)
-        self._drop_void()
+        self.ready.drop_void()
 
     def pause(self, name: TopicPartition) -> None:
         """Keep the position, deliver nothing."""
@@ -131,16 +146,7 @@ class ConsumerCore:
 
     def take(self) -> Fetched | None:
         """The next verified bytes for the user, oldest first; paused partitions are skipped."""
-        for index, fetched in enumerate(self.ready):
-            state = self.partitions.get(fetched.topic_partition)
-            assert state is not None, f"{fetched.topic_partition} is ready but not assigned"
-            assert state.generation == fetched.generation, f"{state!r} kept void bytes"
-            if state.is_paused:
-                continue
-            del self.ready[index]
-            self._consume(fetched)
-            return fetched
-        return None
+        return self.ready.take()
 
     def take_error(self) -> TidelogError | None:
         """The next error that the user must see, once."""
@@ -207,7 +213,8 @@ class ConsumerCore:
         """When `tick` has something to do if no message comes; None: never."""
         due_at_ns = self.topics.next_deadline_ns()
         deadlines = [] if due_at_ns is None else [due_at_ns]
-        deadlines += [state.retry_at_ns for state in self.partitions.values() if state.retry_at_ns]
+        for state in self.partitions.values():
+            deadlines += [at_ns for at_ns in (state.retry_at_ns, state.replica_until_ns) if at_ns]
         deadlines += [link.retry_at_ns for link in self.links.values() if link.retry_at_ns]
         return min(deadlines, default=None)
 
@@ -240,7 +247,7 @@ class ConsumerCore:
                         name.topic, name.partition, tried=f"read {name.topic}-{name.partition}"
                     )
                 )
-        self._drop_void()
+        self.ready.drop_void()
 
     def _index(self) -> None:
         by_id: dict[tuple[bytes, int], PartitionState] = {}
@@ -269,6 +276,8 @@ class ConsumerCore:
         for state in self.partitions.values():
             if state.broker_id == link.broker_id:
                 state.leave_stream()
+            if state.preferred_id == link.broker_id:
+                self.recovery.go_to_leader(state, now_ns)
         self.topics.refresh(now_ns)
 
     def _current(self, broker_id: int, stream: int) -> FetchLink | None:
@@ -294,7 +303,10 @@ class ConsumerCore:
         """Bring one partition a step nearer to being read."""
         if state.retry_at_ns and now_ns >= state.retry_at_ns:
             state.retry_at_ns = 0
-        if state.is_paused or state.error is not None or state.retry_at_ns or state.is_querying:
+        if state.is_draining and state.is_drained:
+            state.is_draining = False
+        is_waiting = state.retry_at_ns or state.is_querying or state.is_draining
+        if state.is_paused or state.error is not None or is_waiting:
             return
         name = state.topic_partition
         leader = self.metadata.leader(name.topic, name.partition)
@@ -306,38 +318,51 @@ class ConsumerCore:
                 self.topics.refresh(now_ns)
             return
         broker, leader_epoch = leader
-        if state.broker_id is not None and state.broker_id != broker.broker_id:
-            self._leave(state)
-        topic_id = self.metadata.topics[name.topic].topic_id
         if state.fetch_offset is None:
-            if state.reset is None:
-                state.error = no_offset(name)
-                return
-            query = OffsetQuery(
-                topic_id=topic_id,
-                partition=name.partition,
-                spec=state.reset,
-                leader_epoch=leader_epoch,
-            )
-            queries.setdefault(broker.broker_id, (broker, []))[1].append((state, query))
+            self._ask_offset(state, broker, leader_epoch, queries)
             return
+        reader = self.recovery.broker_for(state, broker, leader_epoch, now_ns)
         if state.broker_id is not None:
-            return
-        link = self._link_to(broker)
+            is_current = state.broker_id == reader.broker_id and state.sent_epoch == leader_epoch
+            if is_current and not state.must_move:
+                return
+            self._leave(state)
+        link = self._link_to(reader)
         if link is None:
             return
-        state.broker_id = broker.broker_id
-        state.session_epoch = link.session_epoch + 1
-        moves.setdefault(broker.broker_id, []).append(
+        state.read_by(reader.broker_id, link.session_epoch + 1, leader_epoch)
+        moves.setdefault(reader.broker_id, []).append(
             FetchPosition(
-                topic_id=topic_id,
+                topic_id=self.metadata.topics[name.topic].topic_id,
                 partition=name.partition,
                 fetch_offset=state.fetch_offset,
                 leader_epoch=leader_epoch,
-                last_fetched_epoch=state.last_fetched_epoch,
+                last_fetched_epoch=state.epochs.latest,
                 max_bytes=self.settings.partition_bytes_max,
+                stays_here=state.is_leader_wanted,
             )
         )
+
+    def _ask_offset(
+        self,
+        state: PartitionState,
+        leader: BrokerView,
+        leader_epoch: int,
+        queries: dict[int, tuple[BrokerView, list[tuple[PartitionState, OffsetQuery]]]],
+    ) -> None:
+        """Where to begin is for the leader to tell; without a rule for the user."""
+        name = state.topic_partition
+        if state.reset is None:
+            state.error = no_offset(name)
+            return
+        query = OffsetQuery(
+            topic_id=self.metadata.topics[name.topic].topic_id,
+            partition=name.partition,
+            spec=state.reset,
+            leader_epoch=leader_epoch,
+        )
+        state.sent_epoch = leader_epoch
+        queries.setdefault(leader.broker_id, (leader, []))[1].append((state, query))
 
     def _link_to(self, broker: BrokerView) -> FetchLink | None:
         """The broker's link if it is open; opens it otherwise."""
@@ -380,7 +405,7 @@ class ConsumerCore:
         state.is_querying = False
         error = answer if isinstance(answer, TidelogError) else answer.error
         if error is not None:
-            self._on_error(state, error, now_ns)
+            self.recovery.on_error(state, error, now_ns)
             return
         assert isinstance(answer, OffsetAnswer), "an offset query was answered by neither"
         state.move_to(max(0, answer.offset))
@@ -412,36 +437,52 @@ class ConsumerCore:
         self, state: PartitionState, part: PartitionBatches, broker_id: int, now_ns: int
     ) -> bool:
         """Whether the bytes now wait for the user."""
+        name = state.topic_partition
+        if part.leader_id is not None:
+            self.metadata.follow_hint(
+                name.topic, part.topic_id, part.partition, part.leader_id, part.leader_epoch
+            )
         if part.error is not None:
             state.leave_stream()
-            self._on_error(state, part.error, now_ns)
+            self.recovery.on_error(state, part.error, now_ns)
+            self.ready.drop_void()
             return False
         if part.high_watermark >= 0:
             state.high_watermark = part.high_watermark
         if part.log_start_offset >= 0:
             state.log_start_offset = part.log_start_offset
         if part.divergence is not None:
-            self._on_divergence(state, part.divergence.end_offset)
-            return False
-        if not part.batches:
-            return False
-        try:
-            return self._on_batches(state, part, broker_id)
-        except TidelogError as error:
-            # The bytes are not what the broker read: ask again, and tell.
             self._leave(state)
-            state.error = error
+            self.recovery.on_divergence(state, part.divergence, now_ns)
+            self.ready.drop_void()
             return False
+        is_taken = False
+        if part.batches:
+            try:
+                is_taken = self._on_batches(state, part, broker_id)
+            except TidelogError as error:
+                # The bytes are not what the broker read: ask again, and tell.
+                self._leave(state)
+                if not self.recovery.go_to_leader(state, now_ns):
+                    state.error = error
+                return False
+        if part.preferred_replica >= 0:
+            self._leave(state)
+            self.recovery.on_preferred(state, part.preferred_replica, now_ns)
+        return is_taken
 
     def _on_batches(self, state: PartitionState, part: PartitionBatches, broker_id: int) -> bool:
         name = state.topic_partition
         headers = verified_headers(part, name, state.fetch_offset, verify=self.settings.verify)
         assert state.fetch_offset is not None, f"{state!r} is read without a position"
+        check_epochs(headers, name, state.epochs.latest)
         first_offset, last = state.fetch_offset, headers[-1]
         if last.next_offset <= first_offset:
             return False
-        state.read_to(last.next_offset, last.leader_epoch)
-        self.ready.append(
+        for header in headers:
+            state.epochs.note(header.leader_epoch, header.base_offset)
+        state.read_to(last.next_offset)
+        self.ready.add(
             Fetched(
                 topic_partition=name,
                 data=part.batches,
@@ -454,45 +495,3 @@ class ConsumerCore:
             )
         )
         return True
-
-    def _on_divergence(self, state: PartitionState, end_offset: int) -> None:
-        """The log was cut behind this reader's back: go on where it was cut, or tell."""
-        name = state.topic_partition
-        position = state.position
-        assert position is not None, f"{state!r} diverged without a position"
-        self._leave(state)
-        state.move_to(min(end_offset, position))
-        if self.settings.reset is None:
-            state.error = truncated(name, position, end_offset)
-        self._drop_void()
-
-    def _on_error(self, state: PartitionState, error: TidelogError, now_ns: int) -> None:
-        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.reset is not None:
-            state.need_reset(self.settings.reset)
-            self._drop_void()
-            return
-        if error.code in STALE_METADATA:
-            self.topics.refresh(now_ns)
-        if error.retriable:
-            state.failures += 1
-            state.retry_at_ns = now_ns + self._backoff.delay_ns(state.failures)
-            return
-        state.error = error
-
-    # What waits for the user.
-
-    def _consume(self, fetched: Fetched) -> None:
-        link = self.links.get(fetched.broker_id)
-        if link is not None:
-            link.consume(len(fetched.data))
-
-    def _drop_void(self) -> None:
-        """Let go of bytes that a seek or a new assignment made void."""
-        kept: deque[Fetched] = deque()
-        for fetched in self.ready:
-            state = self.partitions.get(fetched.topic_partition)
-            if state is not None and state.generation == fetched.generation:
-                kept.append(fetched)
-            else:
-                self._consume(fetched)
-        self.ready = kept

@@ -15,3 +15,5 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Credit is granted in steps of at least this."""
     partition_bytes_max: int
     verify: bool
+    replica_lease_ms: int = 300_000
+    """How long a nearer replica is read, or refused after a failure, before the leader is asked."""

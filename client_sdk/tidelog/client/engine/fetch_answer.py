@@ -3,7 +3,10 @@
 Owns the check of the fetch sum: bytes of another partition, or changed on the way, never pass.
 """
 
+from collections.abc import Sequence
+
 from tidelog.client.engine.fetch_messages import OffsetSpec, PartitionBatches
+from tidelog.client.errors import LogTruncationError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.batch import BatchHeader, CorruptBatch, checksum, fetch_sum, iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -27,6 +30,18 @@ def verified_headers(
     return headers
 
 
+def check_epochs(headers: Sequence[BatchHeader], name: TopicPartition, latest: int) -> None:
+    """The leader epochs of a log ascend: what falls is not the log that was read so far."""
+    for header in headers:
+        if header.leader_epoch < latest:
+            raise CorruptBatch(
+                tried=f"read {name.topic}-{name.partition} at offset {header.base_offset}",
+                happened=f"the batch is of leader epoch {header.leader_epoch}, "
+                f"the one before it of {latest}",
+            )
+        latest = header.leader_epoch
+
+
 def no_offset(name: TopicPartition) -> TidelogError:
     """There is no position, and no rule where to begin."""
     return TidelogError(
@@ -36,14 +51,15 @@ def no_offset(name: TopicPartition) -> TidelogError:
     )
 
 
-def truncated(name: TopicPartition, position: int, end_offset: int) -> TidelogError:
+def truncated(
+    name: TopicPartition, position: int, epoch: int, divergent_offset: int
+) -> LogTruncationError:
     """Records that were read are not in the log any more."""
-    return TidelogError(
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        tried=f"read {name.topic}-{name.partition} at offset {position}",
-        happened=f"the log was truncated at offset {end_offset}: records that were read "
-        "are not there any more",
-        hint="seek to where reading should go on",
+    return LogTruncationError(
+        topic_partition=name,
+        offset=position,
+        leader_epoch=epoch,
+        divergent_offset=divergent_offset,
     )
 
 

@@ -51,6 +51,8 @@ class FetchPosition(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
     max_bytes: int = 0
+    stays_here: bool = False
+    """Served although another replica may be nearer."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,10 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     log_start_offset: int = -1
     leader_epoch: int = -1
     divergence: Divergence | None = None
+    preferred_replica: int = -1
+    """A replica that is nearer; the answering one reads no more for this position. -1: none."""
+    leader_id: int | None = None
+    """With an error: who leads in `leader_epoch`."""
     error: TidelogError | None = None
 
 

@@ -106,6 +106,28 @@ class MetadataCache:
         )
         self.topics[topic.name] = msgspec.structs.replace(topic, partitions=merged)
 
+    def follow_hint(
+        self, topic: str, topic_id: bytes, partition: int, leader_id: int, leader_epoch: int
+    ) -> None:
+        """A broker said who leads the partition; what is known to be newer stays."""
+        known = self.topics.get(topic)
+        if known is None or known.topic_id != topic_id or partition >= len(known.partitions):
+            return
+        if leader_epoch <= known.partitions[partition].leader_epoch:
+            return
+        partitions = list(known.partitions)
+        partitions[partition] = PartitionView(
+            partition=partition, leader_id=leader_id, leader_epoch=leader_epoch
+        )
+        self.topics[topic] = msgspec.structs.replace(known, partitions=tuple(partitions))
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The newest that is known; -1: none."""
+        known = self.topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return -1
+        return known.partitions[partition].leader_epoch
+
     def leader(self, topic: str, partition: int) -> tuple[BrokerView, int] | None:
         """The leader and its epoch, if both the leader and its address are known."""
         known = self.topics.get(topic)

@@ -26,12 +26,20 @@ from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.consumer_parts import (
     ANSWER_BYTES_MAX,
+    checked_offset,
     concurrent_use,
     make_core,
+    metrics_of,
     split,
 )
 from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop, FetchLoopSettings
-from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
+from tidelog.client.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RawBatch,
+    TopicPartition,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -140,17 +148,12 @@ class Consumer(Client):
 
     # Positions.
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from this offset."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on from this offset; with its leader epoch a truncation below it is found as well."""
         with self._exclusive("seek"):
             self._state(partition, "seek")
-            if offset < 0:
-                raise TidelogError(
-                    ErrorCode.INVALID_ARGUMENT,
-                    tried=f"seek {partition.topic}-{partition.partition}",
-                    happened=f"{offset!r} is not an offset",
-                )
-            self._core.seek(partition, offset)
+            at, epoch = checked_offset(partition, offset)
+            self._core.seek(partition, at, epoch)
             self._forget_chunk()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -345,14 +348,7 @@ class Consumer(Client):
 
     def metrics(self) -> dict[str, float]:
         """A snapshot of counters."""
-        return {
-            "bytes_received": self._core.bytes_received,
-            "records_read": self._records_read,
-            "batches_dropped": self._core.batches_dropped,
-            "bytes_buffered": sum(len(fetched.data) for fetched in self._core.ready),
-            "streams_opened": self._core.streams_opened,
-            "partitions_assigned": len(self._core.partitions),
-        }
+        return metrics_of(self._core, self._records_read)
 
     def close(self) -> None:
         """End the streams; the consumer cannot be used any more."""
@@ -482,7 +478,7 @@ class Consumer(Client):
         self._note_position(chunk)
         state = self._core.partitions.get(chunk.topic_partition)
         if chunk.count_left and state is not None and state.generation == chunk.generation:
-            self._core.seek(chunk.topic_partition, chunk.position)
+            self._core.put_back(chunk.topic_partition, chunk.position)
         self._abandon(chunk)
 
     def _forget_chunk(self) -> None:

@@ -9,11 +9,12 @@ from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import reset_of
+from tidelog.client.engine.fetch_epochs import NO_EPOCH
 from tidelog.client.engine.fetch_messages import Fetched
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.options import ConsumerOptions
-from tidelog.client.types import RawBatch
+from tidelog.client.types import OffsetAndMetadata, RawBatch, TopicPartition
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -45,6 +46,7 @@ def make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backof
         grant_bytes=min(GRANT_BYTES, max(1, window_bytes // 2)),
         partition_bytes_max=options.max_partition_fetch_bytes,
         verify=options.check_crcs,
+        replica_lease_ms=max(1, options.metadata_max_age_ms),
     )
     return ConsumerCore(settings, metadata, desk, backoff)
 
@@ -67,6 +69,31 @@ def split(fetched: Fetched) -> list[RawBatch]:
             )
         )
     return batches
+
+
+def metrics_of(core: ConsumerCore, records_read: int) -> dict[str, float]:
+    """A snapshot of a consumer's counters."""
+    return {
+        "bytes_received": core.bytes_received,
+        "records_read": records_read,
+        "batches_dropped": core.batches_dropped,
+        "bytes_buffered": sum(len(fetched.data) for fetched in core.ready),
+        "streams_opened": core.streams_opened,
+        "truncations": core.recovery.truncations,
+        "partitions_assigned": len(core.partitions),
+    }
+
+
+def checked_offset(partition: TopicPartition, offset: int | OffsetAndMetadata) -> tuple[int, int]:
+    """Where to seek to, and the leader epoch of the record before it; -1: not known."""
+    at, epoch = (offset, NO_EPOCH) if isinstance(offset, int) else (offset[0], offset[2])
+    if at < 0:
+        raise TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=f"seek {partition.topic}-{partition.partition}",
+            happened=f"{at!r} is not an offset",
+        )
+    return at, epoch
 
 
 def concurrent_use(tried: str) -> TidelogError:
