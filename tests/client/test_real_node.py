@@ -18,20 +18,28 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """Stays up; each test has a topic of its own."""
+    with running_node(tmp_path_factory.mktemp("node")) as running:
+        yield running
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["all", 1, 0])
 def test_what_was_produced_is_read_back_in_order(
-    node: NodeProcess, codec: str, acks: int | str
+    shared_node: NodeProcess, codec: str, acks: int | str
 ) -> None:
-    with AdminClient(bootstrap_servers=node.bootstrap) as admin:
-        admin.create_topics([NewTopic("t", 3)])
+    address, topic = shared_node.bootstrap, f"{codec}-{acks}"
+    with AdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(topic, 3)])
     with Producer(
-        bootstrap_servers=node.bootstrap, compression_type=codec, acks=acks, batch_size=8_192
+        bootstrap_servers=address, compression_type=codec, acks=acks, batch_size=8_192
     ) as producer:
         for number in range(2_000):
-            producer.send("t", b"%d" % number, key=b"%d" % (number % 7), headers=[("h", b"1")])
+            producer.send(topic, b"%d" % number, key=b"%d" % (number % 7), headers=[("h", b"1")])
     by_key: dict[bytes, list[int]] = {}
-    with Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
+    with Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         for _ in range(2_000):
             record = next(consumer)
             by_key.setdefault(record.key, []).append(int(record.value))
