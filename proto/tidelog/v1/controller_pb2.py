@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x83\x01\n\x16\x41lterPartitionsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.PartitionChange\"\xb8\x01\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x33\n\x10in_sync_replicas\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.InSyncReplica\x12\x1c\n\x14is_recovered_unclean\x18\x06 \x01(\x08\"8\n\rInSyncReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"M\n\x17\x41lterPartitionsResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.tidelog.v1.PartitionChangeResult\"\x91\x01\n\x15PartitionChangeResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x18\n\x10in_sync_replicas\x18\x05 \x03(\x11\"]\n\x1e\x41llocateProducerIdBlockRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\"K\n\x1f\x41llocateProducerIdBlockResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x12\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xaa\x01\n\x0e\x46orwardRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x0f\n\x07request\x18\x04 \x01(\x0c\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x07 \x01(\t\x12\x12\n\ntimeout_ms\x18\x08 \x01(\r\"\\\n\x0f\x46orwardResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x32\xcb\x02\n\x11\x43ontrollerService\x12\x66\n\x0f\x41lterPartitions\x12\".tidelog.v1.AlterPartitionsRequest\x1a#.tidelog.v1.AlterPartitionsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12~\n\x17\x41llocateProducerIdBlock\x12*.tidelog.v1.AllocateProducerIdBlockRequest\x1a+.tidelog.v1.AllocateProducerIdBlockResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12N\n\x07\x46orward\x12\x1a.tidelog.v1.ForwardRequest\x1a\x1b.tidelog.v1.ForwardResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x83\x01\n\x16\x41lterPartitionsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.PartitionChange\"\xcf\x01\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x33\n\x10in_sync_replicas\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.InSyncReplica\x12\x1c\n\x14is_recovered_unclean\x18\x06 \x01(\x08\x12\x15\n\ris_withdrawal\x18\x07 \x01(\x08\"8\n\rInSyncReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"M\n\x17\x41lterPartitionsResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.tidelog.v1.PartitionChangeResult\"\x91\x01\n\x15PartitionChangeResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x18\n\x10in_sync_replicas\x18\x05 \x03(\x11\"\x89\x01\n\x1cReportDamagedReplicasRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x08replicas\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\"K\n\x0e\x44\x61magedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\"R\n\x1dReportDamagedReplicasResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .tidelog.v1.DamagedReplicaResult\"]\n\x14\x44\x61magedReplicaResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"]\n\x1e\x41llocateProducerIdBlockRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\"K\n\x1f\x41llocateProducerIdBlockResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x12\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xaa\x01\n\x0e\x46orwardRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x0f\n\x07request\x18\x04 \x01(\x0c\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x07 \x01(\t\x12\x12\n\ntimeout_ms\x18\x08 \x01(\r\"\\\n\x0f\x46orwardResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x32\xc5\x03\n\x11\x43ontrollerService\x12\x66\n\x0f\x41lterPartitions\x12\".tidelog.v1.AlterPartitionsRequest\x1a#.tidelog.v1.AlterPartitionsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12x\n\x15ReportDamagedReplicas\x12(.tidelog.v1.ReportDamagedReplicasRequest\x1a).tidelog.v1.ReportDamagedReplicasResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12~\n\x17\x41llocateProducerIdBlock\x12*.tidelog.v1.AllocateProducerIdBlockRequest\x1a+.tidelog.v1.AllocateProducerIdBlockResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12N\n\x07\x46orward\x12\x1a.tidelog.v1.ForwardRequest\x1a\x1b.tidelog.v1.ForwardResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONTROLLERSERVICE'].methods_by_name['AlterPartitions']._loaded_options = None
   _globals['_CONTROLLERSERVICE'].methods_by_name['AlterPartitions']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002'
+  _globals['_CONTROLLERSERVICE'].methods_by_name['ReportDamagedReplicas']._loaded_options = None
+  _globals['_CONTROLLERSERVICE'].methods_by_name['ReportDamagedReplicas']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002'
   _globals['_CONTROLLERSERVICE'].methods_by_name['AllocateProducerIdBlock']._loaded_options = None
   _globals['_CONTROLLERSERVICE'].methods_by_name['AllocateProducerIdBlock']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002'
   _globals['_CONTROLLERSERVICE'].methods_by_name['Forward']._loaded_options = None
@@ -42,21 +44,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALTERPARTITIONSREQUEST']._serialized_start=95
   _globals['_ALTERPARTITIONSREQUEST']._serialized_end=226
   _globals['_PARTITIONCHANGE']._serialized_start=229
-  _globals['_PARTITIONCHANGE']._serialized_end=413
-  _globals['_INSYNCREPLICA']._serialized_start=415
-  _globals['_INSYNCREPLICA']._serialized_end=471
-  _globals['_ALTERPARTITIONSRESPONSE']._serialized_start=473
-  _globals['_ALTERPARTITIONSRESPONSE']._serialized_end=550
-  _globals['_PARTITIONCHANGERESULT']._serialized_start=553
-  _globals['_PARTITIONCHANGERESULT']._serialized_end=698
-  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_start=700
-  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_end=793
-  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_start=795
-  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_end=870
-  _globals['_FORWARDREQUEST']._serialized_start=873
-  _globals['_FORWARDREQUEST']._serialized_end=1043
-  _globals['_FORWARDRESPONSE']._serialized_start=1045
-  _globals['_FORWARDRESPONSE']._serialized_end=1137
-  _globals['_CONTROLLERSERVICE']._serialized_start=1140
-  _globals['_CONTROLLERSERVICE']._serialized_end=1471
+  _globals['_PARTITIONCHANGE']._serialized_end=436
+  _globals['_INSYNCREPLICA']._serialized_start=438
+  _globals['_INSYNCREPLICA']._serialized_end=494
+  _globals['_ALTERPARTITIONSRESPONSE']._serialized_start=496
+  _globals['_ALTERPARTITIONSRESPONSE']._serialized_end=573
+  _globals['_PARTITIONCHANGERESULT']._serialized_start=576
+  _globals['_PARTITIONCHANGERESULT']._serialized_end=721
+  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_start=724
+  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_end=861
+  _globals['_DAMAGEDREPLICA']._serialized_start=863
+  _globals['_DAMAGEDREPLICA']._serialized_end=938
+  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_start=940
+  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_end=1022
+  _globals['_DAMAGEDREPLICARESULT']._serialized_start=1024
+  _globals['_DAMAGEDREPLICARESULT']._serialized_end=1117
+  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_start=1119
+  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_end=1212
+  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_start=1214
+  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_end=1289
+  _globals['_FORWARDREQUEST']._serialized_start=1292
+  _globals['_FORWARDREQUEST']._serialized_end=1462
+  _globals['_FORWARDRESPONSE']._serialized_start=1464
+  _globals['_FORWARDRESPONSE']._serialized_end=1556
+  _globals['_CONTROLLERSERVICE']._serialized_start=1559
+  _globals['_CONTROLLERSERVICE']._serialized_end=2012
 # @@protoc_insertion_point(module_scope)

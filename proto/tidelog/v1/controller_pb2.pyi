@@ -67,6 +67,7 @@ class PartitionChange(_message.Message):
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     IN_SYNC_REPLICAS_FIELD_NUMBER: _builtins.int
     IS_RECOVERED_UNCLEAN_FIELD_NUMBER: _builtins.int
+    IS_WITHDRAWAL_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -79,6 +80,10 @@ class PartitionChange(_message.Message):
     """
     is_recovered_unclean: _builtins.bool
     """The leader recovered this partition from a loss that it could not rule out."""
+    is_withdrawal: _builtins.bool
+    """The present set is wanted, with a new partition epoch: an earlier request that was never
+    answered can't take effect after it.
+    """
     @_builtins.property
     def in_sync_replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncReplica]:
         """The whole set wanted, with the epoch of each broker in it, so that one that was started anew in
@@ -94,10 +99,11 @@ class PartitionChange(_message.Message):
         partition_epoch: _builtins.int = ...,
         in_sync_replicas: _abc.Iterable[Global___InSyncReplica] | None = ...,
         is_recovered_unclean: _builtins.bool = ...,
+        is_withdrawal: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync_replicas", b"in_sync_replicas", "is_recovered_unclean", b"is_recovered_unclean", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync_replicas", b"in_sync_replicas", "is_recovered_unclean", b"is_recovered_unclean", "is_withdrawal", b"is_withdrawal", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,6 +200,132 @@ class PartitionChangeResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionChangeResult: _TypeAlias = PartitionChangeResult  # noqa: Y015
+
+@_typing.final
+class ReportDamagedReplicasRequest(_message.Message):
+    """Replicas that are damaged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    broker_id: _builtins.int
+    """The broker that holds them."""
+    broker_epoch: _builtins.int
+    """Its epoch. An older one: STALE_BROKER_EPOCH."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
+        """At most one for each partition, at most 10,000."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        replicas: _abc.Iterable[Global___DamagedReplica] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDamagedReplicasRequest: _TypeAlias = ReportDamagedReplicasRequest  # noqa: Y015
+
+@_typing.final
+class DamagedReplica(_message.Message):
+    """A replica that is damaged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's number."""
+    leader_epoch: _builtins.int
+    """The leader epoch that the broker knew when it found the damage. Older than the present one:
+    FENCED_LEADER_EPOCH; the broker looks again at its role and reports once more.
+    """
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DamagedReplica: _TypeAlias = DamagedReplica  # noqa: Y015
+
+@_typing.final
+class ReportDamagedReplicasResponse(_message.Message):
+    """What became of the reports."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplicaResult]:
+        """One for each replica, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___DamagedReplicaResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDamagedReplicasResponse: _TypeAlias = ReportDamagedReplicasResponse  # noqa: Y015
+
+@_typing.final
+class DamagedReplicaResult(_message.Message):
+    """What became of one report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's number."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the broker neither leads the partition nor is in sync any more, once it has applied what
+        was committed up to now. NO_ELIGIBLE_LEADER: nobody else holds every acknowledged record.
+        """
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DamagedReplicaResult: _TypeAlias = DamagedReplicaResult  # noqa: Y015
 
 @_typing.final
 class AllocateProducerIdBlockRequest(_message.Message):

@@ -41,6 +41,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionsResponse.FromString,
                 _registered_method=True)
+        self.ReportDamagedReplicas = channel.unary_unary(
+                '/tidelog.v1.ControllerService/ReportDamagedReplicas',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIdBlock = channel.unary_unary(
                 '/tidelog.v1.ControllerService/AllocateProducerIdBlock',
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdBlockRequest.SerializeToString,
@@ -61,6 +66,14 @@ class ControllerServiceServicer(object):
     def AlterPartitions(self, request, context):
         """Changes in-sync sets. Asked by leaders of their own partitions. May be sent again: a change
         that was made already is answered as success.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportDamagedReplicas(self, request, context):
+        """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
+        one can. May be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -90,6 +103,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterPartitions,
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionsResponse.SerializeToString,
+            ),
+            'ReportDamagedReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDamagedReplicas,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.SerializeToString,
             ),
             'AllocateProducerIdBlock': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIdBlock,
@@ -131,6 +149,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/AlterPartitions',
             tidelog_dot_v1_dot_controller__pb2.AlterPartitionsRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__pb2.AlterPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDamagedReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/ReportDamagedReplicas',
+            tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,10 @@ class ControllerServiceStub:
     """Changes in-sync sets. Asked by leaders of their own partitions. May be sent again: a change
     that was made already is answered as success.
     """
+    ReportDamagedReplicas: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]
+    """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
+    one can. May be sent again.
+    """
     AllocateProducerIdBlock: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
     Forward: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ForwardRequest, _controller_pb2.ForwardResponse]
@@ -58,6 +62,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     AlterPartitions: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterPartitionsRequest, _controller_pb2.AlterPartitionsResponse]  # type: ignore[assignment]
     """Changes in-sync sets. Asked by leaders of their own partitions. May be sent again: a change
     that was made already is answered as success.
+    """
+    ReportDamagedReplicas: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]  # type: ignore[assignment]
+    """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
+    one can. May be sent again.
     """
     AllocateProducerIdBlock: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]  # type: ignore[assignment]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
@@ -81,6 +89,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controller_pb2.AlterPartitionsResponse, _abc.Awaitable[_controller_pb2.AlterPartitionsResponse]]:
         """Changes in-sync sets. Asked by leaders of their own partitions. May be sent again: a change
         that was made already is answered as success.
+        """
+
+    @_abc_1.abstractmethod
+    def ReportDamagedReplicas(
+        self,
+        request: _controller_pb2.ReportDamagedReplicasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.ReportDamagedReplicasResponse, _abc.Awaitable[_controller_pb2.ReportDamagedReplicasResponse]]:
+        """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
+        one can. May be sent again.
         """
 
     @_abc_1.abstractmethod

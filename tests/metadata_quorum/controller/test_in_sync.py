@@ -80,6 +80,22 @@ def test_the_same_change_again_is_success_and_changes_nothing() -> None:
     assert first == second
 
 
+def test_a_withdrawal_raises_the_partition_epoch_so_that_an_earlier_request_comes_too_late() -> (
+    None
+):
+    image = three()
+    image, _ = asked(image, change(image, 1, 2))
+    late = change(image, 1, 2, 3)
+    withdrawal = msgspec.structs.replace(change(image, 1, 2), is_withdrawal=True)
+    withdrawn, result = asked(image, withdrawal)
+    assert result.error is None
+    assert result.partition_epoch == partition(image).partition_epoch + 1
+    assert partition(withdrawn).in_sync_replicas == (ONE, TWO)
+    refused(withdrawn, late, ErrorCode.STALE_PARTITION_EPOCH)
+    again, _ = asked(withdrawn, withdrawal)
+    assert again is withdrawn, "an older withdrawal has nothing left to do"
+
+
 def test_an_older_decision_is_refused_with_the_present_state() -> None:
     image, _ = asked(three(), change(three(), 1, 2))
     stale = msgspec.structs.replace(change(image, 1, 3), partition_epoch=PartitionEpoch(0))

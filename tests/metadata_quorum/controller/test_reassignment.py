@@ -30,7 +30,7 @@ def move(*replicas: int, number: int = 0) -> Reassignment:
 
 def moved(image: Image, *replicas: int) -> Image:
     """The move has begun."""
-    decided = alter_reassignments(image, (move(*replicas),), may_copy=True)
+    decided = alter_reassignments(image, (move(*replicas),))
     assert decided.answer == (None,)
     return clusters.after(image, decided)
 
@@ -72,7 +72,7 @@ def test_a_move_is_called_off_and_what_came_is_dropped() -> None:
 
 def test_a_move_that_is_asked_for_again_changes_nothing() -> None:
     image = moved(clusters.with_topic(clusters.cluster(3), (1,)), 2)
-    assert alter_reassignments(image, (move(2),), may_copy=True).records == ()
+    assert alter_reassignments(image, (move(2),)).records == ()
 
 
 def test_a_move_is_replaced_by_another_one() -> None:
@@ -94,24 +94,15 @@ def test_refusals_of_single_moves_leave_the_others_alone() -> None:
     image = clusters.with_topic(clusters.cluster(3), (1,), (2,))
     image = clusters.after(image, fence(image, THREE, image.brokers[THREE].epoch))
     wanted = (move(9), move(1, 1, number=1), move(2, number=7))
-    decided = alter_reassignments(image, wanted, may_copy=True)
+    decided = alter_reassignments(image, wanted)
     codes = [None if each is None else each.code for each in decided.answer]
     assert codes == [
         ErrorCode.INVALID_ARGUMENT,
         ErrorCode.INVALID_ARGUMENT,
         ErrorCode.UNKNOWN_PARTITION,
     ]
-    fenced = alter_reassignments(image, (move(3),), may_copy=True)
+    fenced = alter_reassignments(image, (move(3),))
     refusal(ErrorCode.INVALID_ARGUMENT, fenced.answer[0])
-
-
-def test_no_replica_is_added_while_brokers_do_not_copy() -> None:
-    image = clusters.with_topic(clusters.cluster(2), (1,))
-    decided = alter_reassignments(image, (move(2),))
-    refusal(ErrorCode.NOT_IMPLEMENTED, decided.answer[0])
-    with pytest.raises(TidelogError) as caught:
-        drain(image, ONE, is_cancelled=False)
-    clusters.raised(ErrorCode.NOT_IMPLEMENTED, caught)
 
 
 def test_doubled_moves_too_many_and_a_throttle_that_nobody_minds_are_refused() -> None:
@@ -163,10 +154,10 @@ def test_a_plan_ends_at_its_limit_and_says_so() -> None:
 
 def test_a_drain_empties_its_broker_round_by_round() -> None:
     image = clusters.with_topic(clusters.cluster(3), (1,), (1,), (2,))
-    decided = drain(image, ONE, is_cancelled=False, may_copy=True)
+    decided = drain(image, ONE, is_cancelled=False)
     assert decided.answer.remaining_replicas == 2
     image = clusters.after(image, decided)
-    again = drain(image, ONE, is_cancelled=False, may_copy=True)
+    again = drain(image, ONE, is_cancelled=False)
     assert again.records == ()
     plan = drain_round(image, limit=1)
     assert len(plan.reassignments) == 1
@@ -178,7 +169,7 @@ def test_a_drain_empties_its_broker_round_by_round() -> None:
 
 def test_a_drain_that_has_nowhere_to_go_warns() -> None:
     image = clusters.with_topic(clusters.cluster(2), (1, 2))
-    decided = drain(image, ONE, is_cancelled=False, may_copy=True)
+    decided = drain(image, ONE, is_cancelled=False)
     assert "nowhere to go" in decided.warnings[0]
     image = clusters.after(image, decided)
     assert "stay where they are" in plan_reassignments(image).warnings[0]

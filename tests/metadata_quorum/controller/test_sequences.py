@@ -219,20 +219,20 @@ class Model:
         wanted = Reassignment(
             topic_id=clusters.topic_id(1), partition=now.partition, replicas=target
         )
-        self.apply(alter_reassignments(self.image, (wanted,), may_copy=True).records)
+        self.apply(alter_reassignments(self.image, (wanted,)).records)
 
     def balance(self, a: int, b: int, c: int) -> None:
         self.apply(plan_balance(self.image, limit=a % 3 + 1))
 
     def drain(self, a: int, b: int, c: int) -> None:
         broker = BrokerId(a % BROKERS + 1)
-        self.apply(drain(self.image, broker, is_cancelled=b % 2 == 0, may_copy=True).records)
+        self.apply(drain(self.image, broker, is_cancelled=b % 2 == 0).records)
         plan = drain_round(self.image, limit=c % 4 + 1)
-        self.apply(alter_reassignments(self.image, plan.reassignments, may_copy=True).records)
+        self.apply(alter_reassignments(self.image, plan.reassignments).records)
 
     def even(self, a: int, b: int, c: int) -> None:
         plan = plan_reassignments(self.image, moves_max=a % 4 + 1)
-        self.apply(alter_reassignments(self.image, plan.reassignments, may_copy=True).records)
+        self.apply(alter_reassignments(self.image, plan.reassignments).records)
 
     def unclean(self, a: int, b: int, c: int) -> None:
         if b % 4 == 0:

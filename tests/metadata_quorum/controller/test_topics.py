@@ -185,12 +185,23 @@ def test_an_apply_shares_every_topic_that_it_does_not_touch() -> None:
     assert "b" not in image.topic_ids, "the older image stays as it was"
 
 
-def test_more_than_one_replica_is_refused_until_brokers_copy() -> None:
-    error = refusal(cluster(3), NewTopic(name="t", replication_factor=2))
+def test_more_replicas_than_a_partition_may_have_are_refused() -> None:
+    few = TopicDefaults(replication_factor_max=1)
+    error = refusal(cluster(3), NewTopic(name="t", replication_factor=2), few)
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "do not copy" in error.happened
+    assert "1 to 1 replicas" in error.happened
     told = NewTopic(name="t", assignments=((BrokerId(1), BrokerId(2)),))
-    assert refusal(cluster(3), told).code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refusal(cluster(3), told, few).code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize(("factor", "minimum"), [(2, "2"), (3, "2"), (4, "3"), (5, "3")])
+def test_a_majority_has_to_be_in_sync_unless_the_topic_says_otherwise(
+    factor: int, minimum: str
+) -> None:
+    found = plan(cluster(5), NewTopic(name="t", replication_factor=factor))
+    topic = apply_entry(cluster(5), found.records).topic_named("t")
+    assert topic is not None
+    assert topic.configuration["min.insync.replicas"] == minimum
 
 
 def test_explicit_replicas_are_taken_in_their_order() -> None:

@@ -25,6 +25,7 @@ class Led(msgspec.Struct, frozen=True, kw_only=True):
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     """The committed set, this broker included."""
     able: tuple[tuple[BrokerId, BrokerEpoch], ...]
@@ -67,6 +68,3 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """It may have been made, or be made yet."""
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
     """The present one, where the controller said it."""
-
-
-Effect = Count

@@ -21,7 +21,6 @@ from tidelog.metadata_quorum.controller.in_sync import check_broker_epoch
 from tidelog.metadata_quorum.controller.leaders import settle_broker
 from tidelog.metadata_quorum.controller.load import may_take_replicas
 from tidelog.metadata_quorum.controller.partition_state import ReplicaView
-from tidelog.metadata_quorum.controller.reassignment import cannot_copy
 from tidelog.metadata_quorum.controller.refusals import invalid, unknown_broker
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.records import (
@@ -95,21 +94,13 @@ def fence(image: Image, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[boo
     return Decision(records=(change, *settle_broker(after, broker_id)), answer=True)
 
 
-def drain(
-    image: Image, broker_id: BrokerId, *, is_cancelled: bool, may_copy: bool = False
-) -> Decision[DrainState]:
-    """Give the broker no more replicas; `reassignment_plan.drain_round` moves those that it has.
-
-    `may_copy`: whether the brokers of this release copy replicas; without it only a broker that
-    holds none can be kept empty.
-    """
+def drain(image: Image, broker_id: BrokerId, *, is_cancelled: bool) -> Decision[DrainState]:
+    """Give the broker no more replicas; `reassignment_plan.drain_round` moves those that it has."""
     what = "call off emptying" if is_cancelled else "empty"
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise unknown_broker(broker_id, image, tried=f"{what} broker {broker_id}")
     held = 0 if is_cancelled else image.held_by(broker_id).count
-    if held and not may_copy:
-        raise cannot_copy(f"{what} broker {broker_id}")
     warnings = () if is_cancelled else _drain_warnings(image, broker_id)
     if broker.is_draining is not is_cancelled:
         return Decision(answer=DrainState(remaining_replicas=held), warnings=warnings)

@@ -48,6 +48,8 @@ class InSyncChange(msgspec.Struct, frozen=True, kw_only=True):
     partition_epoch: PartitionEpoch
     members: tuple[InSyncMember, ...]
     is_recovered_unclean: bool = False
+    is_withdrawal: bool = False
+    """The present set, with a new partition epoch: no earlier request can take effect any more."""
 
 
 class InSyncResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +123,7 @@ def _alter(
     if not is_same_set:
         state.set_in_sync(wanted, in_sync_min(topic))
     state.is_recovered_unclean = state.is_recovered_unclean or change.is_recovered_unclean
+    state.is_renewed = change.is_withdrawal
     state.finish_reassignment(ReplicaView(image.brokers, partition), in_sync_min(topic))
     return _result(change, state), state.record()
 

@@ -91,6 +91,8 @@ class PartitionState(msgspec.Struct, kw_only=True):
     removing: tuple[BrokerId, ...]
     directories: tuple[bytes, ...]
     is_recovered_unclean: bool
+    is_renewed: bool = False
+    """The partition epoch grows also if nothing else changes."""
 
     @classmethod
     def of(cls, topic_id: TopicId, partition: PartitionImage) -> "PartitionState":
@@ -195,7 +197,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
 
     def record(self) -> PartitionChangeRecord | None:
         """What changed; None: nothing did."""
-        if not self._is_changed():
+        if not (self.is_renewed or self._is_changed()):
             return None
         before = self.before
         has_new_leader = self.leader_id != before.leader_id

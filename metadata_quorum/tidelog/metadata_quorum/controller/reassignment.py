@@ -50,12 +50,8 @@ def alter_reassignments(
     wanted: Sequence[Reassignment],
     *,
     throttle_bytes_per_second: int = 0,
-    may_copy: bool = False,
 ) -> Decision[tuple[TidelogError | None, ...]]:
-    """Each on its own: None where the move has begun, is called off, or nothing was to be done.
-
-    `may_copy`: whether the brokers of this release copy replicas; without it none can be added.
-    """
+    """Each on its own: None where the move has begun, is called off, or nothing was to be done."""
     tried = "move replicas"
     refuse_too_many(len(wanted), REASSIGNMENTS_MAX, tried=tried, what="partitions")
     keys = [f"{each.topic_id.hex()}-{each.partition}" for each in wanted]
@@ -65,7 +61,7 @@ def alter_reassignments(
     warnings: dict[str, None] = {}
     for each in wanted:
         try:
-            record, found = _alter(image, each, may_copy=may_copy)
+            record, found = _alter(image, each)
         except TidelogError as error:
             errors.append(error)
             continue
@@ -87,9 +83,7 @@ def list_reassignments(
     )
 
 
-def _alter(
-    image: Image, wanted: Reassignment, *, may_copy: bool
-) -> tuple[MetadataRecord | None, tuple[str, ...]]:
+def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, tuple[str, ...]]:
     what = "move" if wanted.replicas else "call off the move of"
     tried = f"{what} {wanted.topic_id.hex()}-{wanted.partition}"
     topic, partition = find_partition(image, wanted.topic_id, wanted.partition, tried=tried)
@@ -105,8 +99,6 @@ def _alter(
         warnings = _validate_target(image, partition, target, tried)
     state = PartitionState.of(topic.topic_id, partition)
     _retarget(image, state, present, target)
-    if state.adding and not may_copy:
-        raise cannot_copy(tried)
     in_sync = [each for each in state.in_sync if each in state.replicas]
     if not in_sync and not state.last_known:
         raise TidelogError(
@@ -131,16 +123,6 @@ def _alter(
         state.settle(view, minimum)
     state.finish_reassignment(view, minimum)
     return state.record(), warnings
-
-
-def cannot_copy(tried: str) -> TidelogError:
-    """NOT_IMPLEMENTED: a replica on another broker would never come into sync."""
-    return TidelogError(
-        ErrorCode.NOT_IMPLEMENTED,
-        tried=tried,
-        happened="the brokers of this release do not copy replicas yet",
-        hint="Use a release with replication; this one can change the order of the replicas.",
-    )
 
 
 def _retarget(

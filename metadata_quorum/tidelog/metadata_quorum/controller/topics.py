@@ -82,8 +82,8 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """Of one topic."""
     partitions_total_max: int = 100_000
     """Of all topics together."""
-    replication_factor_max: int = 1
-    """What this release's brokers can keep: they do not copy replicas yet."""
+    replication_factor_max: int = 50
+    """Of one partition."""
 
 
 class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,9 +210,7 @@ def check_replication_factor(
         raise TidelogError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             tried=tried,
-            happened="the brokers of this release do not copy replicas yet; "
-            f"they keep {defaults.replication_factor_max} of each partition",
-            hint=f"Ask for {defaults.replication_factor_max}, or use a release with replication.",
+            happened=f"a partition has 1 to {defaults.replication_factor_max} replicas",
         )
 
 

@@ -102,6 +102,9 @@ class ControllerParts:
         """For the cluster listener, each behind the gate."""
         handlers: dict[str, UnaryHandler] = {
             "/tidelog.v1.ControllerService/AlterPartitions": self._service.alter_partitions,
+            "/tidelog.v1.ControllerService/ReportDamagedReplicas": (
+                self._service.report_damaged_replicas
+            ),
             "/tidelog.v1.ControllerService/AllocateProducerIdBlock": (
                 self._service.allocate_producer_id_block
             ),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from google.protobuf.message import DecodeError
 
 from tidelog.metadata_quorum.active.controller import ActiveController
+from tidelog.metadata_quorum.controller.damage import DamagedReplica, report_damaged
 from tidelog.metadata_quorum.controller.in_sync import (
     InSyncChange,
     InSyncMember,
@@ -71,6 +72,32 @@ class ControllerService:
         response = controller_pb2.AlterPartitionsResponse()
         for result in written.answer:
             _fill_result(response.results.add(), result)
+        return response.SerializeToString()
+
+    async def report_damaged_replicas(self, context: RequestContext, message: bytes) -> bytes:
+        """`ReportDamagedReplicas`."""
+        asked = controller_pb2.ReportDamagedReplicasRequest.FromString(message)
+        validate_cluster(asked.cluster_id, self._cluster_id, tried="report damaged replicas")
+        damaged = [
+            DamagedReplica(
+                topic_id=TopicId(each.topic_id),
+                partition=each.partition,
+                leader_epoch=LeaderEpoch(each.leader_epoch),
+            )
+            for each in asked.replicas
+        ]
+        written = await self._controller.write(
+            lambda image: report_damaged(
+                image, BrokerId(asked.broker_id), BrokerEpoch(asked.broker_epoch), damaged
+            ),
+            tried=f"take damaged replicas of broker {asked.broker_id} out",
+            timeout_ms=left_ms(context, self._clock),
+        )
+        response = controller_pb2.ReportDamagedReplicasResponse()
+        for each, error in zip(damaged, written.answer, strict=True):
+            result = response.results.add(topic_id=each.topic_id, partition=each.partition)
+            if error is not None:
+                fill_error(result.error, error)
         return response.SerializeToString()
 
     async def allocate_producer_id_block(self, context: RequestContext, message: bytes) -> bytes:
@@ -140,6 +167,7 @@ def _read_change(message: controller_pb2.PartitionChange) -> InSyncChange:
             for each in message.in_sync_replicas
         ),
         is_recovered_unclean=message.is_recovered_unclean,
+        is_withdrawal=message.is_withdrawal,
     )
 
 
