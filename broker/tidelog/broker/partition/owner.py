@@ -126,6 +126,7 @@ class DirectoryOwner:
         self._waiting: dict[int, _Waiting] = {}
         self._copying: dict[int, _Copying] = {}
         self._asking: dict[int, asyncio.Future[Offset]] = {}
+        self._asked_for_turn: list[asyncio.Future[None]] = []
         self._next_token = 0
         self._on_advanced = on_advanced
         self._on_moved = on_moved or _nobody_waits
@@ -200,6 +201,13 @@ class DirectoryOwner:
                 flushed_offset=flushed_offset,
             )
         )
+
+    def turn(self) -> "asyncio.Future[None]":
+        """Done once all that was told before has taken effect. Never, if `run` has ended."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked_for_turn.append(done)
+        self._news.set()
+        return done
 
     def commit_to(self, key: PartitionKey, leader_epoch: LeaderEpoch, offset: Offset) -> None:
         """The leader's high watermark, of a log that goes on as this one: what is here is committed
@@ -388,6 +396,10 @@ class DirectoryOwner:
                         self._files.end_cut(message.key)
                 for effect in effects:
                     self._perform(effect, scope)
+                turns, self._asked_for_turn = self._asked_for_turn, []
+                for turn in turns:
+                    if not turn.done():
+                        turn.set_result(None)
                 if self._is_stopping and not self._inbox and self._core.is_idle:
                     return
 
