@@ -17,18 +17,23 @@ from tidelog.client.engine.metadata import (
     PartitionView,
     TopicView,
 )
-from tidelog.client.engine.producer import ProducerCore, ProducerSettings
+from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import (
+    AllocateProducerId,
     Answered,
     BatchSealed,
     BreakStream,
     CompleteBatch,
     ConnectFailed,
     FetchMetadata,
+    LeaderHint,
     MetadataArrived,
     MetadataFailed,
     OpenStream,
     ProducerEffect,
+    ProducerIdAllocated,
+    ProducerIdentity,
+    ProducerIdFailed,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -37,11 +42,14 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TopicWanted,
 )
+from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 MS = 1_000_000
 TOPIC_ID = b"i" * 16
+BROKERS_ALWAYS = {1, 2}
+"""Their addresses are in every view."""
 
 
 def failure(code: ErrorCode) -> TidelogError:
@@ -53,7 +61,8 @@ def view(
     leaders: dict[str, list[tuple[int, int]]], version: int = 1, *, cluster_id: str = "c"
 ) -> ClusterView:
     """Topics with (leader, epoch) each partition; brokers as they are named."""
-    ids = sorted({leader for parts in leaders.values() for leader, _ in parts if leader >= 0})
+    named = {leader for parts in leaders.values() for leader, _ in parts if leader >= 0}
+    ids = sorted(named | BROKERS_ALWAYS)
     return ClusterView(
         cluster_id=cluster_id,
         controller_id=1,
@@ -83,6 +92,8 @@ class ProducerWorld:
         buffer_bytes: int = 1_000_000,
         in_flight_max: int = 2,
         request_bytes_max: int = 10_000,
+        is_idempotent: bool = False,
+        retries_max: int = 1_000,
     ) -> None:
         self.now_ns = 1_000_000_000
         limits = AccumulatorLimits(
@@ -103,7 +114,8 @@ class ProducerWorld:
             request_bytes_max=request_bytes_max,
             request_timeout_ms=30_000,
             delivery_timeout_ms=120_000,
-            retries_max=1_000,
+            retries_max=retries_max,
+            is_idempotent=is_idempotent,
         )
         self.core = ProducerCore(settings, self.metadata, desk, backoff)
         self.sent: dict[int, SendProduce] = {}
@@ -155,12 +167,19 @@ def outcome_text(outcome: Outcome) -> str:
     return f"{outcome.code.name} ({outcome.happened})"
 
 
+def number_text(batch: Batch) -> str:
+    """`+7.1:30`: producer id, epoch, base sequence; nothing without them."""
+    if batch.base_sequence < 0:
+        return ""
+    return f"+{batch.producer_id}.{batch.producer_epoch}:{batch.base_sequence}"
+
+
 def effect_text(effect: ProducerEffect) -> str:
     """One line."""
     match effect:
         case SendProduce():
             parts = " ".join(
-                f"#{batch.number}:{batch.topic}-{batch.partition}@{epoch}"
+                f"#{batch.number}:{batch.topic}-{batch.partition}@{epoch}{number_text(batch)}"
                 for batch, epoch in zip(effect.batches, effect.leader_epochs, strict=True)
             )
             where = f"b{effect.broker_id} stream {effect.stream}"
@@ -169,6 +188,8 @@ def effect_text(effect: ProducerEffect) -> str:
             return f"complete #{effect.batch.number}: {outcome_text(effect.outcome)}"
         case FetchMetadata():
             return f"fetch metadata of {', '.join(effect.topics) or 'the cluster'}"
+        case AllocateProducerId():
+            return "allocate a producer id"
         case OpenStream():
             return f"open stream {effect.stream} to b{effect.broker_id} at {effect.address}"
         case BreakStream():
@@ -211,6 +232,17 @@ class Script:
                 )
             ),
             "answer": self._answer,
+            "idempotent": self._idempotent,
+            "producer-id": lambda words: self.world.step(
+                ProducerIdAllocated(
+                    identity=ProducerIdentity(
+                        producer_id=int(words[0]), producer_epoch=0, batches_in_flight_max=16
+                    )
+                )
+            ),
+            "no-producer-id": lambda words: self.world.step(
+                ProducerIdFailed(error=failure(ErrorCode[words[0]]))
+            ),
             "wait": lambda words: self.world.tick(int(words[0])),
         }
 
@@ -219,6 +251,11 @@ class Script:
         words = command.split()
         effects = self._commands[words[0]](words[1:])
         return "\n".join(effect_text(effect) for effect in effects) or "nothing"
+
+    def _idempotent(self, words: list[str]) -> list[ProducerEffect]:
+        """`idempotent [IN_FLIGHT]`: first of all."""
+        self.world = ProducerWorld(is_idempotent=True, in_flight_max=int(words[0] if words else 5))
+        return []
 
     def _metadata(self, words: list[str]) -> list[ProducerEffect]:
         """`metadata t=1@0,2@0`: leaders and epochs of the partitions."""
@@ -240,11 +277,20 @@ class Script:
         return self.world.seal_all()
 
     def _answer(self, words: list[str]) -> list[ProducerEffect]:
-        """`answer REQUEST OFFSET|ERROR_CODE …`, one for each batch."""
+        """`answer REQUEST OFFSET|ERROR_CODE[>LEADER@EPOCH] …`, one for each batch."""
         request = self.world.sent[int(words[0])]
+        parts = [word.partition(">") for word in words[1:]]
         outcomes: tuple[Outcome, ...] = tuple(
-            Acknowledgement(base_offset=int(word)) if word.isdigit() else failure(ErrorCode[word])
-            for word in words[1:]
+            Acknowledgement(base_offset=int(said)) if said.isdigit() else failure(ErrorCode[said])
+            for said, _, _ in parts
+        )
+        hints = tuple(
+            LeaderHint(
+                leader_id=int(hint.partition("@")[0]), leader_epoch=int(hint.partition("@")[2])
+            )
+            if hint
+            else None
+            for _, _, hint in parts
         )
         return self.world.step(
             Answered(
@@ -252,5 +298,6 @@ class Script:
                 stream=request.stream,
                 correlation_id=request.correlation_id,
                 outcomes=outcomes,
+                hints=hints,
             )
         )

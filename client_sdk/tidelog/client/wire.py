@@ -6,6 +6,8 @@ Owns method names, requests and answers. It must never decide anything. Stop 4 o
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from tidelog.client.engine.batch import Acknowledgement, Outcome
 from tidelog.client.engine.fetch_messages import (
     Divergence,
@@ -15,6 +17,8 @@ from tidelog.client.engine.fetch_messages import (
     PartitionBatches,
 )
 from tidelog.client.engine.metadata import BrokerView, ClusterView, PartitionView, TopicView
+from tidelog.client.engine.producer_ids import ProducerIdentity
+from tidelog.client.engine.producer_messages import LeaderHint
 from tidelog.client.errors import PeerError
 from tidelog.client.types import (
     BrokerDescription,
@@ -24,12 +28,20 @@ from tidelog.client.types import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.v1 import admin_pb2, errors_pb2, fetch_pb2, metadata_pb2, produce_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    errors_pb2,
+    fetch_pb2,
+    metadata_pb2,
+    produce_pb2,
+    producer_id_pb2,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
 LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
 PRODUCE_STREAM: Final = "/tidelog.v1.ProduceService/ProduceStream"
+ALLOCATE_PRODUCER_ID: Final = "/tidelog.v1.ProducerIdService/AllocateProducerId"
 FETCH_STREAM: Final = "/tidelog.v1.FetchService/FetchStream"
 CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
 DESCRIBE_TOPICS: Final = "/tidelog.v1.AdminService/DescribeTopics"
@@ -155,13 +167,28 @@ def _lead(field: int, size_bytes: int) -> bytes:
     return bytes(encoded)
 
 
-def read_produce_answer(data: bytes) -> tuple[int, TidelogError | None, tuple[Outcome, ...], int]:
-    """Correlation id, error of the whole request, outcomes, throttle in milliseconds."""
+class ProduceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker says of one request of a produce stream."""
+
+    correlation_id: int
+    error: TidelogError | None
+    """Of the request as a whole."""
+    outcomes: tuple[Outcome, ...]
+    hints: tuple[LeaderHint | None, ...]
+    throttle_ms: int
+
+
+def read_produce_answer(data: bytes) -> ProduceAnswer:
+    """Outcomes and hints in the order of the request's batches."""
     answer = produce_pb2.ProduceStreamResponse.FromString(data)
-    error = _error_in(answer.error, is_set=answer.HasField("error"))
     outcomes: list[Outcome] = []
+    hints: list[LeaderHint | None] = []
     for part in answer.response.acknowledgements:
         refused = _error_in(part.error, is_set=part.HasField("error"))
+        hint = None
+        if refused is not None and part.HasField("leader_id"):
+            hint = LeaderHint(leader_id=part.leader_id, leader_epoch=part.leader_epoch)
+        hints.append(hint)
         outcomes.append(
             refused
             or Acknowledgement(
@@ -170,7 +197,28 @@ def read_produce_answer(data: bytes) -> tuple[int, TidelogError | None, tuple[Ou
                 leader_epoch=part.leader_epoch,
             )
         )
-    return answer.correlation_id, error, tuple(outcomes), answer.response.throttle_ms
+    return ProduceAnswer(
+        correlation_id=answer.correlation_id,
+        error=_error_in(answer.error, is_set=answer.HasField("error")),
+        outcomes=tuple(outcomes),
+        hints=tuple(hints),
+        throttle_ms=answer.response.throttle_ms,
+    )
+
+
+def producer_id_request() -> bytes:
+    """Asks for an identity."""
+    return producer_id_pb2.AllocateProducerIdRequest().SerializeToString()
+
+
+def read_producer_identity(data: bytes) -> ProducerIdentity:
+    """The identity."""
+    answer = producer_id_pb2.AllocateProducerIdResponse.FromString(data)
+    return ProducerIdentity(
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+        batches_in_flight_max=answer.max_in_flight_batches,
+    )
 
 
 def list_offsets_request(queries: Iterable[OffsetQuery]) -> bytes:

@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.wire.batch import Columns
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,16 +32,20 @@ class Batch:
 
     __slots__ = (
         "attempts",
+        "base_sequence",
         "callbacks",
         "checkpoint_bytes",
         "columns",
         "encoded",
+        "is_doubtful",
         "is_sealed",
         "last_error",
         "number",
         "opened_at_ns",
         "outcome",
         "partition",
+        "producer_epoch",
+        "producer_id",
         "reserved_bytes",
         "size_bytes",
         "topic",
@@ -65,7 +70,13 @@ class Batch:
         self.is_sealed = False
         self.encoded: tuple[bytes, int] | None = None
         """Sealed bytes and route sum, once the driver has made them."""
+        self.producer_id: int = NO_PRODUCER_ID
+        self.producer_epoch: int = NO_PRODUCER_EPOCH
+        self.base_sequence: int = NO_SEQUENCE
+        """These three are in the sealed bytes; given before the first try, or never."""
         self.attempts = 0
+        self.is_doubtful = False
+        """A try of it may have been stored, and nobody said so."""
         self.last_error: TidelogError | None = None
         self.outcome: Outcome | None = None
         self.callbacks: list[Callable[[Outcome], None]] | None = None
@@ -80,6 +91,13 @@ class Batch:
             state = "sealed"
         place = f"{self.topic}-{self.partition}"
         return f"<batch {self.number} {place} {state} records={len(self.columns)}>"
+
+    def unnumber(self) -> None:
+        """It is stored by none of its tries, and will be sent as if it had never been sent."""
+        self.producer_id, self.producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.is_doubtful = False
+        self.encoded = None
 
     def complete(self, outcome: Outcome) -> None:
         """Done, once; the records are let go."""

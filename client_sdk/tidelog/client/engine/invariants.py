@@ -3,9 +3,13 @@
 Owns no state. A violated invariant is a bug of the engine, never of a broker: it asserts.
 """
 
+import itertools
+
 from tidelog.client.engine.accumulator import Accumulator
 from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.producer import ProducerCore
+from tidelog.client.engine.lane import Lane
+from tidelog.client.engine.producer import BATCHES_IN_FLIGHT_MAX, ProducerCore
+from tidelog.client.engine.sequences import SEQUENCE_MAX
 
 
 def check_accumulator(accumulator: Accumulator) -> None:
@@ -24,14 +28,19 @@ def check_accumulator(accumulator: Accumulator) -> None:
 def check_producer(core: ProducerCore) -> None:
     """Every unfinished batch is in one place, in order, and sent by one request at most."""
     in_requests = [
-        id(batch)
+        (id(batch), attempt)
         for link in core.links.values()
         for request in link.requests.values()
-        for batch in request.batches
+        for batch, attempt in zip(request.batches, request.attempts, strict=True)
     ]
-    assert len(in_requests) == len(set(in_requests)), "a batch is in two requests"
-    in_lanes = [id(batch) for lane in core.lanes.values() for batch in lane.in_flight]
-    assert sorted(in_requests) == sorted(in_lanes), "requests and lanes disagree"
+    assert len(in_requests) == len(set(in_requests)), "a try of a batch is in two requests"
+    # A try that was given up may still be in a request; what is in flight always is.
+    in_lanes = {
+        (id(batch), batch.attempts) for lane in core.lanes.values() for batch in lane.in_flight
+    }
+    assert in_lanes <= set(in_requests), "what is in flight is in no request"
+    is_idempotent = core.settings.is_idempotent
+    assert is_idempotent or len(in_lanes) == len(in_requests), "a request holds a batch that is not"
     for name, lane in core.lanes.items():
         numbers = [batch.number for batch in lane.waiting]
         assert numbers == sorted(numbers), f"{name} waits out of order: {numbers}"
@@ -43,10 +52,26 @@ def check_producer(core: ProducerCore) -> None:
             assert all(batch.number < first_waiting for batch in lane.in_flight), (
                 f"{name} sent a batch before an older one"
             )
+        check_sequences(name, lane)
     for link in core.links.values():
         count = len(link.requests)
         assert count <= core.settings.in_flight_max, f"{count} requests in flight"
         assert link.is_open or not link.requests, "requests without a stream"
+
+
+def check_sequences(name: tuple[str, int], lane: Lane) -> None:
+    """Numbered batches of a partition are of one epoch, one behind the other, before all others."""
+    every = sorted((*lane.waiting, *lane.in_flight, *lane.refused), key=lambda batch: batch.number)
+    numbered = [batch for batch in every if batch.base_sequence >= 0]
+    assert every[: len(numbered)] == numbered, f"{name} numbered a batch before an older one"
+    assert len(numbered) <= BATCHES_IN_FLIGHT_MAX, f"{name} has {len(numbered)} numbered batches"
+    for batch, behind in itertools.pairwise(numbered):
+        if batch.topic_id != behind.topic_id:
+            continue
+        epochs = {(each.producer_id, each.producer_epoch) for each in (batch, behind)}
+        assert len(epochs) == 1, f"{name} has numbers of several epochs at once: {epochs}"
+        distance = (behind.base_sequence - batch.base_sequence) & SEQUENCE_MAX
+        assert distance >= len(batch.columns), f"{name} gave a sequence twice"
 
 
 def check_consumer(core: ConsumerCore) -> None:

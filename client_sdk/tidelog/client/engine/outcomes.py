@@ -1,10 +1,12 @@
 """What an error says about whether a batch was stored: the producer's most important judgement.
 
-Owns the list of codes that leave it open. Nothing is ever sent again whose outcome is unknown.
+Owns the lists of codes. Nothing is ever sent again whose outcome is unknown, unless it carries a
+sequence by which the broker knows it again.
 """
 
 from typing import Final
 
+from tidelog.client.engine.batch import Batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 OUTCOME_UNKNOWN: Final = frozenset(
@@ -32,6 +34,15 @@ STALE_METADATA: Final = frozenset(
 )
 """The client's view of the cluster is older than the broker's."""
 
+SEQUENCE_REFUSED: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.FENCED_PRODUCER_EPOCH,
+    }
+)
+"""The batch does not continue what the partition holds of this producer."""
+
 
 def is_known_not_stored(error: TidelogError) -> bool:
     """Whether the broker refused the batch before it could have stored it."""
@@ -46,3 +57,30 @@ def indeterminate(topic: str, partition: int, cause: TidelogError) -> TidelogErr
         happened=f"the outcome is unknown: {cause.happened} [{cause.code.name}]",
         hint="read the partition before sending the records again: they may be stored",
     )
+
+
+def undelivered(batch: Batch, timeout_ms: int) -> TidelogError:
+    """The error of a batch whose time is over and that is not stored."""
+    tried = f"produce to {batch.topic}-{batch.partition}"
+    cause = batch.last_error
+    if cause is None:
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=tried,
+            happened=f"not sent within delivery_timeout_ms={timeout_ms}",
+            hint="raise delivery_timeout_ms, or send less at a time",
+        )
+    return TidelogError(
+        cause.code,
+        tried=tried,
+        happened=f"not stored within delivery_timeout_ms={timeout_ms}: {cause.happened}",
+        hint=cause.hint,
+    )
+
+
+def unanswered(batch: Batch, timeout_ms: int) -> TidelogError:
+    """The cause for a batch whose time is over and that may be stored."""
+    happened = f"no acknowledgement within delivery_timeout_ms={timeout_ms}"
+    if batch.last_error is not None:
+        happened = f"{happened}: {batch.last_error.happened}"
+    return TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened)

@@ -1,117 +1,65 @@
-"""Sends sealed batches: decides what goes where, when, and what may be tried again.
+"""Sends sealed batches: decides what goes where and when.
 
-Owns queues, in-flight requests and links to brokers. It must never resend a batch whose outcome is
-unknown, nor let a retry overtake a later batch of its partition. Stops 3, 4, 9 of a record's walk.
+Owns queues, in-flight requests and links to brokers. It must never send what `judge` has ended, nor
+the batches of one partition to two brokers at once. Stops 3, 4, 9 of a record's walk.
 
 Theory of operation. A sealed batch waits in its partition's queue until the leader is known, a
 stream to it is open and has room. Answers end it, refuse it or leave its outcome open:
 
-    waiting ──► in flight ──stored──────────────────────► done
-       ▲            ├─────outcome unknown───────────────► done (INDETERMINATE)
+    waiting ──► in flight ──stored───────────────────────► done
+       ▲            ├─────outcome unknown, no sequence───► done (INDETERMINATE)
+       │            ├─────outcome unknown──► refused
        │            └─────refused, retriable──► refused
        └──── the partition has nothing in flight any more, and nothing overtook
 
-A partition with a refused batch sends nothing else. If a later batch of it was stored, or may have
-been, the refused one fails with its own error: sent again it would stand behind its successor.
+A partition with a refused batch sends nothing else. Without sequences a later batch of it may have
+been stored: then the refused one fails with its own error, since sent again it would stand behind
+its successor. With sequences (`is_idempotent`) no broker stores one batch without those before it.
+
+A numbered batch need not wait for an answer that does not come: when metadata names another leader,
+what the old one has is sent to the new one at once, and metadata is asked for while a broker is
+silent.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from typing import assert_never
-
-import msgspec
+from typing import Final, assert_never
 
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.batch import Batch, Outcome
+from tidelog.client.engine.judge import PlainJudge, SequenceJudge
+from tidelog.client.engine.lane import Lane
+from tidelog.client.engine.link import Link, Request
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
-from tidelog.client.engine.outcomes import STALE_METADATA, indeterminate, is_known_not_stored
+from tidelog.client.engine.outcomes import STALE_METADATA, indeterminate
+from tidelog.client.engine.producer_ids import ProducerIdDesk
 from tidelog.client.engine.producer_messages import (
     Answered,
     BatchSealed,
     BreakStream,
     CompleteBatch,
     ConnectFailed,
+    LeaderHint,
     MetadataArrived,
     MetadataFailed,
     OpenStream,
     ProducerEffect,
+    ProducerIdAllocated,
+    ProducerIdFailed,
     ProducerMessage,
     SendProduce,
     StreamBroken,
     StreamOpened,
     TopicWanted,
 )
+from tidelog.client.engine.producer_settings import ProducerSettings
+from tidelog.client.engine.sequences import Sequencer
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-
-class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core needs of the producer's options."""
-
-    in_flight_max: int
-    request_bytes_max: int
-    request_timeout_ms: int
-    delivery_timeout_ms: int
-    retries_max: int
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """On its way to a broker."""
-
-    batches: tuple[Batch, ...]
-    sent_at_ns: int
-
-
-class Link:
-    """One broker: connecting, open, or waiting after a failure."""
-
-    __slots__ = ("broker_id", "failures", "is_open", "requests", "retry_at_ns", "stream")
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.stream: int | None = None
-        """Number of the stream that is open or being opened; None: there is none."""
-        self.is_open = False
-        self.failures = 0
-        self.retry_at_ns = 0
-        self.requests: dict[int, Request] = {}
-        """By correlation id, oldest first."""
-
-    def close(self) -> None:
-        """Forget the stream; its requests must have been judged."""
-        assert not self.requests, f"broker {self.broker_id} has unjudged requests"
-        self.stream, self.is_open = None, False
-
-
-class Lane:
-    """The batches of one partition, in order."""
-
-    __slots__ = (
-        "broker_id",
-        "in_flight",
-        "is_overtaken",
-        "refused",
-        "retry_at_ns",
-        "stale_at_ns",
-        "waiting",
-    )
-
-    def __init__(self) -> None:
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
-        self.refused: list[Batch] = []
-        self.is_overtaken = False
-        """A batch behind a refused one is stored, or may be."""
-        self.retry_at_ns = 0
-        self.stale_at_ns = -1
-        """When a broker said that the leader is another: only newer metadata may be followed."""
-        self.broker_id = -1
-        """Who has what is in flight."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing of the partition is left."""
-        return not (self.waiting or self.in_flight or self.refused)
+BATCHES_IN_FLIGHT_MAX: Final = 16
+"""Of one partition, numbered: as many as a partition remembers of a producer."""
+SILENCE_NS: Final = 1_000 * NS_PER_MS
+"""So long without an answer, and metadata is asked whether somebody else leads."""
 
 
 LaneKey = tuple[str, int]
@@ -136,6 +84,23 @@ class ProducerCore:
         self.requests_sent = 0
         self._backoff = backoff
         self._effects: list[ProducerEffect] = []
+        self.producer_ids = ProducerIdDesk(backoff)
+        self.sequencer: Sequencer | None = None
+        self._judge_as: PlainJudge | SequenceJudge
+        if settings.is_idempotent:
+            self.sequencer = Sequencer(self.producer_ids)
+            self._judge_as = SequenceJudge(
+                metadata,
+                topics,
+                backoff,
+                retries_max=settings.retries_max,
+                finish=self._finish,
+                sequencer=self.sequencer,
+            )
+        else:
+            self._judge_as = PlainJudge(
+                metadata, topics, backoff, retries_max=settings.retries_max, finish=self._finish
+            )
 
     def step(self, message: ProducerMessage, now_ns: int) -> list[ProducerEffect]:
         """One message; the effects are to be performed in their order."""
@@ -153,8 +118,11 @@ class ProducerCore:
                 self._on_batch_sealed(message.batch)
             case TopicWanted():
                 self.topics.want(message.topic, now_ns)
+                if self.settings.is_idempotent:
+                    self.producer_ids.want(now_ns)
             case MetadataArrived():
                 self._effects += self.topics.on_metadata(message.view, now_ns)
+                self._follow_leaders()
             case MetadataFailed():
                 self._on_metadata_failed(message.error, now_ns)
             case StreamOpened():
@@ -165,6 +133,10 @@ class ProducerCore:
                 self._on_stream_broken(message, now_ns)
             case Answered():
                 self._on_answered(message, now_ns)
+            case ProducerIdAllocated():
+                self.producer_ids.on_allocated(message.identity)
+            case ProducerIdFailed():
+                self._on_producer_id_failed(message.error, now_ns)
             case _:
                 assert_never(message)
 
@@ -173,27 +145,39 @@ class ProducerCore:
         self._end_waits(now_ns)
         self._expire(now_ns)
         self._send(now_ns)
+        self._look_behind_silence(now_ns)
         self._effects += self.topics.tick(now_ns)
+        self._effects += self.producer_ids.tick(now_ns)
         effects, self._effects = self._effects, []
         return effects
 
     def next_deadline_ns(self) -> int | None:
         """When `tick` has something to do if no message comes; None: never."""
-        due_at_ns = self.topics.next_deadline_ns()
-        deadlines = [] if due_at_ns is None else [due_at_ns]
+        desks = (self.topics.next_deadline_ns(), self.producer_ids.next_deadline_ns())
+        deadlines = [due_at_ns for due_at_ns in desks if due_at_ns is not None]
         delivery_ns = self.settings.delivery_timeout_ms * NS_PER_MS
         for lane in self.lanes.values():
             if lane.waiting:
                 deadlines.append(lane.waiting[0].opened_at_ns + delivery_ns)
                 if lane.retry_at_ns:
                     deadlines.append(lane.retry_at_ns)
+            if self.settings.is_idempotent and (lane.in_flight or lane.refused):
+                oldest_ns = min(each.opened_at_ns for each in (*lane.in_flight, *lane.refused))
+                deadlines.append(oldest_ns + delivery_ns)
         for link in self.links.values():
             if link.retry_at_ns:
                 deadlines.append(link.retry_at_ns)
-            if link.requests:
-                oldest = next(iter(link.requests.values()))
-                deadlines.append(oldest.sent_at_ns + self.settings.request_timeout_ms * NS_PER_MS)
+            silent_since_ns = link.silent_since_ns
+            if silent_since_ns is not None:
+                deadlines.append(silent_since_ns + self.settings.request_timeout_ms * NS_PER_MS)
+                if self.settings.is_idempotent:
+                    deadlines.append(max(silent_since_ns, link.looked_at_ns) + SILENCE_NS)
         return min(deadlines, default=None)
+
+    def is_silent(self, broker_id: int) -> bool:
+        """Whether the broker owes an answer for so long that another one had better be asked."""
+        link = self.links.get(broker_id)
+        return link is not None and link.looked_at_ns > 0 and link.silent_since_ns is not None
 
     def unfinished(self) -> list[Batch]:
         """Every batch without an outcome, in no order across partitions."""
@@ -206,13 +190,14 @@ class ProducerCore:
     def abandon(self, error: TidelogError) -> list[ProducerEffect]:
         """The client closes without waiting: in-flight batches are indeterminate, others fail."""
         for link in self.links.values():
-            self._judge_unanswered(link, error)
+            link.requests.clear()
             link.close()
-        for lane in list(self.lanes.values()):
+        for (topic, partition), lane in self.lanes.items():
+            unknown = indeterminate(topic, partition, error)
+            for batch in lane.in_flight:
+                self._finish(batch, unknown)
             for batch in [*lane.refused, *lane.waiting]:
-                self._finish(batch, error)
-            lane.refused.clear()
-            lane.waiting.clear()
+                self._finish(batch, unknown if batch.is_doubtful else error)
         self.lanes.clear()
         effects, self._effects = self._effects, []
         return effects
@@ -233,6 +218,34 @@ class ProducerCore:
             if lane.waiting and lane.waiting[0].last_error is None:
                 lane.waiting[0].last_error = error
 
+    def _on_producer_id_failed(self, error: TidelogError, now_ns: int) -> None:
+        """What can wait waits; a refusal for good fails what has no number."""
+        self.producer_ids.on_failed(error, now_ns)
+        assert self.sequencer is not None, "nobody asked for a producer id"
+        for (topic, partition), lane in list(self.lanes.items()):
+            if not lane.waiting or self.sequencer.of(lane.waiting[0]) is not None:
+                continue
+            if error.retriable:
+                lane.waiting[0].last_error = lane.waiting[0].last_error or error
+                continue
+            while lane.waiting:
+                self._judge_as.give_up(lane, lane.waiting.popleft(), error)
+            self._settle(topic, partition, lane)
+
+    def _follow_leaders(self) -> None:
+        """Numbered batches go to a newer leader without waiting for what the old one says."""
+        if not isinstance(self._judge_as, SequenceJudge):
+            return
+        for (topic, partition), lane in self.lanes.items():
+            if self.metadata.leader_epoch(topic, partition) <= lane.leader_epoch:
+                continue
+            leader = self.metadata.leader(topic, partition)
+            if leader is None:
+                continue
+            if lane.in_flight and leader[0].broker_id != lane.broker_id:
+                self._judge_as.abandon(lane)
+            lane.retry_at_ns = 0
+
     def _on_stream_opened(self, message: StreamOpened) -> None:
         link = self._current(message.broker_id, message.stream)
         if link is None:
@@ -250,7 +263,7 @@ class ProducerCore:
         link = self._current(message.broker_id, message.stream)
         if link is None:
             return
-        self._judge_unanswered(link, message.error)
+        self._judge_unanswered(link, message.error, now_ns)
         self._lose(link, message.error, now_ns)
 
     def _on_answered(self, message: Answered, now_ns: int) -> None:
@@ -267,54 +280,43 @@ class ProducerCore:
             happened = f"{len(outcomes)} answers for {len(request.batches)} batches"
             error = TidelogError(ErrorCode.UNKNOWN, tried="produce", happened=happened)
             outcomes = (error,) * len(request.batches)
-        for batch, outcome in zip(request.batches, outcomes, strict=True):
-            self._judge(batch, outcome, now_ns)
+        hints = message.hints or (None,) * len(outcomes)
+        for place, (batch, outcome) in enumerate(zip(request.batches, outcomes, strict=True)):
+            self._take_hint(batch, outcome, hints[place])
+            self._judge(batch, request.attempts[place], outcome, now_ns)
+
+    def _take_hint(self, batch: Batch, outcome: Outcome, hint: LeaderHint | None) -> None:
+        is_of_use = isinstance(outcome, TidelogError) and outcome.code in STALE_METADATA
+        if hint is not None and is_of_use:
+            self.metadata.follow_hint(
+                batch.topic, batch.topic_id, batch.partition, hint.leader_id, hint.leader_epoch
+            )
 
     # Judgement.
 
-    def _judge(self, batch: Batch, outcome: Outcome, now_ns: int) -> None:
-        lane = self.lanes[batch.topic, batch.partition]
+    def _judge(self, batch: Batch, attempt: int, outcome: Outcome, now_ns: int) -> None:
+        lane = self.lanes.get((batch.topic, batch.partition))
+        # Its lane has given this try up: what became of it, a later one tells.
+        if lane is None or batch.attempts != attempt or batch not in lane.in_flight:
+            return
         lane.in_flight.remove(batch)
-        if isinstance(outcome, Acknowledgement):
-            lane.is_overtaken = bool(lane.refused)
-            self._finish(batch, outcome)
-        elif not is_known_not_stored(outcome):
-            lane.is_overtaken = bool(lane.refused)
-            self._finish(batch, indeterminate(batch.topic, batch.partition, outcome))
-        elif outcome.retriable and batch.attempts <= self.settings.retries_max:
-            batch.last_error = outcome
-            lane.refused.append(batch)
-            lane.retry_at_ns = now_ns + self._backoff.delay_ns(batch.attempts)
-            if outcome.code in STALE_METADATA:
-                lane.stale_at_ns = now_ns
-                self.topics.refresh(now_ns)
-        else:
-            self._finish(batch, outcome)
+        self._judge_as.answered(lane, batch, outcome, now_ns)
         self._settle(batch.topic, batch.partition, lane)
 
-    def _judge_unanswered(self, link: Link, cause: TidelogError) -> None:
+    def _judge_unanswered(self, link: Link, cause: TidelogError, now_ns: int) -> None:
         requests = list(link.requests.values())
         link.requests.clear()
         for request in requests:
-            for batch in request.batches:
-                lane = self.lanes[batch.topic, batch.partition]
+            for batch, attempt in zip(request.batches, request.attempts, strict=True):
+                lane = self.lanes.get((batch.topic, batch.partition))
+                if lane is None or batch.attempts != attempt or batch not in lane.in_flight:
+                    continue
                 lane.in_flight.remove(batch)
-                lane.is_overtaken = bool(lane.refused)
-                self._finish(batch, indeterminate(batch.topic, batch.partition, cause))
+                self._judge_as.lost(lane, batch, cause, now_ns)
                 self._settle(batch.topic, batch.partition, lane)
 
     def _settle(self, topic: str, partition: int, lane: Lane) -> None:
-        """With nothing in flight the refused batches go back in front, or fail."""
-        if not lane.in_flight and lane.refused:
-            refused = sorted(lane.refused, key=lambda batch: batch.number)
-            lane.refused = []
-            if lane.is_overtaken:
-                for batch in refused:
-                    assert batch.last_error is not None, f"{batch!r} was refused without an error"
-                    self._finish(batch, batch.last_error)
-            else:
-                lane.waiting.extendleft(reversed(refused))
-            lane.is_overtaken = False
+        self._judge_as.settle(lane)
         if lane.is_idle:
             del self.lanes[topic, partition]
 
@@ -359,27 +361,33 @@ class ProducerCore:
                     ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened
                 )
                 self._effects.append(BreakStream(broker_id=link.broker_id, stream=link.stream))
-                self._judge_unanswered(link, error)
+                self._judge_unanswered(link, error, now_ns)
                 self._lose(link, error, now_ns)
-        self._expire_waiting(now_ns)
-
-    def _expire_waiting(self, now_ns: int) -> None:
-        timeout_ms = self.settings.delivery_timeout_ms
         for (topic, partition), lane in list(self.lanes.items()):
-            while lane.waiting and now_ns >= lane.waiting[0].opened_at_ns + timeout_ms * NS_PER_MS:
-                batch = lane.waiting.popleft()
-                self._finish(batch, _undelivered(batch, timeout_ms))
-            if lane.is_idle:
-                del self.lanes[topic, partition]
+            self._judge_as.expire(lane, now_ns, self.settings.delivery_timeout_ms)
+            self._settle(topic, partition, lane)
+
+    def _look_behind_silence(self, now_ns: int) -> None:
+        """A broker that hangs cannot say that another one leads by now."""
+        if not self.settings.is_idempotent:
+            return
+        for link in self.links.values():
+            since_ns = link.silent_since_ns
+            if since_ns is None or now_ns < max(since_ns, link.looked_at_ns) + SILENCE_NS:
+                continue
+            link.looked_at_ns = now_ns
+            self.topics.refresh(now_ns)
 
     # Sending.
 
     def _send(self, now_ns: int) -> None:
         ready: dict[int, list[tuple[Lane, int]]] = {}
         for (topic, partition), lane in list(self.lanes.items()):
-            if not lane.waiting or lane.refused:
+            if not lane.waiting or lane.refused or not self._has_room(lane):
                 continue
-            if lane.retry_at_ns or self._fail_if_recreated(topic, partition, lane):
+            if self._fail_if_recreated(topic, partition, lane):
+                continue
+            if lane.retry_at_ns:
                 continue
             leader = self.metadata.leader(topic, partition)
             if leader is None or self.metadata.updated_at_ns <= lane.stale_at_ns:
@@ -390,11 +398,24 @@ class ProducerCore:
             # Two brokers at once could store the partition's batches in either order.
             if lane.in_flight and lane.broker_id != broker.broker_id:
                 continue
-            if self._is_sendable(broker):
+            if not self._is_sendable(broker):
+                continue
+            if not self._judge_as.is_ready(lane, now_ns):
+                self._settle(topic, partition, lane)
+            else:
                 lane.broker_id = broker.broker_id
+                lane.leader_epoch = leader_epoch
                 ready.setdefault(broker.broker_id, []).append((lane, leader_epoch))
         for broker_id, lanes in ready.items():
             self._fill(self.links[broker_id], lanes, now_ns)
+
+    def _has_room(self, lane: Lane) -> bool:
+        """Whether the partition would know one batch more again."""
+        identity = self.producer_ids.identity
+        limit = BATCHES_IN_FLIGHT_MAX
+        if identity is not None and identity.batches_in_flight_max:
+            limit = min(limit, identity.batches_in_flight_max)
+        return not self.settings.is_idempotent or len(lane.in_flight) < limit
 
     def _is_sendable(self, broker: BrokerView) -> bool:
         link = self.links.setdefault(broker.broker_id, Link(broker.broker_id))
@@ -422,12 +443,14 @@ class ProducerCore:
                     continue
                 lane.waiting.popleft()
                 lane.in_flight.append(batch)
+                if self.sequencer is not None:
+                    self.sequencer.number(batch)
                 batch.attempts += 1
                 batches.append(batch)
                 epochs.append(leader_epoch)
                 size_bytes += batch.size_bytes
             behind = [found for found in lanes if found not in later and found[0].waiting]
-            lanes = later + behind
+            lanes = later + [found for found in behind if self._has_room(found[0])]
             self._send_request(link, tuple(batches), tuple(epochs), now_ns)
 
     def _send_request(
@@ -436,7 +459,11 @@ class ProducerCore:
         assert link.is_open, f"broker {link.broker_id} has no open stream"
         assert link.stream is not None, f"broker {link.broker_id} has no stream number"
         self.requests_sent += 1
-        link.requests[self.requests_sent] = Request(batches=batches, sent_at_ns=now_ns)
+        link.requests[self.requests_sent] = Request(
+            batches=batches,
+            attempts=tuple(batch.attempts for batch in batches),
+            sent_at_ns=now_ns,
+        )
         self._effects.append(
             SendProduce(
                 broker_id=link.broker_id,
@@ -458,26 +485,11 @@ class ProducerCore:
                 tried=f"produce to {topic}-{partition}",
                 happened=f"topic {topic!r} was deleted and created again",
             )
-            self._finish(lane.waiting.popleft(), error)
+            batch = lane.waiting.popleft()
+            self._judge_as.give_up(lane, batch, error)
+            if self.sequencer is not None:
+                self.sequencer.forget(batch)
         if lane.is_idle:
             del self.lanes[topic, partition]
             return True
         return False
-
-
-def _undelivered(batch: Batch, timeout_ms: int) -> TidelogError:
-    tried = f"produce to {batch.topic}-{batch.partition}"
-    cause = batch.last_error
-    if cause is None:
-        return TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried=tried,
-            happened=f"not sent within delivery_timeout_ms={timeout_ms}",
-            hint="raise delivery_timeout_ms, or send less at a time",
-        )
-    return TidelogError(
-        cause.code,
-        tried=tried,
-        happened=f"not stored within delivery_timeout_ms={timeout_ms}: {cause.happened}",
-        hint=cause.hint,
-    )

@@ -6,6 +6,7 @@ Owns both closed unions. A driver turns I/O into messages and performs effects; 
 import msgspec
 
 from tidelog.client.engine.batch import Batch, Outcome
+from tidelog.client.engine.producer_ids import AllocateProducerId, ProducerIdentity
 from tidelog.client.engine.topic_messages import (
     FetchMetadata,
     MetadataArrived,
@@ -46,6 +47,13 @@ class StreamBroken(msgspec.Struct, frozen=True, kw_only=True):
     error: TidelogError
 
 
+class LeaderHint(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads a partition, as the broker knows that refused a batch of it."""
+
+    leader_id: int
+    leader_epoch: int
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """A request was answered: as a whole by an error, or batch by batch."""
 
@@ -55,7 +63,21 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     error: TidelogError | None = None
     outcomes: tuple[Outcome, ...] = ()
     """In the order of the request's batches."""
+    hints: tuple[LeaderHint | None, ...] = ()
+    """As many as outcomes, or none."""
     throttle_ms: int = 0
+
+
+class ProducerIdAllocated(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster gave this producer an identity."""
+
+    identity: ProducerIdentity
+
+
+class ProducerIdFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """Nobody could give one."""
+
+    error: TidelogError
 
 
 ProducerMessage = (
@@ -67,6 +89,8 @@ ProducerMessage = (
     | ConnectFailed
     | StreamBroken
     | Answered
+    | ProducerIdAllocated
+    | ProducerIdFailed
 )
 
 
@@ -104,6 +128,7 @@ class CompleteBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 ProducerEffect = (
     FetchMetadata
+    | AllocateProducerId
     | OpenStream
     | SendProduce
     | BreakStream
@@ -113,16 +138,21 @@ ProducerEffect = (
 )
 
 __all__ = [
+    "AllocateProducerId",
     "Answered",
     "BatchSealed",
     "BreakStream",
     "CompleteBatch",
     "ConnectFailed",
     "FetchMetadata",
+    "LeaderHint",
     "MetadataArrived",
     "MetadataFailed",
     "OpenStream",
     "ProducerEffect",
+    "ProducerIdAllocated",
+    "ProducerIdFailed",
+    "ProducerIdentity",
     "ProducerMessage",
     "RefuseTopic",
     "RouteTopic",

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final, assert_never
 
 import msgspec
@@ -18,6 +19,7 @@ from tidelog.client.engine.accumulator import Accumulator
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import (
+    AllocateProducerId,
     BatchSealed,
     BreakStream,
     CompleteBatch,
@@ -27,6 +29,8 @@ from tidelog.client.engine.producer_messages import (
     MetadataFailed,
     OpenStream,
     ProducerEffect,
+    ProducerIdAllocated,
+    ProducerIdFailed,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -34,7 +38,7 @@ from tidelog.client.engine.producer_messages import (
     StreamBroken,
     StreamOpened,
 )
-from tidelog.client.sync.connections import Answer, Connections
+from tidelog.client.sync.connections import Answer, Connections, OnAnswer
 from tidelog.client.sync.future import complete
 from tidelog.client.sync.produce_stream import ProduceStream
 from tidelog.wire.batch import Codec, encode_batch, route_sum
@@ -44,6 +48,8 @@ from tidelog.wire.ids import TopicId
 
 _log = logging.getLogger("tidelog.client")
 _FAR_NS: Final = 1 << 62
+ANSWER_MS: Final = 1_000
+"""Kept of a request's timeout for the answer's way, at most."""
 
 
 class Wake(msgspec.Struct, frozen=True):
@@ -196,6 +202,8 @@ class ProduceLoop:
                     self._complete(effect)
                 case FetchMetadata():
                     self._fetch_metadata(effect)
+                case AllocateProducerId():
+                    self._allocate_producer_id()
                 case OpenStream():
                     self._open(effect)
                 case BreakStream():
@@ -216,7 +224,8 @@ class ProduceLoop:
         for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
             if batch.encoded is None:
                 batch.encoded = seal(batch, self._settings.codec)
-                self.records_sent += len(batch.columns)
+                # A batch that was numbered anew is sealed again.
+                self.records_sent += len(batch.columns) if batch.attempts == 1 else 0
             data, sum_ = batch.encoded
             self.bytes_sent += len(data)
             parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
@@ -224,7 +233,7 @@ class ProduceLoop:
             effect.correlation_id,
             parts,
             acks=self._settings.acks,
-            timeout_ms=self._settings.request_timeout_ms,
+            timeout_ms=broker_wait_ms(self._settings.request_timeout_ms),
         )
         stream = self._streams.get(effect.stream)
         # A stream that broke meanwhile has its break in the inbox: the core judges the request.
@@ -249,10 +258,30 @@ class ProduceLoop:
         request = wire.metadata_request(
             effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
         )
-        known = [broker.address for broker in self.core.metadata.brokers.values()]
-        addresses = list(dict.fromkeys((*known, *self._settings.bootstrap)))
+        self._ask_anybody(wire.GET_METADATA, request, on_answer)
+
+    def _allocate_producer_id(self) -> None:
+        def on_answer(answer: Answer) -> None:
+            if isinstance(answer, TidelogError):
+                self.inbox.put(ProducerIdFailed(error=answer))
+            else:
+                identity = wire.read_producer_identity(answer)
+                self.inbox.put(ProducerIdAllocated(identity=identity))
+
+        self._ask_anybody(wire.ALLOCATE_PRODUCER_ID, wire.producer_id_request(), on_answer)
+
+    def _ask_anybody(self, method: str, request: bytes, on_answer: OnAnswer) -> None:
+        """Brokers that owe an answer come last: one that hangs costs the others' time."""
+        brokers = self.core.metadata.brokers.values()
+        known = [(self.core.is_silent(broker.broker_id), broker.address) for broker in brokers]
+        known.sort(key=itemgetter(0))
+        addresses = [address for _, address in known]
         self._connections.call_any_later(
-            addresses, wire.GET_METADATA, request, self._settings.request_timeout_ms, on_answer
+            list(dict.fromkeys((*addresses, *self._settings.bootstrap))),
+            method,
+            request,
+            self._settings.request_timeout_ms,
+            on_answer,
         )
 
     def _open(self, effect: OpenStream) -> None:
@@ -301,8 +330,20 @@ class ProduceLoop:
         self._connections.close()
 
 
+def broker_wait_ms(request_timeout_ms: int) -> int:
+    """How long a broker waits for an acknowledgement: its answer is to arrive before the client
+    gives the whole stream up."""
+    return max(1, request_timeout_ms - min(ANSWER_MS, request_timeout_ms // 10))
+
+
 def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
     """The batch's bytes and its route sum: stop 3 of a record's walk."""
-    data = encode_batch(batch.columns, codec=codec)
+    data = encode_batch(
+        batch.columns,
+        codec=codec,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
     crc = int.from_bytes(data[CHECKSUM_POSITION : CHECKSUM_POSITION + 4], "big")
     return data, route_sum(TopicId(batch.topic_id), batch.partition, crc)

@@ -54,15 +54,16 @@ class ProduceStream:
         tried = f"produce to broker {self._broker_id} at {self._address}"
         try:
             for data in self._call:
-                correlation_id, error, outcomes, throttle_ms = wire.read_produce_answer(data)
+                answer = wire.read_produce_answer(data)
                 self._on_message(
                     Answered(
                         broker_id=self._broker_id,
                         stream=self._stream,
-                        correlation_id=correlation_id,
-                        error=error,
-                        outcomes=outcomes,
-                        throttle_ms=throttle_ms,
+                        correlation_id=answer.correlation_id,
+                        error=answer.error,
+                        outcomes=answer.outcomes,
+                        hints=answer.hints,
+                        throttle_ms=answer.throttle_ms,
                     )
                 )
             broken = TidelogError(

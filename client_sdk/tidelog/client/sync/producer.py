@@ -16,8 +16,9 @@ from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits, Ro
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.producer import ProducerCore, ProducerSettings
+from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import TopicWanted
+from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions

@@ -1,0 +1,75 @@
+"""The batches of one partition, in order: waiting, in flight, refused.
+
+Owns their places. It must never hold a batch in two of them, nor let one of them come before an
+older one of the lane.
+"""
+
+from collections import deque
+
+from tidelog.client.engine.batch import Batch
+
+
+class Lane:
+    """One partition of one topic, as long as anything of it is unfinished."""
+
+    __slots__ = (
+        "broker_id",
+        "in_flight",
+        "is_overtaken",
+        "leader_epoch",
+        "refused",
+        "retry_at_ns",
+        "stale_at_ns",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.refused: list[Batch] = []
+        """To be sent again once nothing is in flight any more."""
+        self.is_overtaken = False
+        """A batch behind a refused one is stored, or may be; never with sequences."""
+        self.retry_at_ns = 0
+        self.stale_at_ns = -1
+        """When a broker said that the leader is another: only newer metadata may be followed."""
+        self.broker_id = -1
+        """Who has what is in flight, or had it last."""
+        self.leader_epoch = -1
+        """The epoch that it was sent under."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the partition is left."""
+        return not (self.waiting or self.in_flight or self.refused)
+
+    def has_older(self, batch: Batch) -> bool:
+        """Whether a batch before this one is unfinished; it is taken out of the lane itself."""
+        return any(
+            each.number < batch.number for place in (self.in_flight, self.refused) for each in place
+        )
+
+    def put_back(self) -> None:
+        """The refused batches stand before what waits again, in their order."""
+        assert not self.in_flight, f"{self.in_flight!r} are in flight still"
+        self.waiting.extendleft(sorted(self.refused, key=_number, reverse=True))
+        self.refused = []
+
+    def take_expired(self, opened_before_ns: int) -> list[Batch]:
+        """Remove what was opened at that time or before, wherever it is; oldest first."""
+        expired = [
+            batch
+            for batch in (*self.in_flight, *self.refused)
+            if batch.opened_at_ns <= opened_before_ns
+        ]
+        if expired:
+            self.in_flight = [batch for batch in self.in_flight if batch not in expired]
+            self.refused = [batch for batch in self.refused if batch not in expired]
+            expired.sort(key=_number)
+        while self.waiting and self.waiting[0].opened_at_ns <= opened_before_ns:
+            expired.append(self.waiting.popleft())
+        return expired
+
+
+def _number(batch: Batch) -> int:
+    return batch.number
