@@ -14,6 +14,7 @@ from typing import Final
 from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.fetch_places import ReadPlaces
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
@@ -92,7 +93,9 @@ class BrokerRole:
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
         produce = ProduceHandler(replicas, ports.clock, limits)
-        fetch = FetchHandler(replicas, limits)
+        fetch = FetchHandler(
+            replicas, limits, ReadPlaces(metadata, BrokerId(self._configuration.node_id))
+        )
         topics = MetadataHandler(
             metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
         )

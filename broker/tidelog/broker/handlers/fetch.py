@@ -1,14 +1,21 @@
 """Answers reads: whole batches below the high watermark, at once or when there are some.
 
-Owns the long poll. It must never serve at or above the high watermark. Stop 10 of a record's walk.
+Owns the long poll, and what is judged of a position before anything is read: who may serve it
+(`fetch_places`), whether its past is this log's, whether it lies in the log. It must never serve at
+or above this replica's high watermark. Stop 10 of a record's walk.
+
+A position above the watermark and not above the log's end waits: the watermark of a new leader may
+be behind the one that its predecessor had told, until its followers have said where they stand.
 """
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from tidelog.broker.errors import fresh, invalid
+from tidelog.broker.handlers.fetch_places import ReadPlaces, check_epoch, parting_of
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.read import Batches
@@ -16,7 +23,10 @@ from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
+
+NO_REPLICA: Final = -1
+_OTHERS_LEAD: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class FetchPosition(msgspec.Struct, frozen=True):
@@ -28,6 +38,8 @@ class FetchPosition(msgspec.Struct, frozen=True):
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
+    stays_here: bool = False
+    """Served by the leader although another replica may be nearer."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
@@ -37,6 +49,14 @@ class FetchRequest(msgspec.Struct, frozen=True):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    client_rack: str = ""
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the reader's past and the log part."""
+
+    leader_epoch: int
+    end_offset: int
 
 
 class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +71,21 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     leader_epoch: int = -1
+    leader_id: int | None = None
+    """With an error that another broker may not have: who leads in `leader_epoch`."""
+    divergence: Divergence | None = None
+    preferred_replica: int = NO_REPLICA
 
 
 class FetchHandler:
-    """Reads for the unary call; `find` and `read` serve the stream as well."""
+    """Reads for the unary call; `judge` and `read` serve the stream as well."""
 
-    def __init__(self, replicas: Replicas, limits: BrokerLimits) -> None:
+    def __init__(
+        self, replicas: Replicas, limits: BrokerLimits, places: ReadPlaces | None = None
+    ) -> None:
         self.replicas = replicas
         self.limits = limits
+        self._places = places
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> list[PartitionBatches]:
         """Partitions with batches or an error; empty after `max_wait_ms` without news."""
@@ -77,22 +104,84 @@ class FetchHandler:
                 f"{self.limits.fetch_positions_max}",
             )
 
-    def find(self, position: FetchPosition) -> Replica:
+    def find(self, position: FetchPosition, rack: str = "") -> Replica:
         """The replica, if the position can be read there; else a typed error."""
-        tried = f"fetch from {position.topic_id.hex()}-{position.partition}"
-        replica = self.replicas.find(
-            position.topic_id, position.partition, position.leader_epoch, tried=tried
-        )
+        replica = self._serving(position, rack)
         log = replica.log
-        if not log.log_start_offset <= position.fetch_offset <= log.high_watermark:
-            raise TidelogError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                tried=f"fetch from {replica.topic_name}-{position.partition} "
-                f"at offset {position.fetch_offset}",
-                happened=f"the log reaches from {log.log_start_offset} "
-                f"to the high watermark {log.high_watermark}",
-            )
+        if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
+            raise _out_of_range(position, replica)
         return replica
+
+    def judge(
+        self, position: FetchPosition, rack: str, *, may_redirect: bool
+    ) -> Replica | PartitionBatches:
+        """The replica to read; or what is answered instead: an error, a parting, a nearer one."""
+        try:
+            replica = self._serving(position, rack)
+            log, offset = replica.log, position.fetch_offset
+            if offset < log.log_start_offset:
+                raise _out_of_range(position, replica)
+            parting = parting_of(log, offset, position.last_fetched_epoch)
+            if parting is not None:
+                return msgspec.structs.replace(
+                    self._bare(position, replica), divergence=Divergence(*parting)
+                )
+            if offset > log.log_end_offset:
+                raise _out_of_range(position, replica)
+        except TidelogError as error:
+            return self.failed(position, error)
+        nearer = self.nearer(position, rack) if may_redirect else NO_REPLICA
+        if nearer == NO_REPLICA:
+            return replica
+        return msgspec.structs.replace(self._bare(position, replica), preferred_replica=nearer)
+
+    def nearer(self, position: FetchPosition, rack: str) -> int:
+        """A replica that the client should read instead; `NO_REPLICA`: this one."""
+        if self._places is None or position.stays_here:
+            return NO_REPLICA
+        found = self._places.nearer(position.topic_id, position.partition, rack)
+        return NO_REPLICA if found is None else found
+
+    def failed(self, position: FetchPosition, error: TidelogError) -> PartitionBatches:
+        """Why a position cannot be read, and who leads if that is why."""
+        leader = None
+        if self._places is not None and error.code in _OTHERS_LEAD:
+            leader = self._places.leader(position.topic_id, position.partition)
+        leader_id, leader_epoch = (None, NO_LEADER_EPOCH) if leader is None else leader
+        return PartitionBatches(
+            topic_id=position.topic_id,
+            partition=position.partition,
+            error=fresh(error),
+            leader_id=leader_id,
+            leader_epoch=leader_epoch,
+        )
+
+    def _serving(self, position: FetchPosition, rack: str) -> Replica:
+        """The replica held here: led, or followed in sync for a client that says where it is."""
+        tried = f"fetch from {position.topic_id.hex()}-{position.partition}"
+        topic_id, partition = position.topic_id, position.partition
+        if rack and self._places is not None:
+            replica = self.replicas.get(topic_id, partition)
+            is_followed = replica is not None and not replica.is_led
+            if is_followed and self._places.is_in_sync(topic_id, partition):
+                assert replica is not None, "a replica that is followed is held"
+                if replica.log.failure is not None:
+                    raise fresh(replica.log.failure)
+                check_epoch(replica.log, position.leader_epoch, tried=tried)
+                return replica
+        return self.replicas.find(topic_id, partition, position.leader_epoch, tried=tried)
+
+    def _bare(self, position: FetchPosition, replica: Replica) -> PartitionBatches:
+        """An answer without batches."""
+        log = replica.log
+        return PartitionBatches(
+            topic_id=position.topic_id,
+            partition=position.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            leader_epoch=log.leader_epoch,
+        )
 
     async def read(self, replica: Replica, offset: int, max_bytes: int) -> Batches:
         """Whole batches of one partition."""
@@ -103,11 +192,10 @@ class FetchHandler:
         wanted = max(1, request.min_bytes)
         total = 0
         for position in request.positions:
-            try:
-                log = self.find(position).log
-            except TidelogError:
+            judged = self.judge(position, request.client_rack, may_redirect=False)
+            if isinstance(judged, PartitionBatches):
                 return True
-            total += log.available_bytes(position.fetch_offset, wanted - total)
+            total += judged.log.available_bytes(position.fetch_offset, wanted - total)
             if total >= wanted:
                 return True
         return False
@@ -142,14 +230,17 @@ class FetchHandler:
         whole = left = min(wanted, self.limits.fetch_bytes_max)
         answers = []
         for position in request.positions:
+            replica = self.judge(position, request.client_rack, may_redirect=False)
+            if isinstance(replica, PartitionBatches):
+                answers.append(replica)
+                continue
+            if left <= 0 or position.fetch_offset >= replica.log.high_watermark:
+                continue
+            max_bytes = min(left, position.max_bytes or self.limits.partition_fetch_bytes)
             try:
-                replica = self.find(position)
-                if left <= 0 or position.fetch_offset >= replica.log.high_watermark:
-                    continue
-                max_bytes = min(left, position.max_bytes or self.limits.partition_fetch_bytes)
                 found = await self.read(replica, position.fetch_offset, max_bytes)
             except TidelogError as error:
-                answers.append(failed_answer(position, error))
+                answers.append(self.failed(position, error))
                 continue
             if not found.data:
                 continue
@@ -160,11 +251,18 @@ class FetchHandler:
                 left = 0
                 continue
             left -= len(found.data)
-            answers.append(answer_of(position, replica, found))
+            nearer = self.nearer(position, request.client_rack)
+            answers.append(answer_of(position, replica, found, preferred_replica=nearer))
         return answers
 
 
-def answer_of(position: FetchPosition, replica: Replica, found: Batches) -> PartitionBatches:
+def answer_of(
+    position: FetchPosition,
+    replica: Replica,
+    found: Batches,
+    *,
+    preferred_replica: int = NO_REPLICA,
+) -> PartitionBatches:
     """The batches with the sum that binds them to their place."""
     log = replica.log
     total = fetch_sum(
@@ -179,11 +277,17 @@ def answer_of(position: FetchPosition, replica: Replica, found: Batches) -> Part
         last_stable_offset=log.high_watermark,
         log_start_offset=log.log_start_offset,
         leader_epoch=log.leader_epoch,
+        preferred_replica=preferred_replica,
     )
 
 
-def failed_answer(position: FetchPosition, error: TidelogError) -> PartitionBatches:
-    """Why a position cannot be read."""
-    return PartitionBatches(
-        topic_id=position.topic_id, partition=position.partition, error=fresh(error)
+def _out_of_range(position: FetchPosition, replica: Replica) -> TidelogError:
+    log = replica.log
+    end = "" if log.log_end_offset == log.high_watermark else f", its end is {log.log_end_offset}"
+    return TidelogError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        tried=f"fetch from {replica.topic_name}-{position.partition} "
+        f"at offset {position.fetch_offset}",
+        happened=f"the log reaches from {log.log_start_offset} "
+        f"to the high watermark {log.high_watermark}{end}",
     )

@@ -2,6 +2,10 @@
 
 Owns what the broker remembers of one fetch stream. It must never send batches without credit, nor
 batches from before a seek under the session epoch after it. An idle stream costs no CPU.
+
+Errors, partings and nearer replicas cost no credit: they are sent at once, also to a reader that
+has granted none for long, and end the reading of the partition until it is named again. So a
+parked partition whose role changes is answered as soon as the image says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +18,9 @@ from tidelog.broker.handlers.fetch import (
     FetchPosition,
     PartitionBatches,
     answer_of,
-    failed_answer,
 )
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.replicas import Replica
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId, TopicId
 
@@ -32,6 +36,7 @@ class FetchStreamRequest(msgspec.Struct, frozen=True):
     credit_bytes: int
     session_epoch: int
     max_bytes: int
+    client_rack: str = ""
 
 
 class FetchStreamResponse(msgspec.Struct, frozen=True):
@@ -49,6 +54,9 @@ class FetchSession:
         self._wake = wake
         self._positions: dict[PartitionKey, FetchPosition] = {}
         self._ready: dict[PartitionKey, None] = {}
+        self._urgent: dict[PartitionKey, None] = {}
+        """Those of the ready ones that are answered without credit."""
+        self._rack: str | None = None
         self._session_epoch = 0
         self._credit_bytes = 0
         self._answer_bytes = STREAM_ANSWER_BYTES
@@ -57,6 +65,8 @@ class FetchSession:
     def take(self, request: FetchStreamRequest) -> None:
         """Apply a request; INVALID_ARGUMENT beyond the limit of positions ends the stream."""
         self._handler.check_positions(len(request.positions))
+        if self._rack is None:
+            self._rack = request.client_rack
         for topic_id, partition in request.removed:
             self._remove(PartitionKey(topic_id, PartitionId(partition)))
         for position in request.positions:
@@ -71,6 +81,8 @@ class FetchSession:
         self._credit_bytes += request.credit_bytes
         limit = self._handler.limits.fetch_bytes_max
         self._answer_bytes = min(limit, request.max_bytes or self._answer_bytes)
+        for position in request.positions:
+            self._note_urgent(PartitionKey(position.topic_id, PartitionId(position.partition)))
         self._wake()
 
     async def next_answer(self) -> FetchStreamResponse | None:
@@ -78,11 +90,13 @@ class FetchSession:
         answers: list[PartitionBatches] = []
         left = min(self._answer_bytes, max(0, self._credit_bytes))
         changes, session_epoch = self._changes, self._session_epoch
-        for key in list(self._ready):
-            if self._credit_bytes > 0 and left <= 0:
+        has_credit = self._credit_bytes > 0
+        for key in list(self._ready if has_credit else self._urgent):
+            if has_credit and left <= 0:
                 break
             position = self._positions.get(key)
             self._ready.pop(key, None)
+            self._urgent.pop(key, None)
             if position is None:
                 continue
             answer, is_full = await self._read(key, position, left, is_first=not answers)
@@ -102,7 +116,7 @@ class FetchSession:
     @property
     def has_work(self) -> bool:
         """Whether asking for an answer may give one."""
-        return bool(self._ready) and self._credit_bytes > 0
+        return bool(self._urgent) or (bool(self._ready) and self._credit_bytes > 0)
 
     def close(self) -> None:
         """Stop watching."""
@@ -112,12 +126,25 @@ class FetchSession:
     def _on_news(self, key: PartitionKey) -> None:
         if key in self._positions:
             self._ready[key] = None
-            if self._credit_bytes > 0:
+            self._note_urgent(key)
+            if self.has_work:
                 self._wake()
+
+    def _note_urgent(self, key: PartitionKey) -> None:
+        """Without credit only what is no batch is answered: look whether there is such a thing."""
+        position = self._positions.get(key)
+        if self._credit_bytes > 0 or position is None:
+            return
+        if isinstance(self._judge(position), PartitionBatches):
+            self._urgent[key] = None
+
+    def _judge(self, position: FetchPosition) -> Replica | PartitionBatches:
+        return self._handler.judge(position, self._rack or "", may_redirect=True)
 
     def _remove(self, key: PartitionKey) -> None:
         self._positions.pop(key, None)
         self._ready.pop(key, None)
+        self._urgent.pop(key, None)
         self._handler.replicas.unwatch(key, self._on_news)
 
     async def _read(
@@ -128,19 +155,22 @@ class FetchSession:
         Also tells whether there are news for which the answer has no room any more.
         """
         changes = self._changes
+        replica = self._judge(position)
+        if isinstance(replica, PartitionBatches):
+            self._remove(key)
+            return replica, False
+        if position.fetch_offset >= replica.log.high_watermark:
+            return None, False
+        if left <= 0:
+            self._ready.setdefault(key, None)
+            return None, False
+        wanted = position.max_bytes or self._handler.limits.partition_fetch_bytes
         try:
-            replica = self._handler.find(position)
-            if position.fetch_offset >= replica.log.high_watermark:
-                return None, False
-            if left <= 0:
-                self._ready.setdefault(key, None)
-                return None, False
-            wanted = position.max_bytes or self._handler.limits.partition_fetch_bytes
             found = await self._handler.read(replica, position.fetch_offset, min(left, wanted))
         except TidelogError as error:
             if changes == self._changes:
                 self._remove(key)
-            return failed_answer(position, error), False
+            return self._handler.failed(position, error), False
         if changes != self._changes or not found.data:
             return None, False
         if len(found.data) > left and not is_first:

@@ -1,4 +1,9 @@
-"""Answers questions for offsets by place and by time; only what is committed counts."""
+"""Answers questions for offsets by place and by time; only what is committed counts.
+
+Owns the rule that the end never seems to fall: a new leader whose watermark has not reached the
+start of its own epoch knows of less than its predecessor had told, and says so instead of a number.
+It must never answer of a partition that this broker does not lead.
+"""
 
 import asyncio
 import enum
@@ -9,11 +14,12 @@ import msgspec
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
-from tidelog.broker.log.lookup_by_time import TimeSearch
+from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
+from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext
-from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import NO_LEADER_EPOCH, TopicId
 
 
 class OffsetSpec(enum.Enum):
@@ -77,7 +83,13 @@ class OffsetsHandler:
             replica = self._replicas.find(
                 query.topic_id, query.partition, query.leader_epoch, tried=tried
             )
+            lag = _lag_of(replica.log, tried)
             offset, timestamp_ms = await self._search(replica, query)
+            is_final = query.spec is OffsetSpec.EARLIEST or (
+                query.spec is OffsetSpec.AT_TIME and offset != NONE_FOUND[0]
+            )
+            if lag is not None and not is_final:
+                raise lag
         except TidelogError as error:
             return OffsetAnswer(topic_id=query.topic_id, partition=query.partition, error=error)
         return OffsetAnswer(
@@ -85,7 +97,7 @@ class OffsetsHandler:
             partition=query.partition,
             offset=offset,
             timestamp_ms=timestamp_ms,
-            leader_epoch=replica.log.leader_epoch,
+            leader_epoch=_epoch_of(replica.log, query.spec, offset),
         )
 
     async def _search(self, replica: Replica, query: OffsetQuery) -> tuple[int, int]:
@@ -100,3 +112,28 @@ class OffsetsHandler:
             case OffsetSpec.MAX_TIMESTAMP:
                 search = TimeSearch(replica.directory.reader)
                 return await search.newest(replica.log)
+
+
+def _epoch_of(log: PartitionLog, spec: OffsetSpec, offset: int) -> int:
+    """Of the record found, or of the last one before the end; -1: there is none."""
+    at = offset - 1 if spec is OffsetSpec.LATEST else offset
+    return NO_LEADER_EPOCH if at < 0 else log.leader_epochs.epoch_at(at)
+
+
+def _lag_of(log: PartitionLog, tried: str) -> TidelogError | None:
+    """Why the end is not known yet; None: it is.
+
+    Whatever an earlier leader had committed lies below the start of the present leader's epoch.
+    """
+    starts = log.leader_epochs.starts
+    is_written = bool(starts) and starts[-1].epoch == log.leader_epoch
+    epoch_start = starts[-1].start_offset if is_written else log.log_end_offset
+    if log.high_watermark >= epoch_start:
+        return None
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried=tried,
+        happened=f"the high watermark is at {log.high_watermark}, below {epoch_start}, where "
+        f"leader epoch {log.leader_epoch} began: more may be committed",
+        hint="ask again: the followers of a new leader tell it within moments",
+    )

@@ -15,8 +15,6 @@ from tidelog.broker.rpc.errors import fill_error
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
 
-NO_PREFERRED_REPLICA = -1
-
 
 def read_position(message: fetch_pb2.FetchPosition) -> FetchPosition:
     """Where one partition is read from."""
@@ -27,6 +25,7 @@ def read_position(message: fetch_pb2.FetchPosition) -> FetchPosition:
         message.fetch_offset,
         message.last_fetched_epoch,
         message.max_bytes,
+        message.stays_here,
     )
 
 
@@ -37,6 +36,7 @@ def read_request(message: fetch_pb2.FetchRequest) -> FetchRequest:
         message.max_wait_ms,
         message.min_bytes,
         message.max_bytes,
+        message.client_rack,
     )
 
 
@@ -51,6 +51,7 @@ def read_stream_request(message: fetch_pb2.FetchStreamRequest) -> FetchStreamReq
         message.credit_bytes,
         message.session_epoch,
         message.max_bytes,
+        message.client_rack,
     )
 
 
@@ -65,8 +66,12 @@ def partition_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
         last_stable_offset=answer.last_stable_offset,
         log_start_offset=answer.log_start_offset,
         leader_epoch=answer.leader_epoch,
-        preferred_replica=NO_PREFERRED_REPLICA,
+        preferred_replica=answer.preferred_replica,
+        leader_id=answer.leader_id,
     )
+    if answer.divergence is not None:
+        message.divergence.leader_epoch = answer.divergence.leader_epoch
+        message.divergence.end_offset = answer.divergence.end_offset
     if answer.error is not None:
         fill_error(message.error, answer.error)
     return message
