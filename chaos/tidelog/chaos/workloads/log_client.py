@@ -326,7 +326,7 @@ class LogClient:
     ) -> int:
         """Decode an answer and write it down; a corrupt batch raises CorruptBatch."""
         try:
-            found = _decode(topic, part, position)
+            found = decode_answer(topic, part, position)
         except CorruptBatch as error:
             self.history.damage.append(f"{topic.key(part.partition)} at {position}: {error}")
             raise
@@ -368,7 +368,9 @@ def produce_request(topic: Topic, sealed: Sealed, timeout_ms: int) -> produce_pb
     )
 
 
-def _decode(topic: Topic, part: fetch_pb2.PartitionBatches, position: int) -> list[tuple[int, str]]:
+def decode_answer(
+    topic: Topic, part: fetch_pb2.PartitionBatches, position: int
+) -> list[tuple[int, str]]:
     """Offset and value from `position` on; CorruptBatch for anything that does not add up."""
     found: list[tuple[int, str]] = []
     data = part.batches

@@ -12,6 +12,7 @@ SUITES: Final = {
     "skeleton": "tidelog.chaos.sim.suites.skeleton:SKELETON",
     "quorum": "tidelog.chaos.sim.suites.quorum:QUORUM",
     "log": "tidelog.chaos.sim.suites.log:LOG",
+    "cluster": "tidelog.chaos.sim.suites.cluster:CLUSTER",
 }
 """Where each one is, by name."""
 

@@ -1,0 +1,98 @@
+"""What is known of a simulated cluster's partitions, whoever says so: the invariants' memory.
+
+Fed by whoever watches the nodes: positions of replicas after a step, images of the metadata,
+deaths. Owns what was committed, at which epoch, and what excuses a loss. It must never ask a node
+for its own opinion of an invariant.
+"""
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.chaos.checkers.history import Excuse
+from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_flush_sync
+from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+
+VIOLATIONS_MAX = 12
+
+
+class Position(msgspec.Struct, kw_only=True):
+    """Where one replica stood when it was looked at last."""
+
+    life: int
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    leader_epoch: int = -1
+    is_led: bool = False
+
+
+class PartitionBoard:
+    """One partition of a topic that is there."""
+
+    def __init__(self, key: PartitionKey, topic: TopicImage, partition: PartitionImage) -> None:
+        self.key = key
+        self.name = f"{topic.name}@{key.topic_id.hex()[:6]}-{key.partition}"
+        """As in a history."""
+        self.in_sync_min = in_sync_min(topic)
+        self.is_flush_sync = is_flush_sync(topic)
+        self.image = partition
+        """The newest that anybody has seen."""
+        self.committed = 0
+        """The highest watermark of any leader."""
+        self.positions: dict[int, Position] = {}
+        self.epochs: dict[int, int] = {}
+        """By leader epoch, what was committed when it was first seen in an image."""
+        self.lacking: dict[int, None] = {}
+        """Nodes whose machines have crashed before all that was committed was flushed there."""
+        self.excuse: Excuse | None = None
+
+
+class ClusterBoard:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.partitions: dict[PartitionKey, PartitionBoard] = {}
+        self.newest = Image()
+        self.leader_changes = 0
+        self.deleted: dict[str, None] = {}
+        """Names of partitions whose topics are gone."""
+
+    def report(self, violation: str) -> None:
+        """Something that must not be; one text is told once."""
+        if len(self.violations) < VIOLATIONS_MAX and violation not in self.violations:
+            self.violations.append(violation)
+
+    def see_image(self, image: Image) -> None:
+        """Somebody shows this image; older ones tell nothing new."""
+        if image.version <= self.newest.version:
+            return
+        for topic_id, known in self.newest.topics.items():
+            if topic_id not in image.topics:
+                self._forget(topic_id, known)
+        for topic_id, topic in image.topics.items():
+            if self.newest.topics.get(topic_id) is not topic:
+                for partition in topic.partitions:
+                    self._see_partition(
+                        PartitionKey(topic_id, partition.partition), topic, partition
+                    )
+        self.newest = image
+
+    def _forget(self, topic_id: bytes, topic: TopicImage) -> None:
+        for partition in topic.partitions:
+            board = self.partitions.pop(PartitionKey(topic.topic_id, partition.partition), None)
+            if board is not None:
+                assert board.key.topic_id == topic_id, "a board is found by its own key"
+                self.deleted[board.name] = None
+
+    def _see_partition(
+        self, key: PartitionKey, topic: TopicImage, partition: PartitionImage
+    ) -> None:
+        board = self.partitions.get(key)
+        if board is None:
+            board = self.partitions[key] = PartitionBoard(key, topic, partition)
+        elif partition.leader_epoch > board.image.leader_epoch:
+            self.leader_changes += partition.leader_id != board.image.leader_id
+        board.epochs.setdefault(int(partition.leader_epoch), board.committed)
+        board.image = partition
+        if partition.is_recovered_unclean and len(partition.replicas) > 1:
+            board.excuse = Excuse.LOST

@@ -1,0 +1,110 @@
+"""Invariants of a replica after each step that moved it: watermark, end, flush, election.
+
+Every function is given the partition's board, the node and what its log says, and yields what must
+not be. docs/simulation.md lists them.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
+
+Found = Iterator[str]
+
+
+def offsets_in_order(board: PartitionBoard, node: str, log: PartitionLog) -> Found:
+    """Start, watermark and end of a log stand in this order."""
+    if not log.log_start_offset <= log.high_watermark <= log.log_end_offset:
+        yield (
+            f"offset_order: {board.name} at {node}: {log.log_start_offset}, "
+            f"{log.high_watermark}, {log.log_end_offset}"
+        )
+
+
+def watermark_never_falls(
+    board: PartitionBoard, node: str, log: PartitionLog, before: Position
+) -> Found:
+    """In one life of a process, whatever it becomes."""
+    if log.high_watermark < before.high_watermark:
+        yield (
+            f"falling_watermark: {board.name} at {node}: {before.high_watermark} became "
+            f"{log.high_watermark}"
+        )
+
+
+def nothing_committed_is_truncated(
+    board: PartitionBoard, node: str, log: PartitionLog, before: Position
+) -> Found:
+    """A log is never cut below what it knew as committed."""
+    if log.log_end_offset < before.high_watermark:
+        yield (
+            f"truncated_below_watermark: {board.name} at {node} ends at {log.log_end_offset}, "
+            f"its watermark was {before.high_watermark}"
+        )
+
+
+def watermark_waits_for_enough(
+    board: PartitionBoard, node: str, log: PartitionLog, before: Position, in_sync: int
+) -> Found:
+    """A leader's watermark moves only while as many are in sync as the topic asks for."""
+    if log.high_watermark > before.high_watermark and in_sync < board.in_sync_min:
+        yield (
+            f"watermark_below_minimum: {board.name} at {node} moved to {log.high_watermark} "
+            f"with {in_sync} in sync, {board.in_sync_min} are wanted"
+        )
+
+
+def watermark_waits_for_all(
+    board: PartitionBoard, node: str, log: PartitionLog, in_sync: Mapping[str, PartitionLog]
+) -> Found:
+    """All that is committed is in every log of the in-sync set, flushed there with flush=sync."""
+    if len(in_sync) < 2:
+        return
+    for name, other in in_sync.items():
+        end = other.flushed_offset if board.is_flush_sync else other.log_end_offset
+        if end < log.high_watermark:
+            kind = "flushed" if board.is_flush_sync else "stored"
+            yield (
+                f"watermark_ahead: {board.name}: {node} has committed up to "
+                f"{log.high_watermark}, {name}, in sync, has {kind} up to {end}"
+            )
+
+
+def watermark_is_flushed(board: PartitionBoard, node: str, log: PartitionLog) -> Found:
+    """With flush=sync nothing is committed that its holder has not flushed."""
+    if board.is_flush_sync and log.high_watermark > log.flushed_offset:
+        yield (
+            f"watermark_not_flushed: {board.name} at {node}: the watermark is "
+            f"{log.high_watermark}, flushed is {log.flushed_offset}"
+        )
+
+
+def in_sync_holds_committed(board: PartitionBoard, node: str, log: PartitionLog) -> Found:
+    """Whoever is in sync holds everything that is committed."""
+    if log.log_end_offset < board.committed:
+        yield (
+            f"in_sync_lacks: {board.name} at {node}, in sync, ends at {log.log_end_offset}, "
+            f"committed is {board.committed}"
+        )
+
+
+def leader_holds_committed(
+    board: PartitionBoard, node: str, log: PartitionLog, leader_epoch: int
+) -> Found:
+    """Whoever is elected holds what was committed when it was."""
+    wanted = board.epochs.get(leader_epoch, 0)
+    if log.log_end_offset < wanted:
+        yield (
+            f"leader_lacks: {board.name}: {node} leads epoch {leader_epoch} and ends at "
+            f"{log.log_end_offset}, {wanted} was committed before"
+        )
+
+
+def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) -> Found:
+    """Only the broker that metadata name leads an epoch."""
+    image = board.image
+    if leader_epoch == image.leader_epoch and node_id != image.leader_id:
+        yield (
+            f"two_leaders: {board.name}: node {node_id} leads epoch {leader_epoch}, metadata "
+            f"name {image.leader_id}"
+        )

@@ -1,0 +1,73 @@
+"""The clients of the suite: producers of every acks, with and without sequences, and readers."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidelog.chaos.checkers import Acks
+from tidelog.chaos.sim.process import Process, SimulatedPorts
+from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
+from tidelog.chaos.workloads.cluster_reader import ClusterReader
+from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
+from tidelog.chaos.workloads.single_shot import send_once
+from tidelog.ports import TaskScope
+
+if TYPE_CHECKING:
+    from tidelog.chaos.sim.suites.cluster import ClusterRun
+
+_WORKERS = 2
+_DELIVERY_MS = (3_000, 12_000)
+
+
+def start_producer(run: "ClusterRun", name: str, acks: Acks) -> Process:
+    """Several runs at once, each into a partition of its own; now and then a single shot."""
+
+    async def live(ports: SimulatedPorts) -> None:
+        client = run.client(ports, name)
+        delivery_ms = _DELIVERY_MS[0] + client.below(_DELIVERY_MS[1])
+        producer = SequencedProducer(
+            client, acks, take_id=run.take_producer_id, delivery_ms=delivery_ms
+        )
+        run.producers.append(producer)
+        async with TaskScope() as scope:
+            for number in range(_WORKERS):
+                scope.start(_produce(run, client, producer), name=f"worker {number}")
+            await asyncio.Event().wait()
+
+    return run.world.machine(name).start(name, live)
+
+
+async def _produce(run: "ClusterRun", client: ClusterClient, producer: SequencedProducer) -> None:
+    while True:
+        await client.ports.clock.sleep(client.below(600))
+        topic = await some_topic(run, client)
+        if topic is None:
+            continue
+        partition = client.below(topic.partition_count)
+        if client.below(6) == 0:
+            acks = (Acks.ALL, Acks.LEADER, Acks.NONE)[client.below(3)]
+            await send_once(client, topic, partition, acks=acks, timeout_ms=2_000)
+            continue
+        lane = producer.lane(topic, partition)
+        if not lane.is_busy and not lane.is_gone:
+            await producer.send_run(lane, 1 + client.below(8))
+
+
+def start_reader(run: "ClusterRun", name: str) -> Process:
+    """Reads here and there, each partition from its start on."""
+
+    async def live(ports: SimulatedPorts) -> None:
+        client = run.client(ports, name)
+        reader = ClusterReader(client)
+        while True:
+            await ports.clock.sleep(1 + client.below(300))
+            topic = await some_topic(run, client)
+            if topic is not None:
+                await reader.read(topic, client.below(topic.partition_count))
+
+    return run.world.machine(name).start(name, live)
+
+
+async def some_topic(run: "ClusterRun", client: ClusterClient) -> Incarnation | None:
+    """One of those that there are."""
+    names = list(run.topics())
+    return await client.find_topic(names[client.below(len(names))]) if names else None

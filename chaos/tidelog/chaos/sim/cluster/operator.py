@@ -1,0 +1,180 @@
+"""An operator at work: topics made, deleted and made again, partitions added and moved, leaders
+restored, nodes restarted in order.
+
+Owns what topics there are to be; clients look it up here. It must never wait for an answer for
+ever: what is refused is tried again at another time.
+"""
+
+from typing import Final
+
+from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
+from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
+from tidelog.chaos.workloads.log_client import CREATE_TOPICS
+from tidelog.v1 import admin_pb2, common_pb2, partition_admin_pb2, topic_admin_pb2
+from tidelog.wire.errors import TidelogError
+
+_DELETE: Final = "/tidelog.v1.TopicAdminService/DeleteTopics"
+_GROW: Final = "/tidelog.v1.TopicAdminService/CreatePartitions"
+_REASSIGN: Final = "/tidelog.v1.PartitionAdminService/AlterReassignments"
+_ELECT: Final = "/tidelog.v1.PartitionAdminService/ElectLeaders"
+_PARTITIONS_MAX: Final = 12
+_CREATE_TRIES: Final = 40
+_STOP_MS: Final = 5_000
+
+
+class Operator:
+    """One client that administers."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        plan: Plan,
+        nodes: list[ClusterNode],
+        random: SeededRandom,
+        *,
+        replication_max: int,
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._nodes = nodes
+        self._random = random
+        self._replication_max = replication_max
+        self.topics: dict[str, PlannedTopic] = {}
+        """What clients may use, by name."""
+        self.is_stopped = False
+        self.done: dict[str, int] = {}
+        """By kind of act, how many succeeded."""
+
+    async def run(self) -> None:
+        """The first topics, then acts until stopped."""
+        for topic in self._plan.topics:
+            await self.create(topic)
+        while not self.is_stopped:
+            await self._client.ports.clock.sleep(100 + self._random.below(1_200))
+            await self._act()
+
+    async def create(self, topic: PlannedTopic) -> None:
+        """Until it is there, or nobody answers for long."""
+        wanted = admin_pb2.NewTopic(
+            name=topic.name,
+            partition_count=topic.partition_count,
+            replication_factor=topic.replication_factor,
+            configuration=topic.settings(),
+        )
+        request = admin_pb2.CreateTopicsRequest(topics=[wanted], timeout_ms=2_000)
+        for _ in range(_CREATE_TRIES):
+            if self.is_stopped:
+                return
+            try:
+                await self._client.ask_any(CREATE_TOPICS, request, admin_pb2.CreateTopicsResponse)
+            except TidelogError as error:
+                self._client.on_error(error)
+            if await self._client.refresh(topic.name) is not None:
+                self.topics[topic.name] = topic
+                self._count("create")
+                return
+            await self._client.ports.clock.sleep(200)
+
+    def _count(self, kind: str) -> None:
+        self.done[kind] = self.done.get(kind, 0) + 1
+
+    async def _act(self) -> None:
+        kind = self._random.below(12)
+        try:
+            if kind <= 1:
+                await self._restart_in_order()
+            elif kind <= 3:
+                await self._elect_preferred()
+            elif kind <= 6:
+                await self._reassign()
+            elif kind == 7:
+                await self._grow()
+            elif kind == 8:
+                await self._delete_and_create()
+            elif kind == 9 and len(self.topics) < 4:
+                name = f"topic-{10 + self.done.get('create', 0)}"
+                await self.create(
+                    draw_topic(self._random, name, replication_max=self._replication_max)
+                )
+        except TidelogError as error:
+            self._client.on_error(error)
+
+    async def _some_topic(self) -> Incarnation | None:
+        names = list(self.topics)
+        if not names:
+            return None
+        return await self._client.find_topic(names[self._random.below(len(names))])
+
+    async def _elect_preferred(self) -> None:
+        request = partition_admin_pb2.ElectLeadersRequest(
+            kind=partition_admin_pb2.ELECTION_KIND_PREFERRED
+        )
+        await self._client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
+        self._count("elect")
+
+    async def _reassign(self) -> None:
+        topic = await self._some_topic()
+        if topic is None:
+            return
+        planned = self.topics.get(topic.name)
+        if planned is None or self._replication_max == 1:
+            return
+        nodes = self._random.shuffled([node.name for node in self._nodes])
+        ids = {node.name: node.node_id for node in self._nodes}
+        request = partition_admin_pb2.AlterReassignmentsRequest(
+            reassignments=[
+                partition_admin_pb2.Reassignment(
+                    partition=common_pb2.TopicPartition(
+                        topic_id=topic.topic_id,
+                        partition=self._random.below(topic.partition_count),
+                    ),
+                    replicas=[ids[name] for name in nodes[: planned.replication_factor]],
+                )
+            ]
+        )
+        await self._client.ask_any(
+            _REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse
+        )
+        self._count("reassign")
+
+    async def _grow(self) -> None:
+        topic = await self._some_topic()
+        if topic is None or topic.partition_count >= _PARTITIONS_MAX:
+            return
+        request = topic_admin_pb2.CreatePartitionsRequest(
+            topics=[
+                topic_admin_pb2.PartitionCountChange(
+                    topic=topic.name, partition_count=topic.partition_count + 1
+                )
+            ]
+        )
+        await self._client.ask_any(_GROW, request, topic_admin_pb2.CreatePartitionsResponse)
+        self._count("grow")
+
+    async def _delete_and_create(self) -> None:
+        """Under its name there is another topic afterwards."""
+        topic = await self._some_topic()
+        planned = None if topic is None else self.topics.pop(topic.name, None)
+        if topic is None or planned is None:
+            return
+        request = topic_admin_pb2.DeleteTopicsRequest(
+            topics=[topic_admin_pb2.TopicSelector(topic_id=topic.topic_id)]
+        )
+        try:
+            await self._client.ask_any(_DELETE, request, topic_admin_pb2.DeleteTopicsResponse)
+            self._count("delete")
+        finally:
+            await self.create(planned)
+
+    async def _restart_in_order(self) -> None:
+        node = self._nodes[self._random.below(len(self._nodes))]
+        if node.living is None:
+            return
+        node.request_stop()
+        waited_ms = 0
+        while node.is_alive and waited_ms < _STOP_MS:
+            await self._client.ports.clock.sleep(50)
+            waited_ms += 50
+        self._count("restart")

@@ -1,0 +1,114 @@
+"""What a seed decides before anything happens: nodes, racks, topics, times, kinds of faults."""
+
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.sim.faults import FaultKind, draw_kinds
+from tidelog.chaos.sim.seeds import SeededRandom, Seeds
+
+KINDS: Final = tuple(
+    kind
+    for kind in FaultKind
+    if not kind.value.startswith("datagram")
+    and kind
+    not in (FaultKind.WORKER_CRASH, FaultKind.WIPE, FaultKind.BIT_FLIP, FaultKind.CLOCK_RATE)
+)
+DISK_KINDS: Final = frozenset(
+    {
+        FaultKind.READ_ERROR,
+        FaultKind.WRITE_ERROR,
+        FaultKind.FLUSH_ERROR,
+        FaultKind.NO_SPACE,
+        FaultKind.READ_ONLY,
+        FaultKind.SLOW_DISK,
+    }
+)
+"""Of the disks of one machine only: with more a majority may be gone, and nothing can be asked."""
+
+
+class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine."""
+
+    node_id: int
+    rack: str
+    is_controller: bool
+
+
+class PlannedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """What the first topics are created with, and what comes after them."""
+
+    name: str
+    partition_count: int
+    replication_factor: int
+    in_sync_min: int
+    is_flush_sync: bool
+    segment_bytes: int
+
+    def settings(self) -> dict[str, str]:
+        """Wall clocks jump: no record is from the future, none is too old."""
+        return {
+            "segment.bytes": str(self.segment_bytes),
+            "flush": "sync" if self.is_flush_sync else "replicated",
+            "min.insync.replicas": str(self.in_sync_min),
+            "message.timestamp.after.max.ms": str(2**63 - 1),
+            "retention.ms": "-1",
+        }
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one seed."""
+
+    nodes: tuple[PlannedNode, ...]
+    topics: tuple[PlannedTopic, ...]
+    kinds: tuple[FaultKind, ...]
+    faulty_disk: int
+    """The node whose disks fail."""
+    producers: int
+    readers: int
+    election_timeout_ms: int
+    session_timeout_ms: int
+    flush_interval_ms: int
+    lag_ms: int
+    """How long a follower may be behind before its leader takes it out of the in-sync set."""
+
+
+def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
+    """From the seed alone."""
+    random = seeds.purpose("plan")
+    count = (3, 3, 3, 4, 5)[random.below(5)]
+    voters = 5 if count == 5 and random.chance(0.3) else 3
+    racks = 1 + random.below(3)
+    nodes = tuple(
+        PlannedNode(node_id=number, rack=f"rack-{number % racks}", is_controller=number <= voters)
+        for number in range(1, count + 1)
+    )
+    topics = tuple(
+        draw_topic(random, f"topic-{number}", replication_max=replication_max)
+        for number in range(1 + random.below(3))
+    )
+    return Plan(
+        nodes=nodes,
+        topics=topics,
+        kinds=tuple(draw_kinds(seeds.purpose("kinds"), KINDS)),
+        faulty_disk=1 + random.below(count),
+        producers=2 + random.below(2),
+        readers=1 + random.below(2),
+        election_timeout_ms=(600, 1_000)[random.below(2)],
+        session_timeout_ms=(1_500, 3_000, 9_000)[random.below(3)],
+        flush_interval_ms=(20, 100, 1_000)[random.below(3)],
+        lag_ms=(500, 1_500, 4_000)[random.below(3)],
+    )
+
+
+def draw_topic(random: SeededRandom, name: str, *, replication_max: int) -> PlannedTopic:
+    """One topic; most have as many copies as there may be."""
+    factor = min(replication_max, (1, 2, 3, 3, 3)[random.below(5)])
+    return PlannedTopic(
+        name=name,
+        partition_count=(1, 2, 3, 4)[random.below(4)],
+        replication_factor=factor,
+        in_sync_min=min(factor, (1, 2, 2)[random.below(3)]),
+        is_flush_sync=random.chance(0.6),
+        segment_bytes=(2_048, 8_192, 32_768)[random.below(3)],
+    )

@@ -1,0 +1,142 @@
+"""Watches answers leave brokers, and compares them with what the disks of the cluster hold.
+
+Only a simulator can do this. An acknowledgement with acks=all is a promise about several copies:
+it is judged at once, not only when a crash happens to fall into the gap. So is what readers are
+served.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.broker.log.names import SEGMENT_SUFFIX, PartitionKey, directory_name
+from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
+from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.exchange import Exchange
+from tidelog.chaos.sim.medium import Directory, Inode
+from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, PRODUCE, PRODUCE_STREAM
+from tidelog.v1 import fetch_pb2, produce_pb2
+from tidelog.wire.batch import iterate_headers
+from tidelog.wire.ids import PartitionId, TopicId
+
+_OPAQUE_FROM: Final = 16
+"""From the magic byte on a broker never changes a batch: offset and epoch lie before."""
+_CRASHED_LATELY_NS: Final = 5_000_000_000
+
+
+class AnswersWatch:
+    """A tap of the fabric."""
+
+    def __init__(self, nodes: Sequence[ClusterNode], board: ClusterBoard) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._board = board
+        self._requested: dict[tuple[int, int], produce_pb2.ProduceRequest] = {}
+        self.crashed_ns: dict[int, int] = {}
+        """By node, when its machine crashed last."""
+        self.acknowledged = 0
+
+    def __call__(self, exchange: Exchange, direction: str, message: bytes) -> None:
+        """Look at one message."""
+        method = exchange.method
+        if method == PRODUCE:
+            if direction == "request":
+                request = produce_pb2.ProduceRequest.FromString(message)
+                self._requested[exchange.number, 0] = request
+            else:
+                answer = produce_pb2.ProduceResponse.FromString(message)
+                self._on_answer(exchange, 0, answer)
+        elif method == PRODUCE_STREAM:
+            self._on_stream(exchange, direction, message)
+        elif direction == "reply" and method == FETCH:
+            self._on_fetch(exchange, fetch_pb2.FetchResponse.FromString(message).partitions)
+        elif direction == "reply" and method == FETCH_STREAM:
+            self._on_fetch(exchange, fetch_pb2.FetchStreamResponse.FromString(message).partitions)
+
+    def _on_stream(self, exchange: Exchange, direction: str, message: bytes) -> None:
+        if direction == "request":
+            request = produce_pb2.ProduceStreamRequest.FromString(message)
+            self._requested[exchange.number, request.correlation_id] = request.request
+        else:
+            answer = produce_pb2.ProduceStreamResponse.FromString(message)
+            self._on_answer(exchange, answer.correlation_id, answer.response)
+
+    def _on_answer(
+        self, exchange: Exchange, number: int, answer: produce_pb2.ProduceResponse
+    ) -> None:
+        request = self._requested.pop((exchange.number, number), None)
+        if request is None:
+            return
+        for acknowledgement, batch in zip(answer.acknowledgements, request.batches, strict=False):
+            if acknowledgement.error.code:
+                continue
+            self.acknowledged += 1
+            if request.acks == produce_pb2.ACKS_ALL:
+                self._check_copies(exchange, batch, acknowledgement.base_offset)
+
+    def _check_copies(
+        self, exchange: Exchange, batch: produce_pb2.PartitionBatch, base_offset: int
+    ) -> None:
+        key = PartitionKey(TopicId(batch.topic_id), PartitionId(batch.partition))
+        board = self._board.partitions.get(key)
+        if board is None or board.excuse is not None:
+            return
+        opaque = batch.batch[_OPAQUE_FROM:]
+        is_durable = board.is_flush_sync or len(board.image.replicas) == 1
+        now_ns = exchange.fabric.loop.now_ns
+        copies = 0
+        for node in self._nodes.values():
+            if _holds(node, key, opaque, is_durable=is_durable):
+                copies += 1
+            elif not is_durable and node.node_id in self.crashed_ns:
+                copies += now_ns - self.crashed_ns[node.node_id] < _CRASHED_LATELY_NS
+        if copies < board.in_sync_min:
+            self._report(board, copies, base_offset, is_durable=is_durable)
+
+    def _report(
+        self, board: PartitionBoard, copies: int, base_offset: int, *, is_durable: bool
+    ) -> None:
+        kind = "not_flushed" if is_durable else "not_copied"
+        self._board.report(
+            f"{kind}: a batch of {board.name} was acknowledged at {base_offset} with "
+            f"{copies} {'durable ' if is_durable else ''}copies, {board.in_sync_min} are wanted"
+        )
+
+    def _on_fetch(self, exchange: Exchange, parts: Sequence[fetch_pb2.PartitionBatches]) -> None:
+        place = exchange.server_place
+        node = None if place is None else self._nodes.get(place.name)
+        for part in parts:
+            board = self._board.partitions.get(
+                PartitionKey(TopicId(part.topic_id), PartitionId(part.partition))
+            )
+            if board is None or board.excuse is not None or not part.batches:
+                continue
+            end = max(header.next_offset for _, header in iterate_headers(part.batches))
+            if end > board.committed and end > _watermark(node, board):
+                self._board.report(
+                    f"served_uncommitted: {board.name}: {end - 1} was served, committed is "
+                    f"{board.committed}"
+                )
+
+
+def _watermark(node: ClusterNode | None, board: PartitionBoard) -> int:
+    if node is None:
+        return -1
+    for replica in node.replicas():
+        if replica.log.key == board.key and replica.is_led:
+            return replica.log.high_watermark
+    return -1
+
+
+def _holds(node: ClusterNode, key: PartitionKey, opaque: bytes, *, is_durable: bool) -> bool:
+    root = node.machine.medium().root
+    names = root.durable if is_durable else root.seen
+    place = names.get(directory_name(key))
+    if not isinstance(place, Directory):
+        return False
+    files = place.durable if is_durable else place.seen
+    for name in sorted(files, reverse=True):
+        child = files[name]
+        if name.endswith(SEGMENT_SUFFIX) and isinstance(child, Inode):
+            content = child.durable if is_durable else child.seen
+            if opaque in content:
+                return True
+    return False

@@ -1,0 +1,199 @@
+"""What goes wrong with a cluster by plan, and the supervisor that starts its nodes again.
+
+Kinds that happen at a place (a torn write, a cancelled handler) fire in the ports. The supervisor
+does what an operator would: it starts what is dead, and restarts a node with a failed directory,
+its machine too where a flush has failed.
+"""
+
+from typing import Final
+
+from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.cluster.watch import ClusterWatch
+from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.quorum.agenda import MS
+from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
+from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
+from tidelog.chaos.sim.world import World
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_ACT_NS: Final = (150 * MS, 1_200 * MS)
+_CUT_NS: Final = (300 * MS, 6_000 * MS)
+_READ_ONLY_NS: Final = (50 * MS, 1_500 * MS)
+_WATCH_NS: Final = 100 * MS
+_RESTART_PROBABILITY: Final = 0.12
+_JUMP_MS_MAX: Final = 86_400_000
+_DEAD_AT_ONCE: Final = 0.25
+_FAILING: Final = (
+    FaultKind.READ_ERROR,
+    FaultKind.WRITE_ERROR,
+    FaultKind.FLUSH_ERROR,
+    FaultKind.READ_ONLY,
+)
+
+
+class ClusterTroubles:
+    """Acts now and then with a kind that is active."""
+
+    def __init__(self, world: World, nodes: list[ClusterNode], watch: ClusterWatch) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._watch = watch
+        self._agenda = LoopAgenda(world.loop)
+        self._random = world.seeds.purpose("nemesis")
+        self._acts = {
+            FaultKind.PROCESS_CRASH: self._crash_process,
+            FaultKind.MACHINE_CRASH: self._crash_machine,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.WALL_JUMP: self._jump_wall,
+            FaultKind.PARTITION: self._partition,
+            FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
+            FaultKind.READ_ONLY: self._make_read_only,
+        }
+        self.others: list[str] = []
+        """Processes that no fault kills, and whose links may be cut: clients."""
+        self.is_over = False
+        self.restarts = 0
+        self.violations: list[str] = []
+        self._cut_number = 0
+
+    def start(self) -> None:
+        """Act now and then; start again whatever died."""
+        for node in self._nodes:
+            node.start()
+        self._agenda.after(self._random.between(*_ACT_NS), self._act)
+        self._keep()
+
+    def kill(self, node: ClusterNode, *, is_machine: bool) -> None:
+        """With a last look at it."""
+        if node.is_alive:
+            self._watch.on_death(node, is_machine=is_machine)
+            node.kill(is_machine=is_machine)
+
+    def _act(self) -> None:
+        if self.is_over:
+            return
+        self._agenda.after(self._random.between(*_ACT_NS), self._act)
+        kinds = [kind for kind in self._acts if self._world.faults.is_active(kind)]
+        alive = [node for node in self._nodes if node.is_alive]
+        if not kinds or not alive:
+            return
+        victim = alive[self._random.below(len(alive))]
+        kind = kinds[self._random.below(len(kinds))]
+        self._world.trace.note(victim.name, f"nemesis:{kind.value}")
+        self._acts[kind](victim)
+
+    # -- the supervisor ------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        self._agenda.after(_WATCH_NS, self._keep)
+        for node in self._nodes:
+            is_due = self.is_over or self._random.chance(_RESTART_PROBABILITY)
+            if not node.is_alive:
+                if node.is_wanted and is_due:
+                    self.restart(node)
+            elif is_due and self._is_failed(node):
+                self.restart(node)
+
+    def _is_failed(self, node: ClusterNode) -> bool:
+        media = node.machine.media.values()
+        return bool(node.failures()) or any(medium.is_failed for medium in media)
+
+    def restart(self, node: ClusterNode) -> None:
+        """Judge how it ended, repair what an operator would, start it."""
+        errors: list[BaseException] = list(node.failures())
+        if node.process is not None and node.process.exit_error is not None:
+            errors.append(node.process.exit_error)
+        for error in errors:
+            self._judge_end(node, error)
+        is_failed = any(medium.is_failed for medium in node.machine.media.values())
+        self.kill(node, is_machine=is_failed)
+        if is_failed and not node.machine.is_down:
+            node.machine.crash()
+        self.restarts += 1
+        node.start()
+
+    def _judge_end(self, node: ClusterNode, error: BaseException) -> None:
+        if not isinstance(error, TidelogError):
+            self.violations.append(f"bug: {node.name} ended with {error!r}")
+            return
+        felt = any(self._world.faults.felt(kind) for kind in _FAILING)
+        if error.code is ErrorCode.STORAGE_CORRUPT:
+            self.violations.append(f"false_corruption: {node.name}: {error}")
+        elif error.code is ErrorCode.STORAGE_FAILED:
+            if not felt and "simulated fault" not in error.happened:
+                self.violations.append(f"false_failure: {node.name}: {error}")
+        elif error.code not in (ErrorCode.STORAGE_FULL, ErrorCode.CLOSED):
+            self.violations.append(f"bug: {node.name} ended with {error}")
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        self.is_over = True
+        self._world.heal()
+
+    # -- acts ----------------------------------------------------------------------------------
+
+    def _crash_process(self, victim: ClusterNode) -> None:
+        self._world.faults.took_effect(FaultKind.PROCESS_CRASH, victim.name)
+        self.kill(victim, is_machine=False)
+
+    def _crash_machine(self, victim: ClusterNode) -> None:
+        """Mostly while something is not flushed, if that comes soon."""
+        life = victim.process
+
+        def crash() -> None:
+            if victim.process is life and victim.is_alive:
+                self._world.faults.took_effect(FaultKind.MACHINE_CRASH, victim.name)
+                self.kill(victim, is_machine=True)
+
+        def on_change(is_name: bool) -> None:
+            del is_name
+            self._agenda.after(self._random.below(2 * MS), crash)
+
+        if self._random.chance(_DEAD_AT_ONCE):
+            crash()
+        else:
+            victim.machine.medium().watchers.append(on_change)
+
+    def _pause(self, victim: ClusterNode) -> None:
+        process = victim.process
+        assert process is not None, "it is alive"
+        if not process.is_paused:
+            process.pause()
+            self._agenda.after(self._random.between(*PAUSE_NS), process.resume)
+
+    def _jump_wall(self, victim: ClusterNode) -> None:
+        victim.machine.jump_wall(self._random.between(-_JUMP_MS_MAX, _JUMP_MS_MAX))
+
+    def _partition(self, victim: ClusterNode) -> None:
+        """As drawn, clients on either side; healed later."""
+        names = [*(node.name for node in self._nodes), *self.others]
+        for source, target in draw_partition(self._random, names, victim.name):
+            self._world.fabric.cut(source, target, FaultKind.PARTITION)
+        self._heal_later()
+
+    def _partition_one_way(self, victim: ClusterNode) -> None:
+        is_inward = self._random.chance(0.5)
+        for other in self._nodes:
+            if other is not victim and self._random.chance(0.7):
+                source, target = (other, victim) if is_inward else (victim, other)
+                self._world.fabric.cut(source.name, target.name, FaultKind.PARTITION_ONE_WAY)
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        self._cut_number += 1
+        self._agenda.after(self._random.between(*_CUT_NS), self._end_cut, self._cut_number)
+
+    def _end_cut(self, number: int) -> None:
+        if number == self._cut_number:
+            self._world.fabric.heal()
+
+    def _make_read_only(self, victim: ClusterNode) -> None:
+        """Of the machine whose disks fail."""
+        del victim
+        plan = self._nodes[0].plan
+        media = self._nodes[plan.faulty_disk - 1].machine.media.values()
+        for medium in list(media):
+            medium.is_read_only = True
+            self._agenda.after(
+                self._random.between(*_READ_ONLY_NS), setattr, medium, "is_read_only", False
+            )

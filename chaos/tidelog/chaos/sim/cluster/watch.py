@@ -1,0 +1,209 @@
+"""Looks at a cluster's nodes after steps that moved something, and at all of them now and then.
+
+Feeds the board and asks the invariants; what a machine's crash takes is judged by what its disks
+hold. It must never change anything, and never look at a node that has not recovered its logs.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tidelog.broker.directory import LogDirectory
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replicas import Replica
+from tidelog.chaos.checkers import partition_steps as steps
+from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
+from tidelog.chaos.checkers.history import Excuse, History
+from tidelog.chaos.checkers.partition_bytes import BytesWatch
+from tidelog.chaos.checkers.partition_lives import LivesWatch
+from tidelog.chaos.sim.cluster.node import ClusterNode
+
+
+class ClusterWatch:
+    """Of one run."""
+
+    def __init__(self, nodes: Sequence[ClusterNode], history: History) -> None:
+        self.nodes = tuple(nodes)
+        self.board = ClusterBoard()
+        self.history = history
+        self.bytes = BytesWatch(self.board)
+        self.lives = LivesWatch(self.board)
+        self.metadata = MetadataWatch(self.board)
+        self._hooked: dict[int, LogDirectory] = {}
+        self.crashed_ns: dict[int, int] = {}
+        """By node, when its machine crashed last."""
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """At every node."""
+        for node in self.nodes:
+            self._look_at(node)
+
+    def _look_at(self, node: ClusterNode) -> None:
+        image = node.image()
+        if image is not None:
+            self.metadata.see(node.name, node.lives, image)
+            self.board.see_image(image)
+        for replica in node.replicas():
+            self._see(node, replica)
+        for directory in node.directories():
+            self._hook(node, directory)
+
+    def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
+        """From now on look at once when a watermark of the directory moves."""
+        if self._hooked.get(node.node_id) is directory:
+            return
+        self._hooked[node.node_id] = directory
+        original = directory.on_advanced
+        directory.on_advanced = self._advancing(node, original)
+
+    def _advancing(
+        self, node: ClusterNode, original: Callable[[PartitionKey], None]
+    ) -> Callable[[PartitionKey], None]:
+        def on_advanced(key: PartitionKey) -> None:
+            replicas = None if node.living is None else node.living._broker
+            replica = (
+                None if replicas is None else replicas.replicas.get(key.topic_id, key.partition)
+            )
+            if replica is not None:
+                image = node.image()
+                if image is not None:
+                    self.board.see_image(image)
+                self._see(node, replica)
+            original(key)
+
+        return on_advanced
+
+    # -- one replica ---------------------------------------------------------------------------
+
+    def _see(self, node: ClusterNode, replica: Replica) -> None:
+        log = replica.log
+        board = self.board.partitions.get(log.key)
+        if board is None or log.failure is not None:
+            return
+        before = board.positions.get(node.node_id)
+        if before is None or before.life != node.lives:
+            before = board.positions[node.node_id] = Position(
+                life=node.lives,
+                log_end_offset=log.log_end_offset,
+                high_watermark=log.high_watermark,
+            )
+            self.lives.on_start(node.name, board, log)
+        if board.excuse is None:
+            self._check(node, board, replica, before)
+        is_led = replica.is_led
+        before.log_end_offset = log.log_end_offset
+        before.high_watermark = log.high_watermark
+        before.leader_epoch = log.leader_epoch
+        before.is_led = is_led
+        if is_led:
+            board.committed = max(board.committed, log.high_watermark)
+        if log.log_end_offset >= board.committed:
+            board.lacking.pop(node.node_id, None)
+
+    def _check(
+        self, node: ClusterNode, board: PartitionBoard, replica: Replica, before: Position
+    ) -> None:
+        log, name = replica.log, node.name
+        found = [
+            *steps.offsets_in_order(board, name, log),
+            *steps.watermark_never_falls(board, name, log, before),
+            *steps.nothing_committed_is_truncated(board, name, log, before),
+            *steps.watermark_is_flushed(board, name, log),
+        ]
+        if node.node_id in board.image.in_sync_replicas:
+            found += steps.in_sync_holds_committed(board, name, log)
+        if replica.is_led:
+            found += steps.one_leader_an_epoch(board, node.node_id, log.leader_epoch)
+            found += steps.leader_holds_committed(board, name, log, log.leader_epoch)
+            if before.is_led:
+                in_sync = self._in_sync_known(node, board)
+                found += steps.watermark_waits_for_enough(board, name, log, before, in_sync)
+                found += steps.watermark_waits_for_all(board, name, log, self._ends(board))
+        for violation in found:
+            self.board.report(violation)
+
+    def _in_sync_known(self, node: ClusterNode, board: PartitionBoard) -> int:
+        """As the node's own metadata or the newest say, whichever set is larger."""
+        image = node.image()
+        own = None
+        if image is not None:
+            own = image.partition(board.key.topic_id, board.key.partition)
+        sets = [board.image.in_sync_replicas]
+        if own is not None:
+            sets.append(own.in_sync_replicas)
+        return max(len(each) for each in sets)
+
+    def _ends(self, board: PartitionBoard) -> dict[str, PartitionLog]:
+        """The logs of those in sync that can be looked at."""
+        found = {}
+        for node in self.nodes:
+            if node.node_id not in board.image.in_sync_replicas or node.living is None:
+                continue
+            broker = node.living._broker
+            if broker is None or not broker.is_recovered:
+                continue
+            replica = broker.replicas.get(board.key.topic_id, board.key.partition)
+            if replica is not None and replica.log.failure is None:
+                found[node.name] = replica.log
+        return found
+
+    # -- deaths --------------------------------------------------------------------------------
+
+    def on_death(self, node: ClusterNode, *, is_machine: bool) -> None:
+        """Just before it dies."""
+        self._look_at(node)
+        for replica in node.replicas():
+            board = self.board.partitions.get(replica.log.key)
+            if board is None:
+                continue
+            if not is_machine:
+                self.lives.on_death(node.name, board, replica.log)
+            elif replica.log.flushed_offset < board.committed:
+                board.lacking[node.node_id] = None
+        if is_machine:
+            self.crashed_ns[node.node_id] = node.world.loop.now_ns
+            self._excuse_losses(node)
+
+    def _excuse_losses(self, node: ClusterNode) -> None:
+        """With flush=replicated a record is gone when every one of those that were sure to hold it
+        has lost its unflushed bytes, the last of them by this crash."""
+        for board in self.board.partitions.values():
+            if board.is_flush_sync or node.node_id not in board.lacking:
+                continue
+            sure = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
+            if all(each in board.lacking for each in sure):
+                board.excuse = Excuse.LOST
+                self.history.excuse(board.name, Excuse.LOST)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def check_whole(self, *, is_final: bool = False) -> None:
+        """The second tier: bytes of all replicas, what is derived of them."""
+        self.look()
+        logs: dict[PartitionKey, list[tuple[ClusterNode, PartitionLog]]] = {}
+        for node in self.nodes:
+            for replica in node.replicas():
+                if replica.log.failure is None:
+                    logs.setdefault(replica.log.key, []).append((node, replica.log))
+        for key, held in logs.items():
+            board = self.board.partitions.get(key)
+            if board is None:
+                continue
+            for node, log in held:
+                self.bytes.check(node.name, node.lives, board, log, node.machine.medium())
+                if is_final:
+                    self.lives.check_derived(node.name, board, log, node.machine.medium())
+            if is_final:
+                self.bytes.compare_whole(
+                    board, [(node.name, log, node.machine.medium()) for node, log in held]
+                )
+
+    def settle(self) -> None:
+        """The run is over: what is deleted or lost is not held to everything."""
+        for name in self.board.deleted:
+            self.history.excuse(name, Excuse.DELETED)
+        for board in self.board.partitions.values():
+            if board.excuse is not None:
+                self.history.excuse(board.name, board.excuse)
