@@ -1,17 +1,38 @@
-"""Which lanes to which leaders this broker pulls on. One task a leader and lane."""
+"""Which partitions are pulled from which leaders, and on which lanes.
 
+Owns the choice of the lane: a partition begins on the live one, and goes to the other when its
+leader says so. It must never have a partition on two lanes at once. One task a leader and lane.
+"""
+
+import asyncio
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication.fetch_lane import FetchContext, FetchLane
+from tidelog.broker.replication.follower_partition import MoveTo
 from tidelog.broker.replication.stream_messages import (
     DEFAULT_REPLICATION_LIMITS,
     Followed,
+    Lane,
     ReplicationLimits,
 )
+from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Network, Random, TaskScope
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+
+class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """How one lane stands."""
+
+    leader_id: BrokerId
+    lane: Lane
+    partitions: int
+    trouble: TidelogError | None
 
 
 class Fetchers:
@@ -31,12 +52,116 @@ class Fetchers:
         address_of: Callable[[BrokerId], str | None],
         limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
-        raise NotImplementedError
+        self._context = FetchContext(
+            replicas,
+            network,
+            clock,
+            random,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            address_of=address_of,
+            limits=limits,
+        )
+        self._context.on_settled = self._on_settled
+        self._replicas = replicas
+        self._metadata = metadata
+        self._followed: dict[PartitionKey, Followed] = {}
+        self._lane_of: dict[PartitionKey, FetchLane] = {}
+        self._lanes: dict[tuple[BrokerId, Lane], FetchLane] = {}
+        self._unstarted: list[FetchLane] = []
+        self._news = asyncio.Event()
 
     def set_followed(self, followed: Mapping[PartitionKey, Followed]) -> None:
-        """All partitions that this broker follows, and whom; replaces what was said before."""
-        raise NotImplementedError
+        """All partitions that this broker follows, and whom; replaces what was said before.
+
+        Their owners were told to follow before this.
+        """
+        self._set_throttle()
+        for key in [key for key in self._followed if key not in followed]:
+            del self._followed[key]
+            self._leave(key)
+        for key, wanted in followed.items():
+            known = self._followed.get(key)
+            if known is wanted or known == wanted:
+                continue
+            self._followed[key] = wanted
+            lane = self._lane_of.get(key)
+            if lane is None or lane.leader_id != wanted.leader_id:
+                if lane is not None:
+                    self._leave(key)
+                lane = self._lane(wanted.leader_id, Lane.LIVE)
+            self._enter(key, wanted, lane)
+        for lane in self._lanes.values():
+            lane.wake()
 
     async def run(self, scope: TaskScope) -> None:
         """Pull until cancelled; the lanes are children of the scope."""
-        raise NotImplementedError
+        while True:
+            unstarted, self._unstarted = self._unstarted, []
+            for lane in unstarted:
+                scope.start(lane.run(), name=f"copies from broker {lane.leader_id}")
+            await self._news.wait()
+            self._news.clear()
+
+    def describe(self) -> list[LaneDescription]:
+        """For operators and metrics."""
+        return [
+            LaneDescription(
+                leader_id=lane.leader_id,
+                lane=lane.lane,
+                partitions=len(lane.session.partitions),
+                trouble=lane.trouble,
+            )
+            for lane in self._lanes.values()
+        ]
+
+    def _lane(self, leader_id: BrokerId, lane: Lane) -> FetchLane:
+        found = self._lanes.get((leader_id, lane))
+        if found is None:
+            found = FetchLane(self._context, leader_id, lane, self._on_move)
+            self._lanes[leader_id, lane] = found
+            self._unstarted.append(found)
+            self._news.set()
+        return found
+
+    def _enter(self, key: PartitionKey, followed: Followed, lane: FetchLane) -> None:
+        if key not in self._lane_of:
+            self._replicas.watch(key, self._on_advanced)
+            self._replicas.watch_end(key, self._on_moved)
+        self._lane_of[key] = lane
+        lane.follow(key, followed)
+
+    def _leave(self, key: PartitionKey) -> None:
+        lane = self._lane_of.pop(key, None)
+        if lane is not None:
+            lane.unfollow(key)
+            self._replicas.unwatch(key, self._on_advanced)
+            self._replicas.unwatch_end(key, self._on_moved)
+
+    def _on_move(self, lane: FetchLane, move: MoveTo) -> None:
+        """The leader says that the partition belongs on the other lane."""
+        if self._lane_of.get(move.key) is not lane:
+            return
+        other = Lane.CATCH_UP if lane.lane is Lane.LIVE else Lane.LIVE
+        self._leave(move.key)
+        self._enter(move.key, move.followed, self._lane(lane.leader_id, other))
+
+    def _on_moved(self, key: PartitionKey) -> None:
+        lane = self._lane_of.get(key)
+        if lane is not None:
+            lane.on_moved(key)
+
+    def _on_advanced(self, key: PartitionKey) -> None:
+        lane = self._lane_of.get(key)
+        if lane is not None:
+            lane.on_advanced(key)
+
+    def _on_settled(self, key: PartitionKey) -> None:
+        lane = self._lane_of.get(key)
+        if lane is not None:
+            lane.wake()
+
+    def _set_throttle(self) -> None:
+        text = self._metadata.image().cluster_configuration.get(REASSIGNMENT_THROTTLE)
+        self._context.throttle.set_rate(0 if text is None else int(text))

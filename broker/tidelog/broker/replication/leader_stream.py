@@ -1,17 +1,63 @@
 """The leader's end of replication streams: what followers ask, and what they are sent.
 
-Owns the sessions of all followers and which stream of a follower and lane is in force. Stop 7 of a
+Owns which stream of a follower and lane is in force. Messages of a superseded stream change
+nothing: an old position, delivered late, would promise what the follower has lost since. The thin
+part around `LeaderSession`: one task takes requests, one reads the logs and sends. Stop 7 of a
 record's walk.
 """
 
-from tidelog.broker.replicas import Replicas
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from tidelog.broker.errors import fresh, invalid
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replicas import Replica, Replicas
+from tidelog.broker.replication.leader_answer import AnswerDraft, Read
+from tidelog.broker.replication.leader_check import epoch_end_of
+from tidelog.broker.replication.leader_session import (
+    Counts,
+    Effect,
+    LeaderSession,
+    Unwatch,
+    Watch,
+)
 from tidelog.broker.replication.stream_messages import (
     DEFAULT_REPLICATION_LIMITS,
+    EpochEnd,
+    EpochQuery,
+    FetchAnswer,
+    FetchAsk,
+    FollowerPosition,
+    Lane,
     OnFollowerPosition,
     ReplicationLimits,
 )
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.ports import Clock
+from tidelog.ports import Clock, TaskScope
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
+
+TRIED: Final = "send copies to a follower"
+EPOCH_QUERIES_MAX: Final = 10_000
+_NS_PER_MS: Final = 1_000_000
+
+
+class FollowerEnd(Protocol):
+    """The stream, as the handler sees it."""
+
+    async def receive(self) -> FetchAsk | None:
+        """The next request; None: there will be none."""
+        ...
+
+    async def send(self, answer: FetchAnswer) -> None:
+        """Queue an answer; waits while the follower is slow."""
+        ...
+
+    def cancel(self) -> None:
+        """Break the stream."""
+        ...
 
 
 class ReplicaFetchHandler:
@@ -27,4 +73,248 @@ class ReplicaFetchHandler:
         on_follower_position: OnFollowerPosition,
         limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
-        raise NotImplementedError
+        self.replicas = replicas
+        self.metadata = metadata
+        self.clock = clock
+        self.limits = limits
+        self.on_follower_position = on_follower_position
+        self._cluster_id = cluster_id
+        self._streams: dict[tuple[BrokerId, Lane], LeaderStream] = {}
+        self._newest: dict[tuple[BrokerId, Lane], tuple[BrokerEpoch, int]] = {}
+        """Epoch and session of the stream in force, also after its end."""
+
+    async def serve(self, end: FollowerEnd) -> None:
+        """One stream, to its end."""
+        ask = await end.receive()
+        if ask is None:
+            return
+        self._check_cluster(ask.cluster_id)
+        self._check_broker(ask.broker_id, ask.broker_epoch)
+        if ask.lane is None or ask.session_sequence != 1:
+            raise invalid("pull copies", "a stream begins with its lane and a full start")
+        stream = LeaderStream(self, end, ask.broker_id, ask.broker_epoch, ask.lane)
+        which = (ask.broker_id, ask.lane)
+        self._supersede(which, (ask.broker_epoch, ask.session_id), stream)
+        try:
+            await stream.run(ask)
+        finally:
+            stream.close()
+            if self._streams.get(which) is stream:
+                del self._streams[which]
+
+    def epoch_ends(self, cluster_id: str, queries: Sequence[EpochQuery]) -> list[EpochEnd]:
+        """Where epochs end in the logs that are led here; one answer a query."""
+        self._check_cluster(cluster_id)
+        if len(queries) > EPOCH_QUERIES_MAX:
+            raise invalid(
+                "find the ends of epochs",
+                f"{len(queries)} queries, the limit is {EPOCH_QUERIES_MAX}",
+            )
+        return [self._epoch_end(query) for query in queries]
+
+    def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> Replica:
+        """The replica, led here at this very epoch."""
+        return self.replicas.find(key.topic_id, key.partition, leader_epoch, tried=TRIED)
+
+    def is_in_sync(self, key: PartitionKey, broker_id: BrokerId) -> bool:
+        """As far as the metadata here tell."""
+        partition = self.metadata.image().partition(key.topic_id, key.partition)
+        return partition is not None and broker_id in partition.in_sync_replicas
+
+    def sessions(self) -> list[tuple[BrokerId, Lane, int]]:
+        """Streams in force: follower, lane, partitions."""
+        return [
+            (broker_id, lane, len(stream.session.partitions))
+            for (broker_id, lane), stream in self._streams.items()
+        ]
+
+    def _epoch_end(self, query: EpochQuery) -> EpochEnd:
+        try:
+            log = self.find(query.key, query.current_leader_epoch).log
+        except TidelogError as error:
+            return EpochEnd(key=query.key, error=fresh(error))
+        return epoch_end_of(log, query.leader_epoch)
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise TidelogError(
+                ErrorCode.WRONG_CLUSTER,
+                tried="pull copies",
+                happened=f"the caller belongs to cluster {cluster_id[:100]}, "
+                f"this node to {self._cluster_id}",
+            )
+
+    def _check_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """A process that another one has taken over from is not heard; one that registered a
+        moment ago may be ahead of the metadata here."""
+        broker = self.metadata.image().brokers.get(broker_id)
+        if broker is not None and broker_epoch < broker.epoch:
+            raise TidelogError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                tried=f"pull copies as broker {broker_id}",
+                happened=f"its epoch is {broker_epoch}, the broker is at {broker.epoch}",
+            )
+
+    def _supersede(
+        self,
+        which: tuple[BrokerId, Lane],
+        session: tuple[BrokerEpoch, int],
+        stream: "LeaderStream",
+    ) -> None:
+        """The newer stream counts. Sessions of one broker epoch ascend: what comes late is told."""
+        if session <= self._newest.get(which, (BrokerEpoch(-1), -1)):
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=f"pull copies as broker {which[0]}",
+                happened="a newer stream of this broker and lane has begun",
+            )
+        self._newest[which] = session
+        older = self._streams.get(which)
+        self._streams[which] = stream
+        if older is not None:
+            older.supersede()
+
+
+class LeaderStream:
+    """One stream: its session, and the tasks around it."""
+
+    def __init__(
+        self,
+        handler: ReplicaFetchHandler,
+        end: FollowerEnd,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        lane: Lane,
+    ) -> None:
+        self._handler = handler
+        self._end = end
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self.session = LeaderSession(self, lane, handler.limits)
+        self._news = asyncio.Event()
+        self._is_superseded = False
+        self._heard_ns = 0
+
+    def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> PartitionLog:
+        """See `LeaderView`."""
+        return self._handler.find(key, leader_epoch).log
+
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        """See `LeaderView`."""
+        return self._handler.is_in_sync(key, self._broker_id)
+
+    def supersede(self) -> None:
+        """A newer stream counts from now on."""
+        self._is_superseded = True
+        self.close()
+        self._end.cancel()
+
+    def close(self) -> None:
+        """Let go of what the session holds."""
+        self._perform(self.session.close())
+
+    async def run(self, first: FetchAsk) -> None:
+        """To the stream's end."""
+        async with TaskScope() as scope:
+            ask: FetchAsk | None = first
+            scope.start(self._send_answers(), name="copies to a follower")
+            scope.start(self._watch_silence(), name="silence of a follower")
+            while ask is not None:
+                self._take(ask)
+                ask = await self._end.receive()
+            scope.cancel()
+
+    def _take(self, ask: FetchAsk) -> None:
+        if self._is_superseded:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=TRIED,
+                happened="a newer stream of this follower and lane has begun",
+            )
+        self._heard_ns = self._handler.clock.monotonic_ns()
+        session, limit = self.session, self._handler.limits.positions_max
+        if len(session.partitions) + len(ask.positions) > 2 * limit:
+            raise invalid("pull copies", f"more than {limit} partitions in one session")
+        self._perform(session.on_request(ask))
+        if session.has_work:
+            self._news.set()
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        replicas = self._handler.replicas
+        for effect in effects:
+            if isinstance(effect, Counts):
+                self._count(effect.position)
+            elif isinstance(effect, Watch):
+                replicas.watch(effect.key, self._on_news)
+                replicas.watch_end(effect.key, self._on_news)
+            else:
+                assert isinstance(effect, Unwatch), f"an effect that nobody performs: {effect}"
+                replicas.unwatch(effect.key, self._on_news)
+                replicas.unwatch_end(effect.key, self._on_news)
+
+    def _count(self, position: FollowerPosition) -> None:
+        """The owner moves the watermark by it, the policy of the in-sync set judges it."""
+        key = position.key
+        replica = self._handler.find(key, position.leader_epoch)
+        replica.directory.owner.follower_at(
+            key,
+            self._broker_id,
+            position.leader_epoch,
+            log_end_offset=position.log_end_offset,
+            flushed_offset=position.flushed_offset,
+        )
+        self._handler.on_follower_position(
+            key,
+            self._broker_id,
+            self._broker_epoch,
+            position.leader_epoch,
+            position.log_end_offset,
+            position.flushed_offset,
+        )
+
+    def _on_news(self, key: PartitionKey) -> None:
+        self.session.on_news(key)
+        if self.session.has_work:
+            self._news.set()
+
+    async def _send_answers(self) -> None:
+        while True:
+            if not self.session.has_work:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            answer = await self._next_answer()
+            if answer is not None:
+                await self._end.send(answer)
+
+    async def _next_answer(self) -> FetchAnswer | None:
+        draft = AnswerDraft(self.session)
+        while (read := draft.next_read()) is not None:
+            await self._read(draft, read)
+        answer = draft.finish()
+        self._perform(draft.effects)
+        return answer
+
+    async def _read(self, draft: AnswerDraft, read: Read) -> None:
+        log = read.log
+        try:
+            replica = self._handler.find(log.key, read.held.leader_epoch)
+            found = await replica.directory.reader.read(
+                log, read.offset, read.max_bytes, upper_bound=read.upper_bound
+            )
+        except TidelogError as error:
+            draft.fail(read, fresh(error))
+        else:
+            draft.take(read, found.data, found.next_offset)
+
+    async def _watch_silence(self) -> None:
+        """A follower that is gone without a word holds a session for a while only."""
+        clock, silence_ms = self._handler.clock, 2 * self._handler.limits.silence_ms
+        while True:
+            await clock.sleep(silence_ms // 2)
+            if clock.monotonic_ns() - self._heard_ns > silence_ms * _NS_PER_MS:
+                raise TidelogError(
+                    ErrorCode.UNAVAILABLE,
+                    tried=TRIED,
+                    happened=f"broker {self._broker_id} was silent for {silence_ms} ms",
+                )

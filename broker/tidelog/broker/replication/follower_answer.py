@@ -1,0 +1,152 @@
+"""What a follower makes of one partition's news. Pure.
+
+Owns the decisions behind an answer: append, cut, begin anew, move, wait. It must never hand on
+batches that do not go on where the log ends, but for gaps that a compaction left at the leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replication.follower_check import checked_headers
+from tidelog.broker.replication.follower_partition import (
+    AppendCopies,
+    CutTo,
+    FollowedPartition,
+    FollowerEffect,
+    MoveTo,
+    Phase,
+    RestartAt,
+)
+from tidelog.broker.replication.leader_check import cut_offset_of
+from tidelog.broker.replication.stream_messages import Divergence, PartitionNews
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Offset
+
+if TYPE_CHECKING:
+    from tidelog.broker.log.state import PartitionLog
+    from tidelog.broker.replication.follower_session import FollowerSession
+
+
+def take_news(
+    session: FollowerSession,
+    partition: FollowedPartition,
+    news: PartitionNews,
+    token: tuple[int, int],
+    now_ms: int,
+    effects: list[FollowerEffect],
+) -> int:
+    """Take in what is new in a partition that is named; how many appends it led to."""
+    log = session.view.log(partition.key)
+    is_of_epoch = news.leader_epoch == partition.followed.leader_epoch
+    if news.error is not None or log is None or not is_of_epoch:
+        session.refuse(partition, now_ms)
+    elif news.divergence is not None:
+        _cut(session, partition, log, news.divergence, now_ms, effects)
+    elif news.move_to_lane is not None:
+        effects.append(MoveTo(key=partition.key, followed=partition.followed))
+    elif news.batches:
+        return _take_batches(session, partition, log, news, token, now_ms, effects)
+    elif news.log_start_offset > partition.expected_offset:
+        _restart(session, partition, news.log_start_offset, effects)
+    else:
+        session.take_numbers(partition, news, effects)
+    return 0
+
+
+def _cut(
+    session: FollowerSession,
+    partition: FollowedPartition,
+    log: PartitionLog,
+    divergence: Divergence,
+    now_ms: int,
+    effects: list[FollowerEffect],
+) -> None:
+    """The log ends where it parts from the leader's; never below what is committed, unless
+    somebody decided so. The owner refuses that, and the partition stops."""
+    offset = cut_offset_of(log, divergence)
+    if not session.view.is_settled(partition.key) or offset >= log.log_end_offset:
+        # Nothing is cut by it: the answer is of another state than the log's.
+        session.refuse(partition, now_ms)
+        return
+    partition.phase = Phase.BUSY
+    is_unclean = partition.followed.is_unclean
+    if offset < log.log_start_offset and is_unclean:
+        # The leader's log ends below this one's beginning.
+        effects.append(RestartAt(key=partition.key, offset=offset))
+        return
+    effects.append(CutTo(key=partition.key, offset=offset, is_unclean=is_unclean))
+
+
+def _restart(
+    session: FollowerSession,
+    partition: FollowedPartition,
+    offset: Offset,
+    effects: list[FollowerEffect],
+) -> None:
+    """Everything up to the leader's start is gone there: begin anew."""
+    if not session.view.is_settled(partition.key):
+        session.want(partition)
+        return
+    partition.phase = Phase.BUSY
+    effects.append(RestartAt(key=partition.key, offset=offset))
+
+
+def _take_batches(
+    session: FollowerSession,
+    partition: FollowedPartition,
+    log: PartitionLog,
+    news: PartitionNews,
+    token: tuple[int, int],
+    now_ms: int,
+    effects: list[FollowerEffect],
+) -> int:
+    try:
+        headers = checked_headers(
+            partition.key,
+            news.batches,
+            news.fetch_sum,
+            first_epoch=partition.last_epoch,
+            last_epoch=partition.followed.leader_epoch,
+        )
+    except TidelogError:
+        session.refuse(partition, now_ms)
+        return 0
+    first, expected = headers[0], partition.expected_offset
+    if _is_new_start(session, partition, log, first, news.log_start_offset):
+        _restart(session, partition, first.base_offset, effects)
+        return 0
+    if first.base_offset < expected:
+        session.refuse(partition, now_ms)
+        return 0
+    last: BatchHeader = headers[-1]
+    partition.expected_offset = last.next_offset
+    partition.last_epoch = last.leader_epoch
+    effects.append(
+        AppendCopies(
+            key=partition.key,
+            token=token,
+            batches=news.batches,
+            headers=headers,
+            behind=expected,
+        )
+    )
+    session.take_numbers(partition, news, effects)
+    return 1
+
+
+def _is_new_start(
+    session: FollowerSession,
+    partition: FollowedPartition,
+    log: PartitionLog,
+    first: BatchHeader,
+    leader_start_offset: int,
+) -> bool:
+    """Whether the log can go on with this batch only if it begins with it: all before it is gone at
+    the leader, or the log is empty and begins within it."""
+    expected = partition.expected_offset
+    if first.base_offset > expected:
+        return leader_start_offset > expected
+    is_empty = log.log_start_offset == expected and session.view.is_settled(partition.key)
+    return first.base_offset < expected and is_empty and first.next_offset > expected

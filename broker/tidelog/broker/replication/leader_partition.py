@@ -1,0 +1,78 @@
+"""One partition in a leader's session: where its follower stands and what was sent. Pure."""
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replication.stream_messages import FollowerPosition, PartitionNews
+from tidelog.wire.batch import checksum, fetch_sum
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset
+
+
+class LeaderPartition:
+    """`confirmed ≤ next_offset ≤ log end`: what is between the first two is on its way."""
+
+    __slots__ = (
+        "confirmed_offset",
+        "key",
+        "leader_epoch",
+        "log",
+        "next_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+    )
+
+    def __init__(self, log: PartitionLog, position: FollowerPosition) -> None:
+        self.key: PartitionKey = position.key
+        self.log = log
+        self.leader_epoch: LeaderEpoch = position.leader_epoch
+        self.confirmed_offset = position.log_end_offset
+        """All below is in the follower's log."""
+        self.next_offset = position.log_end_offset
+        """All below was sent, or is in the follower's log."""
+        self.sent_high_watermark = Offset(-1)
+        self.sent_log_start_offset = Offset(-1)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there is more to send."""
+        return self.read_offset < self.log.log_end_offset
+
+    @property
+    def read_offset(self) -> Offset:
+        """Where to go on; a follower below the log's start begins anew there."""
+        return max(self.next_offset, self.log.log_start_offset)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the follower does not know watermark or log start as they are now."""
+        log = self.log
+        return (
+            log.high_watermark != self.sent_high_watermark
+            or log.log_start_offset != self.sent_log_start_offset
+        )
+
+    def news(self, batches: bytes = b"", next_offset: int | None = None) -> PartitionNews:
+        """What the follower is told; the batches reach up to `next_offset`."""
+        log, key = self.log, self.key
+        total = 0
+        if batches:
+            assert next_offset is not None, "batches end somewhere"
+            assert next_offset > self.next_offset, f"{key}: {next_offset} was sent before"
+            self.next_offset = Offset(next_offset)
+            base_offset = int.from_bytes(batches[:8], "big")
+            total = fetch_sum(key.topic_id, key.partition, base_offset, checksum(batches))
+        self.sent_high_watermark = log.high_watermark
+        self.sent_log_start_offset = log.log_start_offset
+        return PartitionNews(
+            key=key,
+            leader_epoch=self.leader_epoch,
+            batches=batches,
+            fetch_sum=total,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+
+
+def failed_news(key: PartitionKey, leader_epoch: LeaderEpoch, error: TidelogError) -> PartitionNews:
+    """Why the partition cannot be pulled here."""
+    return PartitionNews(key=key, leader_epoch=leader_epoch, error=error)
