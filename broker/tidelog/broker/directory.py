@@ -262,15 +262,17 @@ class LogDirectory:
             held.current_settings = settings
             self.owner.configure(key, settings)
 
-    async def remove(self, key: PartitionKey) -> None:
-        """The partition's topic was deleted: its files go."""
+    async def remove(self, key: PartitionKey) -> bool:
+        """The partition is not placed here any more: its files go. Whether they are gone."""
         if self._held.pop(key, None) is None:
-            return
+            return False
         try:
             await self.owner.remove(key)
         except TidelogError as error:
             # What is left is an orphan of the next start.
             self._events.warning("deleted_partition_left", partition=key, error=error)
+            return False
+        return True
 
     async def run(self) -> None:
         """Owner and housekeeping, until `stop` or cancelled."""

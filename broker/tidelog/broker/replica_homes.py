@@ -53,6 +53,14 @@ class Homes:
             return working[0] if working else _failure_of(found[0])
         return self._emptiest(was_here=was_here)
 
+    def note_removed(self, key: PartitionKey, directory: LogDirectory, *, are_gone: bool) -> None:
+        """Its files have gone from there; or they have not, and must not be taken for new ones."""
+        found = [each for each in self._found.pop(key, []) if each is not directory]
+        if not are_gone:
+            found.append(directory)
+        if found:
+            self._found[key] = found
+
     def named(self, uuid: bytes) -> LogDirectory | None:
         """The directory of that id, if it is one of these."""
         same = [each for each in self._directories if uuid and each.directory_uuid == uuid]

@@ -1,14 +1,16 @@
 """Which partitions this broker holds, and who waits for news of them.
 
 Follows the metadata image: a partition placed here is opened, or made, in one of the data
-directories (`replica_homes`) and handed to that directory's owner. A directory that fails takes
-only its own partitions with it. It must never delete what the image does not name, but for a topic
-whose deletion it saw: an orphan is kept and reported.
+directories (`replica_homes`) and handed to that directory's owner; what it is there, leader or
+follower, is told to `roles` with every image. A directory that fails takes only its own partitions
+with it. It must never delete what the image does not name, but for a topic whose deletion, or a
+replica whose move to another broker, it saw: an orphan is kept and reported. A replica that comes
+back waits until its files are gone.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,6 +18,7 @@ from tidelog.broker.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.errors import fresh
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.replica_homes import Homes
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
@@ -24,11 +27,37 @@ from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, Topi
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, TopicId
 
 Watcher = Callable[[PartitionKey], None]
 REMOVALS_MAX: Final = 64
-"""Partitions of deleted topics whose files go at once: thousands in one turn would hold up all."""
+"""Partitions whose files go at once: thousands in one turn would hold up all."""
+
+
+class Roles(Protocol):
+    """Who acts on what the image says of a replica; see `replication.roles`."""
+
+    def on_image(self, image: Image) -> None:
+        """An image is about to be taken over."""
+
+    def take(
+        self,
+        log: PartitionLog,
+        owner: DirectoryOwner,
+        partition: PartitionImage,
+        *,
+        is_flush_sync: bool,
+    ) -> None:
+        """What the image says of a replica that is served here."""
+
+    def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
+        """The topic's settings have changed."""
+
+    def drop(self, key: PartitionKey) -> None:
+        """The replica is not served here any more."""
+
+    def settle(self) -> None:
+        """The image is taken over."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +68,9 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     topic_name: str
     directory: LogDirectory
     is_led: bool = True
-    """Whether this broker leads it: only then it is written and read here."""
+    """Whether this broker leads it: only then it is written here."""
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    """The image's; the log has it once its owner has taken the role over."""
 
 
 _Placed = tuple[TopicImage, PartitionImage, TopicSettings]
@@ -59,14 +90,21 @@ class Replicas:
         self._replicas: dict[PartitionKey, Replica] = {}
         self._lost: dict[PartitionKey, TidelogError] = {}
         """Placed here, in a directory that cannot be used: why not."""
+        self.roles: Roles | None = None
+        """Set before `recover`; None where nothing is served."""
         self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
+        self._end_watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
-        self._deleted: list[Replica] = []
+        self._leaving: list[Replica] = []
+        """Not placed here any more: their files are to go."""
+        self._left: dict[PartitionKey, None] = {}
+        """Of which the files are not gone yet."""
         self._removing = asyncio.Semaphore(REMOVALS_MAX)
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         for directory in self.directories:
             directory.on_advanced = self._on_advanced
+            directory.on_moved = self._on_moved
 
     async def recover(self) -> RecoverySummary:
         """Open everything that the image places here; before anything is served."""
@@ -92,14 +130,28 @@ class Replicas:
         async with TaskScope() as scope:
             while True:
                 self._follow(await self._metadata.wait_version(self._applied.version + 1))
-                deleted, self._deleted = self._deleted, []
-                for replica in deleted:
+                leaving, self._leaving = self._leaving, []
+                for replica in leaving:
                     # A job may hold its files for long: what follows in the image waits for none.
                     scope.start(self._remove(replica), name="removal")
 
     async def _remove(self, replica: Replica) -> None:
+        key = replica.log.key
         async with self._removing:
-            await replica.directory.remove(replica.log.key)
+            are_gone = await replica.directory.remove(key)
+        self._homes.note_removed(key, replica.directory, are_gone=are_gone)
+        del self._left[key]
+        self._come_back(key)
+
+    def _come_back(self, key: PartitionKey) -> None:
+        """The image may have placed it here again while its files went."""
+        topic = self._applied.topics.get(key.topic_id)
+        if topic is None or key in self._replicas:
+            return
+        partition = topic.partitions[key.partition]
+        if self._broker_id in partition.replicas:
+            self._place(key, (topic, partition, self._settings(topic)), None, was_here=False)
+            self._settle_roles()
 
     def _follow(self, image: Image) -> None:
         inherited = inherited_by_topics(image, self._broker_id)
@@ -137,13 +189,13 @@ class Replicas:
             raise fresh(log.failure)
         if not replica.is_led:
             raise self._missing(topic_id, partition, tried)
-        if leader_epoch not in (-1, log.leader_epoch):
-            is_old = leader_epoch < log.leader_epoch
+        if leader_epoch not in (-1, replica.leader_epoch):
+            is_old = leader_epoch < replica.leader_epoch
             raise TidelogError(
                 ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 tried=tried,
                 happened=f"the request carries leader epoch {leader_epoch}, "
-                f"the partition is at {log.leader_epoch}",
+                f"the partition is at {replica.leader_epoch}",
             )
         return replica
 
@@ -159,8 +211,24 @@ class Replicas:
             if not watchers:
                 del self._watchers[key]
 
+    def watch_end(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Call back when the log's end or its flushed offset moves, of one of several replicas."""
+        self._end_watchers.setdefault(key, {})[watcher] = None
+
+    def unwatch_end(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Undo `watch_end`."""
+        watchers = self._end_watchers.get(key)
+        if watchers is not None:
+            watchers.pop(watcher, None)
+            if not watchers:
+                del self._end_watchers[key]
+
     def _on_advanced(self, key: PartitionKey) -> None:
         for watcher in list(self._watchers.get(key, ())):
+            watcher(key)
+
+    def _on_moved(self, key: PartitionKey) -> None:
+        for watcher in list(self._end_watchers.get(key, ())):
             watcher(key)
 
     def _settings(self, topic: TopicImage) -> TopicSettings:
@@ -176,8 +244,10 @@ class Replicas:
                 continue
             settings = self._settings(topic)
             for partition in topic.partitions:
+                if self._broker_id not in partition.replicas:
+                    continue
                 key = PartitionKey(topic_id, partition.partition)
-                if self._broker_id in partition.replicas and not self._is_served(key, partition):
+                if key not in self._left and not self._is_served(key, partition):
                     placed[key] = (topic, partition, settings)
         return placed
 
@@ -198,25 +268,13 @@ class Replicas:
         is_start: bool = False,
     ) -> None:
         """Take over what changed; a new partition has no file until its first batch."""
+        if self.roles is not None:
+            self.roles.on_image(image)
         self._follow_known(image)
-        for key, (topic, partition, settings) in placed.items():
-            found = opened.get(key)
-            if found is None:
-                was_here = is_start or key in self._lost or key in self._replicas
-                home = self._homes.choose(key, partition, was_here=was_here)
-                if isinstance(home, TidelogError):
-                    self._lost[key] = home
-                    continue
-                found = (home, home.add(key, _wanted(partition, settings)))
-            self._lost.pop(key, None)
-            directory, log = found
-            self._replicas[key] = Replica(
-                log=log,
-                settings=settings,
-                topic_name=topic.name,
-                directory=directory,
-                is_led=partition.leader_id == self._broker_id,
-            )
+        for key, what in placed.items():
+            was_here = is_start or key in self._lost or key in self._replicas
+            self._place(key, what, opened.get(key), was_here=was_here)
+        self._settle_roles()
         self._applied = image
         waiting, self._waiters = self._waiters, []
         for version, waiter in waiting:
@@ -225,8 +283,44 @@ class Replicas:
             elif not waiter.done():
                 waiter.set_result(None)
 
+    def _settle_roles(self) -> None:
+        if self.roles is not None:
+            self.roles.settle()
+
+    def _place(
+        self,
+        key: PartitionKey,
+        what: _Placed,
+        found: tuple[LogDirectory, PartitionLog] | None,
+        *,
+        was_here: bool,
+    ) -> None:
+        """Serve a partition that was opened, or is new here."""
+        topic, partition, settings = what
+        if found is None:
+            home = self._homes.choose(key, partition, was_here=was_here)
+            if isinstance(home, TidelogError):
+                self._lost[key] = home
+                return
+            found = (home, home.add(key, _wanted(partition, settings)))
+        self._lost.pop(key, None)
+        if self.roles is not None and key in self._replicas:
+            # Given up where it was: that directory has failed.
+            self.roles.drop(key)
+        directory, log = found
+        replica = Replica(
+            log=log,
+            settings=settings,
+            topic_name=topic.name,
+            directory=directory,
+            is_led=partition.leader_id == self._broker_id,
+            leader_epoch=partition.leader_epoch,
+        )
+        self._replicas[key] = replica
+        self._tell_role(replica, partition)
+
     def _follow_known(self, image: Image) -> None:
-        """Take over leader and settings of what is served here already; forget deleted topics."""
+        """Take over roles and settings of what is served here already; let go of what is not."""
         for topic_id, known in self._applied.topics.items():
             topic = image.topics.get(topic_id)
             if topic is known:
@@ -234,16 +328,28 @@ class Replicas:
             settings = None if topic is None else self._settings(topic)
             for number in range(len(known.partitions)):
                 key = PartitionKey(topic_id, PartitionId(number))
-                replica = self._replicas.get(key)
-                if topic is None:
-                    self._lost.pop(key, None)
-                if replica is None:
-                    continue
-                if topic is None or settings is None:
-                    self._deleted.append(self._replicas.pop(key))
-                else:
-                    self._replicas[key] = self._led(replica, topic.partitions[number], settings)
-                self._on_advanced(key)
+                if topic is None or self._broker_id not in topic.partitions[number].replicas:
+                    self._let_go(key, None if topic is None else topic.partitions[number])
+                elif (replica := self._replicas.get(key)) is not None:
+                    assert settings is not None, f"{key} has no topic"
+                    is_same = topic.partitions[number] is known.partitions[number]
+                    if not is_same or settings != replica.settings:
+                        self._take_over(replica, topic.partitions[number], settings)
+
+    def _let_go(self, key: PartitionKey, partition: PartitionImage | None) -> None:
+        """The image does not place it here any more; None: its topic was deleted."""
+        self._lost.pop(key, None)
+        replica = self._replicas.pop(key, None)
+        if replica is None:
+            return
+        self._leaving.append(replica)
+        self._left[key] = None
+        if partition is not None and replica.directory.is_open:
+            # Who waits for a commit is to ask the one that leads now.
+            replica.directory.owner.follow(replica.log, partition.leader_epoch)
+        if self.roles is not None:
+            self.roles.drop(key)
+        self._on_advanced(key)
 
     def _inherit(self, image: Image) -> None:
         """What the broker or the cluster sets for all topics has changed."""
@@ -256,13 +362,31 @@ class Replicas:
         if settings != replica.settings:
             replica.directory.configure(key, settings)
             self._replicas[key] = msgspec.structs.replace(replica, settings=settings)
+            if self.roles is not None:
+                self.roles.configure(key, is_flush_sync=settings.is_flush_sync)
 
-    def _led(self, replica: Replica, partition: PartitionImage, settings: TopicSettings) -> Replica:
-        replica.log.lead(partition.leader_epoch)
-        if settings != replica.settings:
-            replica.directory.configure(replica.log.key, settings)
-        is_led = partition.leader_id == self._broker_id
-        return msgspec.structs.replace(replica, settings=settings, is_led=is_led)
+    def _take_over(
+        self, replica: Replica, partition: PartitionImage, settings: TopicSettings
+    ) -> None:
+        key = replica.log.key
+        self._configure(key, replica, settings)
+        self._replicas[key] = msgspec.structs.replace(
+            self._replicas[key],
+            is_led=partition.leader_id == self._broker_id,
+            leader_epoch=partition.leader_epoch,
+        )
+        self._tell_role(self._replicas[key], partition)
+        self._on_advanced(key)
+
+    def _tell_role(self, replica: Replica, partition: PartitionImage) -> None:
+        """Whoever acts on it; nobody, where its directory could not be opened."""
+        if self.roles is not None and replica.directory.is_open:
+            self.roles.take(
+                replica.log,
+                replica.directory.owner,
+                partition,
+                is_flush_sync=replica.settings.is_flush_sync,
+            )
 
     def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
         topic = self._metadata.image().topics.get(TopicId(topic_id))
@@ -289,4 +413,8 @@ class Replicas:
 
 
 def _wanted(partition: PartitionImage, settings: TopicSettings) -> Placed:
-    return Placed(leader_epoch=partition.leader_epoch, settings=settings)
+    return Placed(
+        leader_epoch=partition.leader_epoch,
+        settings=settings,
+        is_sole=len(partition.replicas) == 1,
+    )

@@ -21,12 +21,15 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication.controller_calls import ControllerCalls
+from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
+from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
-from tidelog.ports import TaskScope
+from tidelog.ports import Method, TaskScope
 from tidelog.server import log_events, storage_format
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
@@ -59,7 +62,27 @@ class BrokerRole:
         self.is_current = False
         """Whether the image holds what was committed when this process registered."""
         self._is_recovered = False
-        self.replicas = Replicas(directories, side.metadata, BrokerId(configuration.node_id))
+        broker_id = BrokerId(configuration.node_id)
+        self.replicas = Replicas(directories, side.metadata, broker_id)
+        self.in_sync = InSyncKeeper(
+            ports.clock,
+            ControllerCalls(
+                side.controller,
+                cluster_id=identity.cluster_id,
+                broker_id=broker_id,
+                broker_epoch=self._epoch,
+            ),
+            broker_id=broker_id,
+        )
+        self.replicas.roles = RoleKeeper(broker_id, self.in_sync, lambda followed: None)
+
+    def _epoch(self) -> BrokerEpoch:
+        assert self.session is not None, "replicas are copied after the registration"
+        return self.session.epoch
+
+    def cluster_methods(self) -> Mapping[str, Method]:
+        """What other brokers may ask."""
+        return {}
 
     @property
     def is_recovered(self) -> bool:
@@ -129,6 +152,7 @@ class BrokerRole:
         self._is_recovered = True
         self.report_directories()
         scope.start(self.replicas.run(), name="replicas")
+        scope.start(self.in_sync.run(), name="in-sync sets")
         session.want_unfence()
         await session.wait_unfenced()
 

@@ -8,7 +8,6 @@ what it can as soon as its own directories are recovered: without a majority it 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 
@@ -26,6 +25,7 @@ from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
 from tidelog.server.broker_directories import broker_directories
 from tidelog.server.broker_role import RELEASE, BrokerRole
+from tidelog.server.cluster_methods import CONTROLLER_FILES, REPLICA_FILES, late_methods
 from tidelog.server.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.controller_role import ControllerRole, open_controller
 from tidelog.server.description import NodeDescription, describe_node
@@ -34,18 +34,9 @@ from tidelog.server.node_ports import NodePorts
 from tidelog.server.reflection import service_names
 from tidelog.server.storage_format import NodeIdentity
 from tidelog.server.watching import NodeWatch
-from tidelog.v1 import broker_session_pb2, controller_pb2, metadata_stream_pb2, quorum_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 __all__ = ["Node", "NodePorts"]
-
-CLUSTER_FILES: Final = (
-    quorum_pb2.DESCRIPTOR,
-    metadata_stream_pb2.DESCRIPTOR,
-    broker_session_pb2.DESCRIPTOR,
-    controller_pb2.DESCRIPTOR,
-)
-"""Every service in these files is served whole by a controller, on the `cluster` listener."""
 
 
 class Node:
@@ -187,11 +178,27 @@ class Node:
         return server
 
     def _cluster_methods(self) -> Mapping[str, Method]:
-        """What other nodes may ask; nothing of a broker without a vote."""
-        if self._controller is None:
-            return {}
-        gate = Gate(authorizer=self._ports.authorizer, is_ready=lambda: True)
-        return guard_methods(self._controller.methods(), read_accesses(CLUSTER_FILES), gate)
+        """What other nodes may ask: of a voter, of a broker."""
+        authorizer = self._ports.authorizer
+        methods: dict[str, Method] = {}
+        if self._controller is not None:
+            gate = Gate(authorizer=authorizer, is_ready=lambda: True)
+            methods |= guard_methods(
+                self._controller.methods(), read_accesses(CONTROLLER_FILES), gate
+            )
+        if self._configuration.is_broker:
+            gate = Gate(authorizer=authorizer, is_ready=self._serves_replicas)
+            methods |= guard_methods(
+                late_methods(self._broker_methods), read_accesses(REPLICA_FILES), gate
+            )
+        return methods
+
+    def _serves_replicas(self) -> bool:
+        return self._broker is not None and self._broker.is_recovered
+
+    def _broker_methods(self) -> Mapping[str, Method]:
+        assert self._broker is not None, "replicas are served once there are some"
+        return self._broker.cluster_methods()
 
     def _client_methods(self, side: MetadataSide) -> Mapping[str, Method]:
         """What programs and operators may ask."""

@@ -42,7 +42,14 @@ from typing import Final, Protocol
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replication.in_sync_types import Change, Count, Led, Outcome, Position
+from tidelog.broker.replication.in_sync_types import (
+    Brokers,
+    Change,
+    Count,
+    Led,
+    Outcome,
+    Position,
+)
 from tidelog.wire.ids import BrokerId, Offset
 
 RETRY_MS_MIN: Final = 100
@@ -70,6 +77,7 @@ class InSyncSet:
         broker_id: BrokerId,
         log: LogView,
         led: Led,
+        brokers: Brokers,
         *,
         is_flush_sync: bool,
         lag_ms: int,
@@ -82,6 +90,7 @@ class InSyncSet:
         """Whether what a follower has flushed counts, or what it has written."""
         self._broker_id = broker_id
         self._log = log
+        self._brokers = brokers
         self._lag_ms = lag_ms
         self._positions: dict[BrokerId, Position] = {}
         self._caught_up_ms: dict[BrokerId, int] = {}
@@ -114,6 +123,12 @@ class InSyncSet:
         waited_for = dict.fromkeys((*self.led.in_sync, *self._asked, *self._coming))
         return tuple(sorted(each for each in waited_for if each != self._broker_id))
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `take_change` may give something out, now or soon."""
+        is_open = self._change is not None and not (self._is_asking or self._is_made)
+        return is_open or bool(self._coming)
+
     def caught_up_ms(self, broker_id: BrokerId) -> int | None:
         """When the follower was last known to be caught up."""
         return self._caught_up_ms.get(broker_id)
@@ -125,15 +140,17 @@ class InSyncSet:
     # -- inputs ----------------------------------------------------------------------------------
 
     def on_image(self, led: Led, now_ms: int) -> Count | None:
-        """The image has news of the partition, or of one of its brokers."""
+        """The image has news of the partition."""
         assert led.leader_epoch >= self.led.leader_epoch, f"{self.key}: the leader epoch fell"
         assert self._broker_id in led.in_sync, f"{self.key} is led by a broker out of sync"
         if led.leader_epoch > self.led.leader_epoch:
             self._begin_epoch(led, now_ms)
         elif led.partition_epoch > self.led.partition_epoch:
             self._begin_partition_epoch(led, now_ms)
-        else:
-            self.led = led
+        return self.on_brokers(now_ms)
+
+    def on_brokers(self, now_ms: int) -> Count | None:
+        """The image has news of brokers."""
         self._forget_unable()
         return self._settle(now_ms)
 
@@ -205,6 +222,10 @@ class InSyncSet:
             self._wait(now_ms)
         return self._settle(now_ms)
 
+    def is_lagging(self, now_ms: int) -> bool:
+        """Whether somebody is to be asked out."""
+        return self._change is None and bool(self._lagging(now_ms))
+
     def take_change(self, now_ms: int) -> Change | None:
         """What to ask the controller for now; it is in flight until `on_outcome`."""
         if self._is_asking or self._is_made or now_ms < self._retry_at_ms:
@@ -246,11 +267,11 @@ class InSyncSet:
     def _asking_for(self, wanted: Iterable[BrokerId]) -> Change | None:
         """With the epoch of each as the leader saw it: of members as the image has it, of those
         that come as they began the session in which they caught up."""
-        epochs = dict(self.led.broker_epochs)
         members = []
         for each in wanted:
-            epoch = epochs.get(each) if each in self.led.in_sync else None
-            if epoch is None and each in self._positions:
+            if each in self.led.in_sync:
+                epoch = self._brokers.epoch_of(each)
+            else:
                 epoch = self._positions[each].broker_epoch
             if epoch is None:
                 # The image is about to say what became of it.
@@ -278,7 +299,9 @@ class InSyncSet:
     def _is_able(self, broker_id: BrokerId) -> bool:
         """Whether the controller would let it in: alive, and the process that caught up."""
         position = self._positions.get(broker_id)
-        return position is not None and (broker_id, position.broker_epoch) in self.led.able
+        if position is None or position.broker_epoch != self._brokers.epoch_of(broker_id):
+            return False
+        return self._brokers.is_able(broker_id)
 
     def _settle(self, now_ms: int) -> Count | None:
         """Let those come who are near; tell the owner if it has to wait for others now."""

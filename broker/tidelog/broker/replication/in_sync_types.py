@@ -1,5 +1,7 @@
 """What the policy of in-sync sets is told and what it wants done. Pure."""
 
+from typing import Protocol
+
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
@@ -20,6 +22,16 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         return self.flushed_offset if is_flush_sync else self.log_end_offset
 
 
+class Brokers(Protocol):
+    """What the image says of the brokers now."""
+
+    def epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
+        """Of its registration; None: it has none."""
+
+    def is_able(self, broker_id: BrokerId) -> bool:
+        """Whether the controller would let it into a set: not fenced, not stopping."""
+
+
 class Led(msgspec.Struct, frozen=True, kw_only=True):
     """What the image says of a partition that this broker leads."""
 
@@ -28,10 +40,6 @@ class Led(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     """The committed set, this broker included."""
-    able: tuple[tuple[BrokerId, BrokerEpoch], ...]
-    """Replicas that may come into sync or stay: registered, not fenced, not stopping."""
-    broker_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
-    """Of every member of the committed set that is registered."""
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):

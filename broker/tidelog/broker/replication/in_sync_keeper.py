@@ -1,0 +1,261 @@
+"""Keeps the in-sync sets of all partitions that this broker leads.
+
+Glue around `InSyncSet`: tells the owners of the logs whom to wait for, and asks the controller for
+other sets, many in one call and one call at a time. It must never ask before the owner waits: that
+is what `DirectoryOwner.turn` is for. Stops 7 and 8 of a record's walk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.replication.controller_calls import InSyncCalls
+from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN, InSyncSet
+from tidelog.broker.replication.in_sync_types import Change, Count, Led, Position
+from tidelog.metadata_quorum.controller.partition_state import is_able
+from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.ports import Clock, TaskScope
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+
+LAG_MS: Final = 10_000
+"""So long may a member of a set be behind before it is asked out."""
+TICKS_A_LAG: Final = 10
+CHANGES_AT_ONCE_MAX: Final = 1_000
+_NS_PER_MS: Final = 1_000_000
+
+
+class FollowerState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leader knows of one follower, for descriptions."""
+
+    broker_id: BrokerId
+    log_end_offset: Offset
+    flushed_offset: Offset
+    caught_up_ago_ms: int
+    """-1: never in this epoch."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A partition that is led here."""
+
+    set: InSyncSet
+    log: PartitionLog
+    owner: DirectoryOwner
+
+
+class _Brokers:
+    """The brokers of the newest image."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+
+    def _find(self, broker_id: BrokerId) -> BrokerImage | None:
+        return self.image.brokers.get(broker_id)
+
+    def epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
+        """Of its registration."""
+        found = self._find(broker_id)
+        return None if found is None else found.epoch
+
+    def is_able(self, broker_id: BrokerId) -> bool:
+        """Neither fenced nor stopping."""
+        return is_able(self._find(broker_id))
+
+
+class InSyncKeeper:
+    """`run` for the broker's life; everything else is said on the same loop."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        calls: InSyncCalls,
+        *,
+        broker_id: BrokerId,
+        lag_ms: Callable[[], int] = lambda: LAG_MS,
+    ) -> None:
+        self._clock = clock
+        self._calls = calls
+        self._broker_id = broker_id
+        self._lag_ms = lag_ms
+        self._held: dict[PartitionKey, _Held] = {}
+        self._brokers = _Brokers()
+        self._to_ask: dict[PartitionKey, None] = {}
+        self._news = asyncio.Event()
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // _NS_PER_MS
+
+    # -- what the image says ---------------------------------------------------------------------
+
+    def on_image(self, image: Image) -> None:
+        """Before the roles of that image are told."""
+        before, self._brokers.image = self._brokers.image, image
+        if before.brokers is image.brokers:
+            return
+        now_ms = self._now_ms()
+        for held in self._held.values():
+            self._perform(held, held.set.on_brokers(now_ms))
+
+    def lead(
+        self, log: PartitionLog, owner: DirectoryOwner, led: Led, *, is_flush_sync: bool
+    ) -> None:
+        """This broker leads the partition, or its sets have changed within the epoch."""
+        key, now_ms = log.key, self._now_ms()
+        held = self._held.get(key)
+        if held is not None:
+            self._perform(held, held.set.on_image(led, now_ms))
+            return
+        held = self._held[key] = _Held(
+            InSyncSet(
+                key,
+                self._broker_id,
+                log,
+                led,
+                self._brokers,
+                is_flush_sync=is_flush_sync,
+                lag_ms=self._lag_ms(),
+                now_ms=now_ms,
+            ),
+            log,
+            owner,
+        )
+        self._perform(held, held.set.on_image(led, now_ms))
+
+    def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
+        """The topic's settings have changed."""
+        held = self._held.get(key)
+        if held is not None:
+            count = held.set.on_settings(is_flush_sync=is_flush_sync, now_ms=self._now_ms())
+            self._perform(held, count)
+
+    def resign(self, key: PartitionKey) -> None:
+        """Another broker leads it, or nobody."""
+        self._held.pop(key, None)
+        self._to_ask.pop(key, None)
+
+    # -- what followers say ----------------------------------------------------------------------
+
+    def on_follower_position(
+        self,
+        key: PartitionKey,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        leader_epoch: LeaderEpoch,
+        log_end_offset: Offset,
+        flushed_offset: Offset,
+    ) -> None:
+        """Of a follower whose log goes on as the leader's does."""
+        held = self._held.get(key)
+        if held is None:
+            return
+        position = Position(
+            broker_epoch=broker_epoch,
+            leader_epoch=leader_epoch,
+            log_end_offset=log_end_offset,
+            flushed_offset=flushed_offset,
+        )
+        self._perform(held, held.set.on_position(broker_id, position, self._now_ms()))
+
+    def followers(self, key: PartitionKey) -> tuple[FollowerState, ...]:
+        """What is known of the partition's followers; nothing of one that is not led here."""
+        held = self._held.get(key)
+        if held is None:
+            return ()
+        now_ms, states = self._now_ms(), []
+        for broker_id in held.set.led.replicas:
+            position = held.set.position(broker_id)
+            if position is not None:
+                caught_up_ms = held.set.caught_up_ms(broker_id)
+                states.append(
+                    FollowerState(
+                        broker_id=broker_id,
+                        log_end_offset=position.log_end_offset,
+                        flushed_offset=position.flushed_offset,
+                        caught_up_ago_ms=-1 if caught_up_ms is None else now_ms - caught_up_ms,
+                    )
+                )
+        return tuple(states)
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    def _perform(self, held: _Held, count: Count | None) -> None:
+        if count is not None:
+            held.owner.lead(
+                held.log,
+                count.leader_epoch,
+                others=count.others,
+                in_sync_count=count.in_sync_count,
+                is_sole=False,
+            )
+            for broker_id, position in count.positions:
+                held.owner.follower_at(
+                    count.key,
+                    broker_id,
+                    count.leader_epoch,
+                    log_end_offset=position.log_end_offset,
+                    flushed_offset=position.flushed_offset,
+                )
+            round_ = count.round
+            held.owner.turn().add_done_callback(lambda _: self._on_counted(held, round_))
+        if held.set.has_news:
+            self._to_ask[held.set.key] = None
+            self._news.set()
+
+    def _on_counted(self, held: _Held, round_: int) -> None:
+        if self._held.get(held.set.key) is held:
+            self._perform(held, held.set.on_counted(round_, self._now_ms()))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with TaskScope() as scope:
+            scope.start(self._tick(), name="in-sync ticks")
+            scope.start(self._ask(), name="in-sync sets")
+
+    async def _tick(self) -> None:
+        tick_ms = max(1, self._lag_ms() // TICKS_A_LAG)
+        last_ms = self._now_ms()
+        while True:
+            await self._clock.sleep(tick_ms)
+            now_ms = self._now_ms()
+            held_up_ms, last_ms = now_ms - last_ms - tick_ms, now_ms
+            for held in list(self._held.values()):
+                if held_up_ms > tick_ms:
+                    held.set.on_held_up(held_up_ms)
+                self._perform(held, held.set.on_tick(now_ms))
+                if held.set.is_lagging(now_ms):
+                    self._to_ask[held.set.key] = None
+                    self._news.set()
+
+    async def _ask(self) -> None:
+        while True:
+            await self._wait_news()
+            now_ms = self._now_ms()
+            asked: list[tuple[_Held, Change]] = []
+            for key in list(self._to_ask):
+                held = self._held[key]
+                change = held.set.take_change(now_ms)
+                if change is not None:
+                    asked.append((held, change))
+                if change is not None or not held.set.has_news:
+                    del self._to_ask[key]
+                if len(asked) == CHANGES_AT_ONCE_MAX:
+                    break
+            if not asked:
+                continue
+            outcomes = await self._calls.change([change for _, change in asked])
+            now_ms = self._now_ms()
+            for (held, change), outcome in zip(asked, outcomes, strict=True):
+                if self._held.get(change.key) is held:
+                    self._perform(held, held.set.on_outcome(change, outcome, now_ms))
+
+    async def _wait_news(self) -> None:
+        """What waits for its next try, or for a follower, is looked at now and then."""
+        self._news.clear()
+        if not self._to_ask:
+            await self._news.wait()
+            return
+        await self._clock.sleep(RETRY_MS_MIN)
