@@ -30,6 +30,7 @@ SLOW: Final = (
     ("log", "keep_epochs_of_a_cut_tail"),
     ("log", "recover_past_a_torn_batch"),
     ("log", "serve_without_verifying"),
+    ("log", "take_a_trim_back"),
     ("quorum", "commit_beyond_what_is_equal"),
     ("quorum", "storage_hides_damage"),
     ("skeleton", "recover_past_a_torn_batch"),
