@@ -18,12 +18,14 @@ from tidelog.broker.handlers.fetch_places import ReadPlaces
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication.controller_calls import ControllerCalls
 from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.roles import RoleKeeper
+from tidelog.broker.rpc.producer_id import ControllerBlocks
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
@@ -64,6 +66,15 @@ class BrokerRole:
         self._is_recovered = False
         broker_id = BrokerId(configuration.node_id)
         self.replicas = Replicas(directories, side.metadata, broker_id)
+        self._producer_ids = ProducerIds(
+            ControllerBlocks(
+                side.controller,
+                cluster_id=identity.cluster_id,
+                broker_id=broker_id,
+                broker_epoch=self._epoch,
+            ),
+            ports.clock,
+        )
         self.in_sync = InSyncKeeper(
             ports.clock,
             ControllerCalls(
@@ -115,7 +126,7 @@ class BrokerRole:
         """What clients may ask."""
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
-        produce = ProduceHandler(replicas, ports.clock, limits)
+        produce = ProduceHandler(replicas, ports.clock, limits, metadata)
         fetch = FetchHandler(
             replicas, limits, ReadPlaces(metadata, BrokerId(self._configuration.node_id))
         )
@@ -124,6 +135,7 @@ class BrokerRole:
         )
         return Handlers(
             produce=produce,
+            producer_ids=self._producer_ids,
             fetch=fetch,
             records=RecordsHandler(
                 topics, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
@@ -152,6 +164,7 @@ class BrokerRole:
         self._is_recovered = True
         self.report_directories()
         scope.start(self.replicas.run(), name="replicas")
+        scope.start(self._producer_ids.run(), name="producer ids")
         scope.start(self.in_sync.run(), name="in-sync sets")
         session.want_unfence()
         await session.wait_unfenced()

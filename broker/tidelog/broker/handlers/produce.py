@@ -16,6 +16,8 @@ from tidelog.broker.handlers.batch_contents import check_contents
 from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
+from tidelog.metadata_quorum.image import NO_LEADER
+from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, RequestContext
 from tidelog.wire.batch import (
     BatchHeader,
@@ -29,6 +31,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
 
 NO_OFFSET: Final = -1
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Acks(enum.Enum):
@@ -68,6 +71,8 @@ class PartitionAcknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     append_time_ms: int = -1
     log_start_offset: int = 0
     leader_epoch: int = -1
+    leader_id: int | None = None
+    """Of a batch that another broker should have been sent: which one; None: not known."""
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -134,10 +139,17 @@ class PendingAnswers:
 class ProduceHandler:
     """`submit` keeps the order in which requests came; `wait` may be run for many at once."""
 
-    def __init__(self, replicas: Replicas, clock: Clock, limits: BrokerLimits) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        clock: Clock,
+        limits: BrokerLimits,
+        metadata: ImageSource | None = None,
+    ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._limits = limits
+        self._metadata = metadata
 
     async def produce(
         self, context: RequestContext, request: ProduceRequest
@@ -177,9 +189,31 @@ class ProduceHandler:
     def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
         """As `wait`, for those who have many requests at once: calls `on_answers` once."""
         timeout_ms = submitted.request.timeout_ms or self._limits.produce_timeout_ms
-        pending = PendingAnswers(submitted, on_answers)
+        pending = PendingAnswers(submitted, lambda found: on_answers(self._hinted(found)))
         pending.begin(min(timeout_ms, DURATION_MS_MAX))
         return pending
+
+    def _hinted(self, answers: list[PartitionAcknowledgement]) -> list[PartitionAcknowledgement]:
+        """With the leader's name where that spares the client a metadata call."""
+        return [
+            self._with_leader(answer)
+            if answer.error is not None and answer.error.code in _LED_ELSEWHERE
+            else answer
+            for answer in answers
+        ]
+
+    def _with_leader(self, answer: PartitionAcknowledgement) -> PartitionAcknowledgement:
+        topic = (
+            None if self._metadata is None else self._metadata.image().topics.get(answer.topic_id)
+        )
+        if topic is None or answer.partition >= len(topic.partitions):
+            return answer
+        partition = topic.partitions[answer.partition]
+        if partition.leader_id == NO_LEADER:
+            return answer
+        return msgspec.structs.replace(
+            answer, leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
 
     def _submit_batch(
         self, batch: PartitionBatch, acks: Acks, append_time_ms: int

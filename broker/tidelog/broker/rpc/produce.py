@@ -58,6 +58,7 @@ def fill_response(
             append_time_ms=answer.append_time_ms,
             log_start_offset=answer.log_start_offset,
             leader_epoch=answer.leader_epoch,
+            leader_id=answer.leader_id,
         )
         if answer.error is not None:
             fill_error(each.error, answer.error)

@@ -13,6 +13,7 @@ from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.rpc.admin import AdminRpc
@@ -21,6 +22,7 @@ from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.metadata import MetadataRpc
 from tidelog.broker.rpc.metadata_table import DELETE_RECORDS
 from tidelog.broker.rpc.produce import ProduceRpc
+from tidelog.broker.rpc.producer_id import ProducerIdRpc
 from tidelog.broker.rpc.records import RecordsRpc
 from tidelog.broker.rpc.trim import TrimRpc
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
@@ -30,12 +32,14 @@ from tidelog.v1 import (
     fetch_pb2,
     metadata_pb2,
     produce_pb2,
+    producer_id_pb2,
     records_pb2,
     topic_admin_pb2,
 )
 
 BROKER_FILES = (
     produce_pb2.DESCRIPTOR,
+    producer_id_pb2.DESCRIPTOR,
     fetch_pb2.DESCRIPTOR,
     records_pb2.DESCRIPTOR,
     metadata_pb2.DESCRIPTOR,
@@ -49,6 +53,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     """What the table's rows call."""
 
     produce: ProduceHandler
+    producer_ids: ProducerIds
     fetch: FetchHandler
     records: RecordsHandler
     metadata: MetadataHandler
@@ -68,6 +73,9 @@ def build_broker_methods(
     admin = AdminRpc(handlers.admin, release=release)
     unary: dict[str, UnaryHandler] = {
         "/tidelog.v1.ProduceService/Produce": produce.produce,
+        "/tidelog.v1.ProducerIdService/AllocateProducerId": ProducerIdRpc(
+            handlers.producer_ids
+        ).allocate_producer_id,
         "/tidelog.v1.FetchService/Fetch": fetch.fetch,
         "/tidelog.v1.RecordsService/ProduceRecords": records.produce_records,
         "/tidelog.v1.RecordsService/FetchRecords": records.fetch_records,
