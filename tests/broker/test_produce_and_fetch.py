@@ -191,14 +191,14 @@ def test_producer_ids_and_codecs_pass_through_untouched() -> None:
             codec=Codec.ZSTD,
             producer_id=9,
             producer_epoch=2,
-            base_sequence=4,
+            base_sequence=0,
         )
         await client.produce(partition_batch(topic_id, 0, batch))
         answer = await client.fetch(topic_id, 0, 0)
         assert answer is not None
         assert answer.batches[16:] == batch[16:]
         header = read_header(answer.batches)
-        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 4)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 0)
 
     with_node(work)
 

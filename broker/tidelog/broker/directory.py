@@ -206,8 +206,9 @@ class LogDirectory:
         if self._opening_failure is not None:
             return {}
         epochs = {key: each.leader_epoch for key, each in placed.items()}
+        replicated = {key: None for key, each in placed.items() if not each.is_sole}
         try:
-            opened = await open_directory(self._disk, epochs)
+            opened = await open_directory(self._disk, epochs, replicated=replicated)
         except TidelogError as error:
             self._opening_failure = error
             summary.failures.append(error)

@@ -64,6 +64,13 @@ class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     leader_epochs: tuple[EpochStart, ...]
     producers: bytes
     """As `ProducerState.encode` has it."""
+    high_watermark: int = -1
+    """Of one of several replicas; -1: all of it is committed."""
+
+    @property
+    def committed_offset(self) -> int:
+        """Up to where it is."""
+        return self.log_end_offset if self.high_watermark < 0 else self.high_watermark
 
     @property
     def key(self) -> PartitionKey:

@@ -7,7 +7,7 @@ a segment before the mark that allows it is.
       ─▶ few flush rounds for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -44,8 +44,16 @@ class OpenedDirectory(msgspec.Struct, kw_only=True):
     """Why a checkpoint, or a part of it, was not believed."""
 
 
-async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch]) -> OpenedDirectory:
-    """Open the partitions placed here, each with its leader epoch; before anything is served."""
+async def open_directory(
+    disk: Disk,
+    placed: Mapping[PartitionKey, LeaderEpoch],
+    *,
+    replicated: Collection[PartitionKey] = (),
+) -> OpenedDirectory:
+    """Open the partitions placed here, each with its leader epoch; before anything is served.
+
+    Of those in `replicated` there are other replicas: only what was known to be committed is.
+    """
     names = await disk.list()
     known = await read_marks(disk)
     clean, damage = await consume_checkpoint(disk, names)
@@ -58,6 +66,7 @@ async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch])
     if known is not None:
         damage = _restore_clean(clean, placed, known, found) or damage
     restored = len(found)
+    committed = {key: clean[key].committed_offset for key in found}
     longer = {
         key: epoch
         for key, epoch in placed.items()
@@ -65,9 +74,16 @@ async def open_directory(disk: Disk, placed: Mapping[PartitionKey, LeaderEpoch])
     }
     await _open_all(disk, longer, known, found)
     await _flush(disk, [found[key] for key in longer if key in on_disk])
+    for key, each in found.items():
+        if key in replicated and each.log.failure is None:
+            marked = (known or {}).get(key, NO_MARKS).committed_offset
+            each.log.hold_back(committed.get(key, marked))
+    after = _marks_after(known, found, replicated)
+    # What is neither placed here nor has a file was removed: it may come back as something new.
+    after = {key: each for key, each in after.items() if key in on_disk or key in placed}
     opened = OpenedDirectory(
         logs={key: found[key] for key in placed if key in found},
-        marks=await _made_marks(disk, _marks_after(known, found)),
+        marks=await _made_marks(disk, after),
         orphans=[name for key, name in on_disk.items() if key not in placed],
         restored=restored,
         checkpoint_damage=damage,
@@ -161,13 +177,20 @@ async def _made_marks(disk: Disk, known: Mapping[PartitionKey, PartitionMarks]) 
 
 
 def _marks_after(
-    known: Mapping[PartitionKey, PartitionMarks] | None, found: Mapping[PartitionKey, OpenedLog]
+    known: Mapping[PartitionKey, PartitionMarks] | None,
+    found: Mapping[PartitionKey, OpenedLog],
+    replicated: Collection[PartitionKey],
 ) -> dict[PartitionKey, PartitionMarks]:
     """What is known to be durable now; of partitions that were not opened as much as before."""
     marks = dict(known or {})
     for key, each in found.items():
         before = (known or {}).get(key, NO_MARKS)
-        marks[key] = msgspec.structs.replace(before, flushed_offset=each.log.flushed_offset)
+        committed = before.committed_offset
+        if each.log.failure is None:
+            committed = each.log.high_watermark if key in replicated else 0
+        marks[key] = msgspec.structs.replace(
+            before, flushed_offset=each.log.flushed_offset, committed_offset=committed
+        )
     return marks
 
 

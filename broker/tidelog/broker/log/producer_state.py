@@ -100,11 +100,12 @@ class ProducerState:
             return  # A zombie's batch that was let in: it tells nothing of the present epoch.
         # Taken out first, so that the dict's order is the order of last batches.
         self._producers.pop(header.producer_id, None)
-        self._producers[header.producer_id] = self._after(known, header)
+        self._producers[header.producer_id] = self.after(known, header)
         if len(self._producers) > PRODUCERS_MAX:
             self._forget_one()
 
-    def _after(self, known: Producer | None, header: BatchHeader) -> Producer:
+    def after(self, known: Producer | None, header: BatchHeader) -> Producer:
+        """What will be known of the producer, of whom `known` is, once this batch is noted."""
         batches: tuple[ProducedBatch, ...] = ()
         transaction_start = NO_TRANSACTION
         if known is not None:

@@ -23,6 +23,7 @@ from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 NO_GAPS: Final = Offset(-1)
+NOT_LED: Final = Offset(-1)
 UNCOMMITTED_MAX: Final = 65_536
 """Batch ends that are kept above a watermark; of more every second one is forgotten, and the
 watermark passes over it."""
@@ -41,9 +42,11 @@ class PartitionLog:
         "gaps_from",
         "high_watermark",
         "high_watermark_position",
+        "is_being_cut",
         "key",
         "leader_epoch",
         "leader_epochs",
+        "led_from",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -67,6 +70,11 @@ class PartitionLog:
         self.gaps_from = NO_GAPS
         """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
         segments that were compacted here."""
+        self.led_from = NOT_LED
+        """Where the log ended when this replica began to lead others in its epoch; -1: it does not.
+        A follower that has come so far holds all that was committed before."""
+        self.is_being_cut = False
+        """Its end is about to move back: nobody may be told meanwhile that all up to it is here."""
         self.cut_count = 0
         """How often its tail was cut: a segment of the same name may hold other bytes since."""
         self.uncommitted: deque[BatchEnd] | None = None
@@ -140,6 +148,14 @@ class PartitionLog:
             self.uncommitted = deque()
             if self.log_end_offset > self.high_watermark:
                 self._note_uncommitted(self.uncommitted)
+
+    def hold_back(self, committed_offset: int) -> None:
+        """The log of one of several replicas was opened: what is above may be uncommitted."""
+        offset = max(self.log_start_offset, min(committed_offset, self.log_end_offset))
+        if offset < self.high_watermark:
+            self.lower_high_watermark(offset)
+            self.high_watermark = Offset(offset)
+        self.keep_uncommitted()
 
     def commit_to(self, offset: int) -> bool:
         """All whole batches below the offset may be read; whether the watermark moved."""

@@ -78,6 +78,7 @@ from tidelog.broker.partition.messages import (
     TruncateTail,
     WriteEnded,
 )
+from tidelog.broker.partition.role_errors import stopping
 from tidelog.broker.partition.rounds import (
     Awaiting,
     Cut,
@@ -85,6 +86,7 @@ from tidelog.broker.partition.rounds import (
     Following,
     Partition,
     Promise,
+    Removal,
     WriteRound,
 )
 from tidelog.wire.errors import TidelogError
@@ -130,12 +132,15 @@ class DirectoryCore:
         self.are_marks_unflushed = False
         self.committed_marks: dict[PartitionKey, Offset] = {}
         """COMMITTED marks to be written, with whatever is written next."""
+        self.are_committed_marks_due = False
+        """Nothing was written for so long that they are written by themselves; flushed with what
+        comes, as the death of the process alone loses nothing that was written."""
         self.promises: list[Promise] = []
         """Of which the marks are to be written."""
         self.written_promises: list[Promise] = []
         self.rolls: list[Partition] = []
         self.cuts: list[Cut] = []
-        self.removals: list[core_removal.Removal] = []
+        self.removals: list[Removal] = []
         self.doomed: list[core_trim.Doomed] = []
         self.moved: dict[PartitionKey, Partition] = {}
         """One of several replicas each, of which this step has moved an end."""
@@ -236,15 +241,14 @@ class DirectoryCore:
             case SetFull():
                 self.is_full = message.is_full
             case FlushAll():
-                self.is_stopping = True
-                for partition in list(self.lazy.values()):
-                    self.make_dirty(partition)
+                self._on_flush_all(effects)
             case _:
                 assert_never(message)
 
     def _on_add(self, message: AddPartition, effects: list[Effect]) -> None:
         log = message.log
         assert log.key not in self.partitions, f"{log.key} is served twice"
+        assert all(each.key != log.key for each in self.removals), f"{log.key} is being removed"
         if self.failure is not None and log.failure is None:
             log.failure = self.failure
         partition = self.partitions[log.key] = Partition(log, message.settings)
@@ -263,6 +267,14 @@ class DirectoryCore:
             self.make_dirty(partition)
         if partition.role is not None:
             self.moved[message.key] = partition
+
+    def _on_flush_all(self, effects: list[Effect]) -> None:
+        self.is_stopping = True
+        for partition in list(self.lazy.values()):
+            self.make_dirty(partition)
+        for partition in self.partitions.values():
+            # No follower is listened to any more.
+            core_stop.refuse_commits(partition, stopping(partition.log.key), effects)
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions.get(append.key)
@@ -290,6 +302,7 @@ class DirectoryCore:
     def _on_tick(self, now_ms: int) -> None:
         assert now_ms >= self.now_ms, f"time went back from {self.now_ms} to {now_ms}"
         self.now_ms = now_ms
+        self.are_committed_marks_due = bool(self.committed_marks)
         while self.lazy:
             partition = next(iter(self.lazy.values()))
             if now_ms - partition.lazy_since_ms < self._flush_interval_ms:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.partition import core_stop
+from tidelog.broker.partition import core_stop, core_trim
 from tidelog.broker.partition.messages import (
     Acknowledge,
     Advanced,
@@ -26,7 +26,7 @@ from tidelog.broker.partition.messages import (
     RestartLog,
     TruncateTail,
 )
-from tidelog.broker.partition.rounds import Awaiting, Cut, Following, Partition
+from tidelog.broker.partition.rounds import Awaiting, Cut, Following, Leading, Partition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -42,20 +42,19 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
         effects.append(Refuse(token=message.token, error=error))
         return
     log = partition.log
+    if isinstance(partition.role, Leading):
+        effects.append(Refuse(token=message.token, error=_leads(message)))
+        return
     core_stop.refuse_waiting(core, partition, _cut_off(message), effects)
     offset = max(message.offset, log.log_start_offset)
     if offset >= log.log_end_offset and partition.plan is None:
         effects.append(Done(token=message.token, offset=log.log_end_offset))
         return
     partition.is_roll_asked = False
-    partition.cut = Cut(
-        token=message.token,
-        partition=partition,
-        offset=offset,
-    )
-    core.cuts.append(partition.cut)
+    cut = Cut(token=message.token, partition=partition, offset=offset)
+    _begin(core, cut)
     if core.flush is not None:
-        core.flush.awaiting[:] = _without_cut_off(core.flush.awaiting, partition.cut, effects)
+        core.flush.awaiting[:] = _without_cut_off(core.flush.awaiting, cut, effects)
 
 
 def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) -> None:
@@ -63,25 +62,40 @@ def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) 
     partition = core.partitions.get(message.key)
     error = _refusal(core, message, partition)
     if error is None and partition is not None and not isinstance(partition.role, Following):
-        error = TidelogError(
-            ErrorCode.INVALID_ARGUMENT,
-            tried=_tried(message),
-            happened="it follows no leader that could fill it again",
-        )
+        error = _leads(message)
     if error is not None or partition is None:
         assert error is not None, "a restart is refused for a reason"
         effects.append(Refuse(token=message.token, error=error))
         return
-    log = partition.log
     core_stop.refuse_waiting(core, partition, _cut_off(message), effects)
     partition.is_roll_asked = False
-    partition.cut = Cut(
-        token=message.token,
-        partition=partition,
-        offset=log.log_start_offset,
-        restart_offset=message.offset,
+    _begin(
+        core,
+        Cut(
+            token=message.token,
+            partition=partition,
+            offset=partition.log.log_start_offset,
+            restart_offset=message.offset,
+        ),
     )
-    core.cuts.append(partition.cut)
+
+
+def _begin(core: DirectoryCore, cut: Cut) -> None:
+    cut.partition.cut = cut
+    cut.partition.log.is_being_cut = True
+    core.cuts.append(cut)
+
+
+def give_up(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
+    """Another leader epoch begins: what its predecessor had cut off may be committed in it. A cut
+    of which files are changed already runs to its end."""
+    cut = partition.cut
+    if cut is None or cut.is_cutting or cut.is_marking or cut.restart_offset is not None:
+        if cut is not None and cut.is_marking:
+            cut.is_given_up = True
+        return
+    core_stop.drop_cut(core, cut)
+    effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
 
 
 def advance(core: DirectoryCore, effects: list[Effect]) -> None:
@@ -96,10 +110,14 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
         if partition.plan is not None or partition.trims or partition.is_unflushed:
             continue
         log = partition.log
-        if not cut.is_marked and log.flushed_offset > log.boundary_below(cut.offset):
-            # No mark may promise more than what will be left: a batch is cut as a whole.
+        # No mark may promise more than what will be left: a batch is cut as a whole.
+        kept_offset = log.boundary_below(cut.offset)
+        if cut.restart_offset is not None:
+            kept_offset = min(kept_offset, cut.restart_offset)
+        is_promised = log.flushed_offset > kept_offset or core_trim.is_undoing_commits(cut)
+        if not cut.is_marked and is_promised:
             cut.flushed_offset = log.flushed_offset
-            log.flushed_offset = log.boundary_below(cut.offset)
+            log.flushed_offset = min(log.flushed_offset, kept_offset)
             cut.is_marking = True
             core.marks.pop(log.key, None)
             core.postponed_marks.pop(log.key, None)
@@ -115,10 +133,13 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
             effects += [Advanced(key=log.key), _cut_tail(cut)]
 
 
-def on_marked(cut: Cut) -> None:
+def on_marked(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
     """Nothing that will be cut off is promised any more."""
     assert cut.is_marking, f"{cut.key}: a mark was flushed that was never asked for"
     cut.is_marking, cut.is_marked = False, True
+    if cut.is_given_up:
+        core_stop.drop_cut(core, cut)
+        effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
 
 
 def _mark_restart(core: DirectoryCore, cut: Cut) -> None:
@@ -132,8 +153,7 @@ def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
     """The log's new start is durable."""
     assert cut.restart_offset is not None, f"{cut.key}: it goes on where it was"
     partition, log = cut.partition, cut.partition.log
-    core.cuts.remove(cut)
-    partition.cut = None
+    _end(core, cut)
     log.restart(cut.restart_offset)
     if isinstance(partition.role, Following):
         partition.role.leader_watermark = log.high_watermark
@@ -142,6 +162,12 @@ def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
         core.committed_marks[log.key] = log.high_watermark
         core.moved[log.key] = partition
     effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
+
+
+def _end(core: DirectoryCore, cut: Cut) -> None:
+    core.cuts.remove(cut)
+    cut.partition.cut = None
+    cut.partition.log.is_being_cut = False
 
 
 def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) -> None:
@@ -153,8 +179,7 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         log.cut(None, ProducerState(), cut.offset)
         cut.is_cutting = False
         return
-    core.cuts.remove(cut)
-    partition.cut = None
+    _end(core, cut)
     if error is not None:
         if core.failure is None and error.code is ErrorCode.STORAGE_CORRUPT:
             core_stop.fail_partition(core, message.key, error, effects)
@@ -172,6 +197,7 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
         if partition.role is not None:
+            core.committed_marks[log.key] = log.high_watermark
             core.moved[log.key] = partition
     effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
 
@@ -251,14 +277,30 @@ def _without_cut_off(awaiting: list[Awaiting], cut: Cut, effects: list[Effect]) 
     for waiting in awaiting:
         answer = waiting.answer
         if (
-            waiting.planned.plan.partition is cut.partition
-            and waiting.planned.header.next_offset > cut.offset
+            waiting.partition is cut.partition
+            and waiting.end_offset > cut.offset
             and isinstance(answer, Acknowledge)
         ):
             effects.append(Refuse(token=answer.token, error=_cut_off(cut)))
         else:
             kept.append(waiting)
     return kept
+
+
+def _leads(message: TruncateTail | RestartLog) -> TidelogError:
+    return TidelogError(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        tried=_tried(message),
+        happened="this broker follows no leader that could fill it again",
+    )
+
+
+def _overtaken(cut: Cut) -> TidelogError:
+    return TidelogError(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        tried=f"truncate {cut.key} at offset {cut.offset}",
+        happened="the log was not cut yet when another leader epoch began",
+    )
 
 
 def _cut_off(cut: Cut | TruncateTail | RestartLog) -> TidelogError:

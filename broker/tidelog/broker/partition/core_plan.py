@@ -8,6 +8,7 @@ partition in one write. Stop 6 of a record's walk.
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.segments import NO_TIMESTAMP
 from tidelog.broker.log.state import NO_GAPS
+from tidelog.broker.partition import core_again
 from tidelog.broker.partition.messages import AppendBatch
 from tidelog.broker.partition.rounds import Partition, Planned, SegmentPlan, WriteRound
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped
@@ -48,6 +49,8 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
         plan.first_timestamp = timestamp
     plan.size_bytes += size_bytes
     plan.end_offset = header.next_offset
+    if header.producer_id >= 0 and not append.is_replica:
+        core_again.note(partition, plan, header)
     plan.is_flush_awaited = plan.is_flush_awaited or append.is_flush_awaited
     round_.size_bytes += size_bytes
     round_.planned.append(

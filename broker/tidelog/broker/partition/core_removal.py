@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tidelog.broker.log.names import directory_name
-from tidelog.broker.partition import core_roles, core_stop
+from tidelog.broker.partition import core_stop
 from tidelog.broker.partition.messages import (
     Advanced,
     Effect,
@@ -18,18 +16,11 @@ from tidelog.broker.partition.messages import (
     RemoveDirectory,
     RemovePartition,
 )
-from tidelog.broker.partition.rounds import Partition
+from tidelog.broker.partition.rounds import Partition, Removal
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.broker.partition.core import DirectoryCore
-
-
-class Removal(msgspec.Struct, frozen=True):
-    """Waits until nothing of the partition is in flight."""
-
-    token: int
-    partition: Partition
 
 
 def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effect]) -> None:
@@ -49,7 +40,7 @@ def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effec
     partition.is_removed = True
     if partition.log.failure is None:
         partition.log.failure = _gone(message)
-    core_roles.refuse_commits(partition, partition.log.failure, effects)
+    core_stop.refuse_commits(partition, partition.log.failure, effects)
     core.removals.append(Removal(message.token, partition))
     effects.append(Advanced(key=message.key))
 
@@ -59,11 +50,15 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
     kept = []
     for removal in core.removals:
         partition, cut = removal.partition, removal.partition.cut
-        is_cut_in_flight = cut is not None and (
-            cut.is_cutting or cut.is_marking or cut.is_restarting
-        )
+        is_cut_in_flight = cut is not None and cut.is_under_way
         if partition.plan is not None or partition.is_flushing or is_cut_in_flight:
             kept.append(removal)
+            continue
+        if not removal.is_marked:
+            kept.append(removal)
+            if not removal.is_marking:
+                removal.is_marking = True
+                core.promises.append(removal)
             continue
         error = partition.log.failure
         assert error is not None, f"{partition.log.key}: what is removed is not served"
@@ -86,7 +81,7 @@ def _forget_unflushed(
     core.dirty_directories.pop(directory_name(partition.log.key), None)
     kept = []
     for waiting in core.awaiting:
-        if waiting.planned.plan.partition is partition:
+        if waiting.partition is partition:
             effects.append(Refuse(token=waiting.answer.token, error=error))
         else:
             kept.append(waiting)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.partition import core_stop
+from tidelog.broker.log.state import NOT_LED
+from tidelog.broker.partition import core_cut, core_stop
 from tidelog.broker.partition.commit import NOT_KNOWN, committed_offset, position_of
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -26,6 +27,7 @@ from tidelog.broker.partition.messages import (
     Lead,
     Refuse,
 )
+from tidelog.broker.partition.role_errors import indeterminate, not_leader, stopping
 from tidelog.broker.partition.rounds import (
     Awaiting,
     Following,
@@ -36,7 +38,6 @@ from tidelog.broker.partition.rounds import (
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.broker.log.names import PartitionKey
     from tidelog.broker.partition.core import DirectoryCore
 
 
@@ -45,15 +46,18 @@ def on_lead(core: DirectoryCore, message: Lead, effects: list[Effect]) -> None:
     partition = core.partitions.get(message.key)
     if partition is None:
         return
-    if message.leader_epoch != partition.log.leader_epoch:
-        _refuse_copies(core, partition, effects)
+    log = partition.log
+    is_new = message.leader_epoch != log.leader_epoch or not isinstance(partition.role, Leading)
+    _refuse_copies(core, partition, effects)
     role = _leading(core, partition, message, effects)
-    if message.leader_epoch != partition.log.leader_epoch:
-        partition.log.lead(message.leader_epoch)
-        if role is not None:
-            role.others = {}
+    if message.leader_epoch != log.leader_epoch:
+        core_cut.give_up(core, partition, effects)
+        log.lead(message.leader_epoch)
     if role is None:
         return
+    if is_new:
+        role.others = {}
+        log.led_from = log.log_end_offset if partition.plan is None else partition.plan.end_offset
     unknown = (NOT_KNOWN, NOT_KNOWN)
     role.others = {each: role.others.get(each, unknown) for each in message.others}
     role.in_sync_count = message.in_sync_count
@@ -109,14 +113,16 @@ def on_follow(core: DirectoryCore, message: Follow, effects: list[Effect]) -> No
     role, log = partition.role, partition.log
     if isinstance(role, Following) and message.leader_epoch == log.leader_epoch:
         return
-    core_stop.refuse_waiting(core, partition, _not_leader(message.key), effects)
+    core_stop.refuse_waiting(core, partition, not_leader(message.key), effects)
     waiting = list(role.awaiting) if isinstance(role, Leading) else []
     waiting += _take_awaiting(core, partition)
     effects += [
-        Refuse(token=each.answer.token, error=_indeterminate(message.key)) for each in waiting
+        Refuse(token=each.answer.token, error=indeterminate(message.key)) for each in waiting
     ]
     if message.leader_epoch != log.leader_epoch:
+        core_cut.give_up(core, partition, effects)
         log.lead(message.leader_epoch)
+    log.led_from = NOT_LED
     log.keep_uncommitted()
     partition.role = Following()
 
@@ -169,7 +175,7 @@ def advance(core: DirectoryCore, partition: Partition, effects: list[Effect]) ->
     effects.append(Advanced(key=log.key))
     if isinstance(role, Leading):
         awaiting, high_watermark = role.awaiting, log.high_watermark
-        while awaiting and awaiting[0].planned.header.next_offset <= high_watermark:
+        while awaiting and awaiting[0].end_offset <= high_watermark:
             effects.append(awaiting.popleft().answer)
 
 
@@ -181,12 +187,15 @@ def answer_written(
     if append.is_replica:
         effects.append(answer)
     elif planned.plan.role is not partition.role:
-        effects.append(Refuse(token=answer.token, error=_indeterminate(append.key)))
-    elif append.is_flush_awaited:
-        assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
-        partition.role.awaiting.append(Awaiting(answer, planned))
-    else:
+        effects.append(Refuse(token=answer.token, error=indeterminate(append.key)))
+    elif not append.is_flush_awaited:
         effects.append(answer)
+    elif core.is_stopping:
+        effects.append(Refuse(token=answer.token, error=stopping(append.key)))
+    else:
+        assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
+        awaiting = Awaiting(answer, partition, planned.header.next_offset)
+        partition.role.awaiting.append(awaiting)
 
 
 def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:
@@ -201,7 +210,7 @@ def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:
             happened=f"this broker leads it at leader epoch {partition.log.leader_epoch}",
         )
     if not isinstance(role, Leading):
-        return _not_leader(append.key)
+        return not_leader(append.key)
     in_sync_min = partition.settings.in_sync_replicas_min
     if append.is_flush_awaited and role.in_sync_count < in_sync_min:
         return TidelogError(
@@ -211,14 +220,6 @@ def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:
             f"the topic's min.insync.replicas is {in_sync_min}",
         )
     return None
-
-
-def refuse_commits(partition: Partition, error: TidelogError, effects: list[Effect]) -> None:
-    """Nothing is committed here any more; what was written may still be."""
-    role = partition.role
-    if isinstance(role, Leading):
-        effects += [Refuse(token=each.answer.token, error=error) for each in role.awaiting]
-        role.awaiting.clear()
 
 
 def _refuse_copies(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
@@ -246,20 +247,6 @@ def _without(
 ) -> list[Awaiting]:
     kept: list[Awaiting] = []
     for each in awaiting:
-        is_taken = each.planned.plan.partition is partition and isinstance(each.answer, Acknowledge)
+        is_taken = each.partition is partition and isinstance(each.answer, Acknowledge)
         (taken if is_taken else kept).append(each)
     return kept
-
-
-def _not_leader(key: PartitionKey) -> TidelogError:
-    return TidelogError(
-        ErrorCode.NOT_LEADER, tried=f"append to {key}", happened="another broker leads it by now"
-    )
-
-
-def _indeterminate(key: PartitionKey) -> TidelogError:
-    return TidelogError(
-        ErrorCode.INDETERMINATE,
-        tried=f"append to {key}",
-        happened="another broker leads it by now; the batch may still be stored",
-    )

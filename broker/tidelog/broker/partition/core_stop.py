@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.partition import core_roles
 from tidelog.broker.partition.messages import Advanced, AppendBatch, Effect, Refuse
-from tidelog.broker.partition.rounds import Cut
+from tidelog.broker.partition.rounds import Cut, Leading, Removal
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -31,16 +30,16 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
         if partition.log.failure is None:
             partition.log.failure = error
             effects.append(Advanced(key=partition.log.key))
-        core_roles.refuse_commits(partition, error, effects)
+        refuse_commits(partition, error, effects)
     effects += [Refuse(token=append.token, error=error) for append in core.queue]
     core.queue.clear()
     refuse_awaiting(core, core.awaiting, effects)
     refuse_promises(core, [*core.promises, *core.written_promises], error, effects)
     # A cut or a removal that its owner is at is answered when that ends.
     for cut in core.cuts:
-        if not (cut.is_cutting or cut.is_marking):
+        if not cut.is_under_way:
             effects.append(Refuse(token=cut.token, error=error))
-    core.cuts = [cut for cut in core.cuts if cut.is_cutting or cut.is_marking]
+    core.cuts = [cut for cut in core.cuts if cut.is_under_way]
     effects += [Refuse(token=removal.token, error=error) for removal in core.removals]
     core.awaiting, core.dirty, core.dirty_directories, core.lazy = [], [], {}, {}
     core.marks, core.postponed_marks, core.committed_marks = {}, {}, {}
@@ -58,7 +57,7 @@ def fail_partition(
         return
     partition.log.failure = error
     refuse_waiting(core, partition, error, effects)
-    core_roles.refuse_commits(partition, error, effects)
+    refuse_commits(partition, error, effects)
     effects.append(Advanced(key=key))
 
 
@@ -77,6 +76,14 @@ def refuse_waiting(
     core.queue = kept
 
 
+def refuse_commits(partition: Partition, error: TidelogError, effects: list[Effect]) -> None:
+    """Nothing is committed here any more; what was written may still be elsewhere."""
+    role = partition.role
+    if isinstance(role, Leading):
+        effects += [Refuse(token=each.answer.token, error=error) for each in role.awaiting]
+        role.awaiting.clear()
+
+
 def refuse_awaiting(
     core: DirectoryCore, awaiting: Sequence[Awaiting], effects: list[Effect]
 ) -> None:
@@ -92,6 +99,7 @@ def refuse_write(
     """Refuse a write of which it is not known how much took effect."""
     for planned in round_.planned:
         effects.append(Refuse(token=planned.append.token, error=error))
+    effects += [Refuse(token=again.append.token, error=error) for again in round_.again]
     refuse_promises(core, round_.promises, error, effects)
 
 
@@ -100,6 +108,11 @@ def refuse_promises(
 ) -> None:
     """The marks of trims and cuts did not reach the disk: the logs stay as they are."""
     for promise in promises:
+        if isinstance(promise, Removal):
+            # Its files go all the same: a full disk needs the room. A directory that has failed
+            # refuses it with the others.
+            promise.is_marked = True
+            continue
         effects.append(Refuse(token=promise.token, error=error))
         if isinstance(promise, Cut):
             # What was durable still is: this promise has not let anything go yet.
@@ -112,9 +125,14 @@ def refuse_promises(
 def drop_cut(core: DirectoryCore, cut: Cut) -> None:
     """The log stays as it is. What was flushed meanwhile was not noted: it is flushed again."""
     core.cuts.remove(cut)
-    cut.partition.cut = None
-    if core.failure is None and cut.partition.log.segments:
-        core.make_dirty(cut.partition)
+    partition = cut.partition
+    partition.cut = None
+    partition.log.is_being_cut = False
+    if core.failure is None and partition.log.segments:
+        core.make_dirty(partition)
+    if partition.role is not None:
+        core.committed_marks[cut.key] = partition.log.high_watermark
+        core.moved[cut.key] = partition
 
 
 def refusal(core: DirectoryCore, key: PartitionKey) -> TidelogError:

@@ -22,7 +22,7 @@ from tidelog.broker.partition.messages import (
     RemoveFiles,
     TrimHead,
 )
-from tidelog.broker.partition.rounds import Cut, Promise, WriteRound
+from tidelog.broker.partition.rounds import Cut, Promise, Removal, WriteRound
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
@@ -77,7 +77,8 @@ def starts_on_their_way(core: DirectoryCore) -> dict[PartitionKey, Offset]:
     for promise in (*in_flight, *core.written_promises):
         if isinstance(promise, TrimHead):
             starts[promise.key] = max(promise.offset, starts.get(promise.key, promise.offset))
-        elif promise.is_restarting and promise.restart_offset is not None:
+        elif isinstance(promise, Cut) and promise.is_restarting:
+            assert promise.restart_offset is not None, f"{promise.key}: it goes on where it was"
             starts[promise.key] = promise.restart_offset
     return starts
 
@@ -87,7 +88,9 @@ def take_marks(core: DirectoryCore, round_: WriteRound) -> None:
     flushed = {**core.postponed_marks, **core.marks}
     core.marks, core.postponed_marks = {}, {}
     marks = [Mark(key, MarkKind.FLUSHED, offset) for key, offset in flushed.items()]
-    if core.committed_marks:
+    committed_count = len(core.committed_marks)
+    core.are_committed_marks_due = False
+    if committed_count:
         committed, core.committed_marks = core.committed_marks, {}
         marks += [Mark(key, MarkKind.COMMITTED, offset) for key, offset in committed.items()]
     for plan in round_.plans:
@@ -97,11 +100,15 @@ def take_marks(core: DirectoryCore, round_: WriteRound) -> None:
     # Behind the others: a cut lowers what one of them may have said.
     for promise in round_.promises:
         marks += _marks_of(promise)
+    round_.is_flush_wanted = len(marks) > committed_count
     round_.marks = tuple(marks)
 
 
 def _marks_of(promise: Promise) -> list[Mark]:
     """What is to be durable before the promise is kept."""
+    if isinstance(promise, Removal):
+        kinds = (MarkKind.FLUSHED, MarkKind.COMMITTED, MarkKind.LOG_START)
+        return [Mark(promise.key, kind, 0) for kind in kinds]
     if not isinstance(promise, Cut):
         return [Mark(promise.key, MarkKind.LOG_START, promise.offset)]
     if promise.is_restarting:
@@ -110,9 +117,17 @@ def _marks_of(promise: Promise) -> list[Mark]:
     # Not the offset that was asked for: the batch that holds it goes as a whole.
     log = promise.partition.log
     marks = [Mark(promise.key, MarkKind.FLUSHED, log.flushed_offset)]
-    if promise.partition.role is not None and log.high_watermark > log.flushed_offset:
+    if is_undoing_commits(promise):
         marks.append(Mark(promise.key, MarkKind.COMMITTED, log.flushed_offset))
     return marks
+
+
+def is_undoing_commits(cut: Cut) -> bool:
+    """Whether a COMMITTED mark may say more than what will be left."""
+    end_offset = cut.offset
+    if cut.restart_offset is not None:
+        end_offset = min(end_offset, cut.restart_offset)
+    return cut.partition.role is not None and cut.partition.log.high_watermark > end_offset
 
 
 def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:
@@ -120,7 +135,9 @@ def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:
     if isinstance(promise, Cut) and promise.is_restarting:
         core_cut.on_restarted(core, promise, effects)
     elif isinstance(promise, Cut):
-        core_cut.on_marked(promise)
+        core_cut.on_marked(core, promise, effects)
+    elif isinstance(promise, Removal):
+        promise.is_marked = True
     else:
         _trim(core, promise, effects)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.log.marks import Mark, MarkKind
 from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.state import NO_GAPS
-from tidelog.broker.partition import core_plan, core_roles, core_stop, core_trim
+from tidelog.broker.partition import core_again, core_plan, core_roles, core_stop, core_trim
 from tidelog.broker.partition.messages import (
     Acknowledge,
     Advanced,
@@ -34,14 +34,15 @@ def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
     """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
     if core.write is not None or core.is_truncating:
         return
-    if not (core.queue or core.marks or core.promises or core.rolls):
+    is_mark_due = bool(core.marks or core.promises or core.are_committed_marks_due)
+    if not (core.queue or is_mark_due or core.rolls):
         return
     round_ = WriteRound()
     if core.rolls:
         _plan_rolls(core, round_)
     while core.queue and round_.size_bytes < core.write_bytes_max:
         _plan(core, core.queue.popleft(), round_, effects)
-    if not (round_.plans or core.marks or core.promises):
+    if not (round_.plans or is_mark_due):
         return
     core.write = round_
     core_trim.take_marks(core, round_)
@@ -75,6 +76,11 @@ def _plan(
             effects.append(Refuse(token=append.token, error=error))
             return
     try:
+        if append.header.producer_id >= 0 and not append.is_replica:
+            again = core_again.judge(partition, append)
+            if again is not None:
+                core_again.take(core, again, round_, effects)
+                return
         is_planned = core_plan.plan_batch(partition, append, round_)
     except TidelogError as error:
         effects.append(Refuse(token=append.token, error=error))
@@ -115,26 +121,28 @@ def on_write_ended(core: DirectoryCore, error: TidelogError | None, effects: lis
 
 def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> None:
     """What was written becomes part of the logs; acks=1 is answered."""
-    if round_.marks:
+    if round_.is_flush_wanted:
         core.are_marks_unflushed = True
         core.written_promises += round_.promises
     _begin_segments(core, round_)
     for planned in round_.planned:
-        header = planned.header
-        planned.plan.partition.log.take_in(header)
+        header, partition = planned.header, planned.plan.partition
+        partition.log.take_in(header)
         answer = Acknowledge(
             token=planned.append.token,
             base_offset=header.base_offset,
             append_time_ms=planned.append_time_ms,
         )
-        if planned.plan.partition.role is not None:
+        if partition.role is not None or planned.plan.role is not None:
             core_roles.answer_written(core, planned, answer, effects)
         elif planned.append.is_flush_awaited:
-            core.awaiting.append(Awaiting(answer, planned))
+            core.awaiting.append(Awaiting(answer, partition, header.next_offset))
         else:
             effects.append(answer)
     for plan in round_.plans:
         _take_in_plan(core, plan, effects)
+    for again in round_.again:
+        core_again.answer(core, again, effects)
 
 
 def _begin_segments(core: DirectoryCore, round_: WriteRound) -> None:
@@ -189,8 +197,16 @@ def _cut_back(
         lengths.append((plan.segment, plan.byte_position))
         core.make_dirty(plan.partition)
     core.awaiting += [
-        Awaiting(Refuse(token=planned.append.token, error=error), planned)
+        Awaiting(
+            Refuse(token=planned.append.token, error=error),
+            planned.plan.partition,
+            planned.header.next_offset,
+        )
         for planned in round_.planned
+    ]
+    core.awaiting += [
+        Awaiting(Refuse(token=again.append.token, error=error), again.partition, again.end_offset)
+        for again in round_.again
     ]
     core_stop.refuse_promises(core, round_.promises, error, effects)
     core.is_truncating = True

@@ -5,103 +5,51 @@ cancelled drops its answer only, what the inbox accepted runs to its end. It mus
 state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, assert_never
+from typing import assert_never
 
-import msgspec
-
-from tidelog.broker.errors import fresh
 from tidelog.broker.log.marks import MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.ballast import give_up_ballast, take_ballast
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
 from tidelog.broker.partition.core_trim import starts_on_their_way
 from tidelog.broker.partition.marks_file import MarksFile
 from tidelog.broker.partition.messages import (
     Acknowledge,
-    AddPartition,
     Advanced,
-    AppendBatch,
-    CommitTo,
-    Configure,
     CutEnded,
     CutTail,
     Done,
     Effect,
-    FailPartition,
     Flush,
-    FlushAll,
     FlushEnded,
-    Follow,
-    FollowerAt,
-    Lead,
-    Message,
     Moved,
     Refuse,
     RemoveDirectory,
     RemoveFiles,
-    RemovePartition,
-    ReplaceSegments,
-    RestartLog,
-    RollSegment,
-    SegmentSealed,
-    SetFull,
-    Tick,
-    TrimHead,
     Truncate,
     TruncateEnded,
-    TruncateTail,
     Write,
     WriteEnded,
 )
 from tidelog.broker.partition.owner_cut import cut_tail
 from tidelog.broker.partition.owner_files import SegmentFiles
+from tidelog.broker.partition.owner_requests import QUEUED_BYTES_MAX as QUEUED_BYTES_MAX
+from tidelog.broker.partition.owner_requests import Appended as Appended
+from tidelog.broker.partition.owner_requests import OwnerRequests
 from tidelog.broker.partition.rounds import Partition
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, Disk, File, TaskScope
-from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
-
-QUEUED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Default of the memory budget for batches between arrival and acknowledgement."""
-
-
-class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a batch went."""
-
-    base_offset: int
-    append_time_ms: int
-    log_start_offset: int
-    leader_epoch: int
-
-
-class _Waiting(msgspec.Struct, frozen=True):
-    """Who waits for a batch, and what it holds of the memory budget."""
-
-    done: "asyncio.Future[Appended]"
-    log: PartitionLog
-    size_bytes: int
-
-
-class _Copying(msgspec.Struct, frozen=True):
-    """Who waits for copies."""
-
-    done: "asyncio.Future[Offset]"
-    end_offset: Offset | None
-    """Of the last one: where the log ends behind it."""
+from tidelog.wire.ids import Offset
 
 
 def _nobody_waits(key: PartitionKey) -> None:
     del key
 
 
-class DirectoryOwner:
+class DirectoryOwner(OwnerRequests):
     """One a data directory. `run()` is the owning task."""
 
     def __init__(
@@ -114,6 +62,7 @@ class DirectoryOwner:
         queued_bytes_max: int = QUEUED_BYTES_MAX,
         flush_interval_ms: int = FLUSH_INTERVAL_MS,
     ) -> None:
+        super().__init__(queued_bytes_max=queued_bytes_max)
         self._disk = disk
         self._marks = marks
         self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
@@ -121,239 +70,21 @@ class DirectoryOwner:
         self._has_ballast = False
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
-        self._inbox: list[Message] = []
-        self._news = asyncio.Event()
-        self._waiting: dict[int, _Waiting] = {}
-        self._copying: dict[int, _Copying] = {}
-        self._asking: dict[int, asyncio.Future[Offset]] = {}
-        self._asked_for_turn: list[asyncio.Future[None]] = []
-        self._next_token = 0
         self._on_advanced = on_advanced
         self._on_moved = on_moved or _nobody_waits
-        self._queued_bytes_max = queued_bytes_max
-        self._is_stopping = False
-        self.queued_bytes = 0
-        """Batches between arrival and acknowledgement."""
 
     @property
     def failure(self) -> TidelogError | None:
         """Why the directory stopped, if it did."""
         return self._core.failure
 
-    def add(self, opened: OpenedLog, settings: TopicSettings, *, is_sole: bool = True) -> None:
-        """Serve a recovered or new partition; one that is not the only replica follows at first."""
+    def _keep_files(self, opened: OpenedLog) -> None:
         self._files.update(opened.files)
-        self._tell(
-            AddPartition(
-                log=opened.log, settings=settings, is_sole=is_sole, leftovers=opened.to_remove
-            )
-        )
-
-    def lead(
-        self,
-        log: PartitionLog,
-        leader_epoch: LeaderEpoch,
-        *,
-        others: tuple[BrokerId, ...],
-        in_sync_count: int,
-        is_sole: bool | None = None,
-    ) -> None:
-        """Lead from now on, or others are in sync within the epoch.
-
-        `others` are those that a commit waits for: the in-sync set without this broker, and those
-        that are about to join it. `in_sync_count` is the size of the set as it is, this broker
-        included. `is_sole`: whether it is the partition's only replica; None: as it was, but for
-        one with others.
-        """
-        self._tell(
-            Lead(
-                key=log.key,
-                leader_epoch=leader_epoch,
-                others=others,
-                in_sync_count=in_sync_count,
-                is_sole=is_sole,
-            )
-        )
-
-    def follow(self, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
-        """Follow from now on. Who waits is refused with NOT_LEADER, or with INDETERMINATE if the
-        batch is written already."""
-        self._tell(Follow(key=log.key, leader_epoch=leader_epoch))
-
-    def follower_at(
-        self,
-        key: PartitionKey,
-        broker_id: BrokerId,
-        leader_epoch: LeaderEpoch,
-        *,
-        log_end_offset: Offset,
-        flushed_offset: Offset,
-    ) -> None:
-        """Where a follower stands; ignored in another leader epoch, and of one that no commit waits
-        for."""
-        assert flushed_offset <= log_end_offset, f"{key}: broker {broker_id} flushed what it lacks"
-        self._tell(
-            FollowerAt(
-                key=key,
-                broker_id=broker_id,
-                leader_epoch=leader_epoch,
-                log_end_offset=log_end_offset,
-                flushed_offset=flushed_offset,
-            )
-        )
-
-    def turn(self) -> "asyncio.Future[None]":
-        """Done once all that was told before has taken effect. Never, if `run` has ended."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked_for_turn.append(done)
-        self._news.set()
-        return done
-
-    def commit_to(self, key: PartitionKey, leader_epoch: LeaderEpoch, offset: Offset) -> None:
-        """The leader's high watermark, of a log that goes on as this one: what is here is committed
-        up to it, and what comes as it comes."""
-        self._tell(CommitTo(key=key, leader_epoch=leader_epoch, offset=offset))
-
-    def append_copy(
-        self,
-        log: PartitionLog,
-        batches: bytes | memoryview,
-        headers: Sequence[BatchHeader],
-        *,
-        behind: Offset | None = None,
-    ) -> "asyncio.Future[Offset]":
-        """Append batches as the leader stores them, one behind the other; done once they are
-        written, with the log's end behind them.
-
-        They are refused, one and all those behind it, where the log does not end at `behind`: a
-        copy that comes late would else be taken for one behind a gap. None: what fits by its
-        offset. The budget for queued batches does not count copies: a session bounds them.
-        """
-        self._refuse_when_stopping(f"append a copy to {log.key}")
-        assert headers, f"{log.key}: a copy of no batch"
-        done: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
-        data = memoryview(batches)
-        position, expected = 0, -1 if behind is None else behind
-        for number, header in enumerate(headers, 1):
-            end = position + header.size_bytes
-            token = self._new_token()
-            self._copying[token] = _Copying(
-                done, header.next_offset if number == len(headers) else None
-            )
-            self._tell(
-                AppendBatch(
-                    token=token,
-                    key=log.key,
-                    batch=data[position:end],
-                    header=header,
-                    is_flush_awaited=False,
-                    append_time_ms=-1,
-                    is_replica=True,
-                    behind=expected,
-                )
-            )
-            position, expected = end, header.next_offset
-        assert position == len(data), f"{log.key}: {len(data)} bytes, the headers tell {position}"
-        return done
-
-    async def restart_at(self, log: PartitionLog, offset: Offset) -> Offset:
-        """Empty the log of a follower, and let it go on at the offset, be it below its start."""
-        return await self._asked(lambda token: RestartLog(token=token, key=log.key, offset=offset))
-
-    def submit(
-        self,
-        log: PartitionLog,
-        batch: bytes,
-        header: BatchHeader,
-        *,
-        is_flush_awaited: bool,
-        append_time_ms: int,
-    ) -> "asyncio.Future[Appended]":
-        """Queue a checked batch; refused at once if the memory budget is spent.
-
-        A batch that is alone passes whatever its size: refused, it never would be stored.
-        """
-        self._refuse_when_stopping(f"append to {log.key}")
-        if self.queued_bytes and self.queued_bytes + len(batch) > self._queued_bytes_max:
-            raise TidelogError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                tried=f"append to {log.key}",
-                happened=f"{self.queued_bytes} bytes wait to be stored, "
-                f"the limit produce.queued_bytes_max is {self._queued_bytes_max}",
-            )
-        token = self._new_token()
-        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = _Waiting(done, log, len(batch))
-        self.queued_bytes += len(batch)
-        self._tell(
-            AppendBatch(
-                token=token,
-                key=log.key,
-                batch=batch,
-                header=header,
-                is_flush_awaited=is_flush_awaited,
-                append_time_ms=append_time_ms,
-            )
-        )
-        return done
-
-    async def trim(self, log: PartitionLog, offset: Offset) -> Offset:
-        """Make the log begin at the offset; returns where it begins once that is durable."""
-        return await self._asked(lambda token: TrimHead(token=token, key=log.key, offset=offset))
-
-    async def truncate(
-        self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
-    ) -> Offset:
-        """Make the log end at the offset; returns where it ends once that is durable."""
-        return await self._asked(
-            lambda token: TruncateTail(
-                token=token, key=log.key, offset=offset, is_unclean=is_unclean
-            )
-        )
-
-    async def remove(self, key: PartitionKey) -> None:
-        """Serve the partition no more and remove its files."""
-        await self._asked(lambda token: RemovePartition(token=token, key=key))
-
-    def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
-        """The partition's topic has other settings from now on."""
-        self._tell(Configure(key=key, settings=settings))
-
-    def roll(self, key: PartitionKey) -> None:
-        """Seal the active segment, unless it is empty."""
-        self._tell(RollSegment(key=key))
-
-    def sealed(self, key: SegmentKey, summary: Summary, *, cut_count: int | None = None) -> None:
-        """The segment's sidecar has its name, durably; `cut_count` was the log's before the job."""
-        self._tell(SegmentSealed(key=key, summary=summary, cut_count=cut_count))
-
-    def replace(
-        self,
-        key: PartitionKey,
-        removed: tuple[SegmentKey, ...],
-        made: tuple[Summary, ...],
-        *,
-        cut_count: int | None = None,
-    ) -> None:
-        """A compaction is committed: the files of `made` have their names, durably."""
-        self._tell(ReplaceSegments(key=key, removed=removed, made=made, cut_count=cut_count))
-
-    def fail(self, key: PartitionKey, error: TidelogError) -> None:
-        """Stop the partition: damage was found in it."""
-        self._tell(FailPartition(key=key, error=error))
-
-    def set_full(self, *, is_full: bool) -> None:
-        """Refuse appends from now on, or take them again."""
-        self._tell(SetFull(is_full=is_full))
 
     async def take_ballast(self) -> None:
         """There is plenty of room: hold a little of it back for trims of a full disk."""
         if not self._has_ballast:
             self._has_ballast = await take_ballast(self._disk)
-
-    def tick(self, now_ms: int) -> None:
-        """Monotonic time has passed; to be called a few times a flush interval."""
-        self._tell(Tick(now_ms=now_ms))
 
     @contextlib.contextmanager
     def reading(self, segment: SegmentKey) -> Iterator[None]:
@@ -403,40 +134,12 @@ class DirectoryOwner:
                 if self._is_stopping and not self._inbox and self._core.is_idle:
                     return
 
-    def stop(self) -> None:
-        """Accept no more; `run` returns after what was accepted."""
-        self._is_stopping = True
-        self._tell(FlushAll())
-
-    def _refuse_when_stopping(self, tried: str) -> None:
-        if self._is_stopping:
-            raise TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened="the node is stopping")
-
-    def _new_token(self) -> int:
-        self._next_token += 1
-        return self._next_token
-
-    async def _asked(self, message: Callable[[int], Message]) -> Offset:
-        """Tell the core and wait for its answer; a caller that is cancelled drops it only."""
-        self._refuse_when_stopping("change a log")
-        token = self._new_token()
-        answer: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
-        self._asking[token] = answer
-        self._tell(message(token))
-        return await answer
-
-    def _tell(self, message: Message) -> None:
-        self._inbox.append(message)
-        self._news.set()
-
     def _perform(self, effect: Effect, scope: TaskScope) -> None:
         match effect:
             case Acknowledge():
                 self._acknowledge(effect)
             case Done():
-                asking = self._asking.pop(effect.token)
-                if not asking.done():
-                    asking.set_result(effect.offset)
+                self._done(effect)
             case Refuse():
                 self._refuse(effect)
             case Advanced():
@@ -458,41 +161,6 @@ class DirectoryOwner:
                 scope.start(self._remove_directory(effect), name="remove")
             case _:
                 assert_never(effect)
-
-    def _refuse(self, effect: Refuse) -> None:
-        done: asyncio.Future[Offset] | asyncio.Future[Appended]
-        if effect.token in self._asking:
-            done = self._asking.pop(effect.token)
-        elif effect.token in self._copying:
-            done = self._copying.pop(effect.token).done
-        else:
-            done = self._release(effect.token).done
-        if not done.done():
-            done.set_exception(fresh(effect.error))
-
-    def _acknowledge(self, effect: Acknowledge) -> None:
-        if effect.token in self._copying:
-            copying = self._copying.pop(effect.token)
-            if copying.end_offset is not None and not copying.done.done():
-                copying.done.set_result(copying.end_offset)
-            return
-        waiting = self._release(effect.token)
-        if waiting.done.done():
-            return
-        waiting.done.set_result(
-            Appended(
-                base_offset=effect.base_offset,
-                append_time_ms=effect.append_time_ms,
-                log_start_offset=waiting.log.log_start_offset,
-                leader_epoch=waiting.log.leader_epoch,
-            )
-        )
-
-    def _release(self, token: int) -> _Waiting:
-        waiting = self._waiting.pop(token)
-        self.queued_bytes -= waiting.size_bytes
-        assert self.queued_bytes >= 0, "a batch is counted once"
-        return waiting
 
     async def _write(self, effect: Write) -> None:
         try:

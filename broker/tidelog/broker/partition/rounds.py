@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.producer_state import Producer
 from tidelog.broker.log.segments import NO_TIMESTAMP
 from tidelog.broker.log.state import NO_GAPS, PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse, TrimHead
@@ -27,6 +28,7 @@ class SegmentPlan:
         "leader_epoch",
         "partition",
         "pieces",
+        "producers",
         "role",
         "segment",
         "size_bytes",
@@ -51,6 +53,8 @@ class SegmentPlan:
         self.is_flush_awaited = False
         self.leader_epoch = partition.log.leader_epochs.latest
         """Of the last copy."""
+        self.producers: dict[int, Producer] = {}
+        """Those that write here, as they will be known behind it."""
         self.gaps_from = NO_GAPS
         """Where a follower first skips offsets; to be marked."""
 
@@ -71,8 +75,15 @@ class Cut(msgspec.Struct, kw_only=True):
     """The owner is at it."""
     restart_offset: Offset | None = None
     """Where the log goes on, once it is empty."""
+    is_given_up: bool = False
+    """Another leader epoch has begun meanwhile: nothing is cut."""
     is_restarting: bool = False
     """It is empty; the mark of its new start is on its way to the disk."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a mark or the owner is at it."""
+        return self.is_marking or self.is_cutting or self.is_restarting
 
     @property
     def key(self) -> PartitionKey:
@@ -168,13 +179,38 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Awaiting(msgspec.Struct, frozen=True, gc=False):
-    """Answered at the end of the flush that covers it."""
+    """Answered at the end of the flush that covers it, or once it is committed."""
 
     answer: Acknowledge | Refuse
-    planned: Planned
+    partition: Partition
+    end_offset: Offset
 
 
-Promise = TrimHead | Cut
+class Again(msgspec.Struct, frozen=True):
+    """A batch that is planned in this write, and was sent again."""
+
+    append: AppendBatch
+    answer: Acknowledge
+    partition: Partition
+    end_offset: Offset
+
+
+class Removal(msgspec.Struct):
+    """A partition that goes: waits until nothing of it is in flight, and until no mark tells of
+    it: it may come back under the same name."""
+
+    token: int
+    partition: Partition
+    is_marking: bool = False
+    is_marked: bool = False
+
+    @property
+    def key(self) -> PartitionKey:
+        """Which partition."""
+        return self.partition.log.key
+
+
+Promise = TrimHead | Cut | Removal
 """What comes true at the end of the flush that covers its mark."""
 
 
@@ -192,7 +228,10 @@ class WriteRound:
 
     def __init__(self) -> None:
         self.planned: list[Planned] = []
+        self.again: list[Again] = []
         self.plans: list[SegmentPlan] = []
         self.marks: tuple[Mark, ...] = ()
+        self.is_flush_wanted = False
+        """There are marks among them that something waits for, or that a start should know."""
         self.promises: list[Promise] = []
         self.size_bytes = 0

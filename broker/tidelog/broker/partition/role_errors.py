@@ -1,0 +1,29 @@
+"""What those are told who asked a leader that is none any more. Pure."""
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+def not_leader(key: PartitionKey) -> TidelogError:
+    """Nothing was stored."""
+    return TidelogError(
+        ErrorCode.NOT_LEADER, tried=f"append to {key}", happened="another broker leads it by now"
+    )
+
+
+def indeterminate(key: PartitionKey) -> TidelogError:
+    """The batch is written here: the next leader may hold it, or cut it off."""
+    return TidelogError(
+        ErrorCode.INDETERMINATE,
+        tried=f"append to {key}",
+        happened="another broker leads it by now; the batch may still be stored",
+    )
+
+
+def stopping(key: PartitionKey) -> TidelogError:
+    """The batch is written here, and no follower is listened to any more."""
+    return TidelogError(
+        ErrorCode.INDETERMINATE,
+        tried=f"append to {key}",
+        happened="the node is stopping; the batch may still be stored",
+    )
