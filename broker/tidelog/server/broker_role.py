@@ -23,15 +23,19 @@ from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication.controller_calls import ControllerCalls
+from tidelog.broker.replication.fetchers import Fetchers
 from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
+from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.producer_id import ControllerBlocks
+from tidelog.broker.rpc.replica import ReplicaRpc
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
+from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
@@ -85,15 +89,43 @@ class BrokerRole:
             ),
             broker_id=broker_id,
         )
-        self.replicas.roles = RoleKeeper(broker_id, self.in_sync, lambda followed: None)
+        self.fetchers = Fetchers(
+            self.replicas,
+            side.source,
+            ports.network,
+            ports.clock,
+            ports.random,
+            cluster_id=identity.cluster_id,
+            broker_id=broker_id,
+            broker_epoch=self._epoch,
+            address_of=self._cluster_address_of,
+        )
+        self.replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
+        self._replica_rpc = ReplicaRpc(
+            ReplicaFetchHandler(
+                self.replicas,
+                side.source,
+                ports.clock,
+                cluster_id=identity.cluster_id,
+                on_follower_position=self.in_sync.on_follower_position,
+            )
+        )
 
     def _epoch(self) -> BrokerEpoch:
         assert self.session is not None, "replicas are copied after the registration"
         return self.session.epoch
 
+    def _cluster_address_of(self, broker_id: BrokerId) -> str | None:
+        """Where another broker serves its replicas; None: it is not registered."""
+        known = self._side.source.image().brokers.get(broker_id)
+        if known is None:
+            return None
+        own = self._configuration.peer_addresses.get(str(broker_id))
+        return own or known.listeners.get(CLUSTER_LISTENER)
+
     def cluster_methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return {}
+        return self._replica_rpc.methods()
 
     @property
     def is_recovered(self) -> bool:
@@ -166,6 +198,7 @@ class BrokerRole:
         scope.start(self.replicas.run(), name="replicas")
         scope.start(self._producer_ids.run(), name="producer ids")
         scope.start(self.in_sync.run(), name="in-sync sets")
+        scope.start(self.fetchers.run(scope), name="fetchers")
         session.want_unfence()
         await session.wait_unfenced()
 

@@ -20,6 +20,8 @@ FILE_NAME: Final = "cluster.json"
 FORMAT_VERSION: Final = 1
 HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9192
+REPLICAS_MAX: Final = 3
+"""Of a topic that asks for no number of them."""
 PORT_STEP: Final = 100
 """Between one node's ports and the next one's."""
 
@@ -162,6 +164,7 @@ async def _format(directory: Path, random: Random, cluster: ClusterFile, node: C
         node_id=node.node_id,
         cluster_id=cluster.cluster_id,
         broker_count=len(cluster.nodes),
+        default_replication_factor=min(REPLICAS_MAX, len(cluster.nodes)),
         voters=tuple(
             InitialVoter(
                 node_id=each.node_id,
