@@ -7,6 +7,7 @@ from tidelog.chaos.checkers import Acks
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
+from tidelog.chaos.workloads.engine_producer import EngineProducer
 from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
 from tidelog.chaos.workloads.single_shot import send_once
 from tidelog.ports import TaskScope
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.chaos.sim.suites.cluster import ClusterRun
 
 _WORKERS = 2
+_UNFINISHED_MAX = 40
 _DELIVERY_MS = (3_000, 12_000)
 
 
@@ -50,6 +52,33 @@ async def _produce(run: "ClusterRun", client: ClusterClient, producer: Sequenced
         lane = producer.lane(topic, partition)
         if not lane.is_busy and not lane.is_gone:
             await producer.send_run(lane, 1 + client.below(8))
+
+
+def start_engine(run: "ClusterRun", name: str, acks: Acks) -> Process:
+    """A producer of the SDK: its core decides what is sent where, and sent again."""
+
+    async def live(ports: SimulatedPorts) -> None:
+        client = run.client(ports, name)
+        delivery_ms = _DELIVERY_MS[0] + client.below(_DELIVERY_MS[1])
+        producer = EngineProducer(
+            client,
+            acks,
+            bootstrap=tuple(node.address for node in run.nodes),
+            delivery_ms=delivery_ms,
+        )
+        async with TaskScope() as scope:
+            scope.start(producer.run(), name="engine")
+            while True:
+                await ports.clock.sleep(client.below(500))
+                names = list(run.topics())
+                route = producer.route(names[client.below(len(names))]) if names else None
+                if route is None or producer.unfinished > _UNFINISHED_MAX:
+                    continue
+                for _ in range(1 + client.below(8)):
+                    if not producer.send(route, client.below(route.partition_count)):
+                        break
+
+    return run.world.machine(name).start(name, live)
 
 
 def start_reader(run: "ClusterRun", name: str) -> Process:

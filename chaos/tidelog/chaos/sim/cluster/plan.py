@@ -96,7 +96,7 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         readers=1 + random.below(2),
         election_timeout_ms=(600, 1_000)[random.below(2)],
         session_timeout_ms=(1_500, 3_000, 9_000)[random.below(3)],
-        flush_interval_ms=(20, 100, 1_000)[random.below(3)],
+        flush_interval_ms=(80, 200, 1_000)[random.below(3)],
         lag_ms=(500, 1_500, 4_000)[random.below(3)],
     )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.chaos.checkers import Acks, Anomaly, History, check_clients
 from tidelog.chaos.sim.clock import sleep_ns
-from tidelog.chaos.sim.cluster.clients import start_producer, start_reader
+from tidelog.chaos.sim.cluster.clients import start_engine, start_producer, start_reader
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.operator import Operator
 from tidelog.chaos.sim.cluster.plan import draw_plan
@@ -27,7 +27,7 @@ from tidelog.chaos.workloads.cluster_client import ClusterClient
 from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
 from tidelog.server.formatting import InitialVoter
 
-REPLICATION_MAX: Final = 1
+REPLICATION_MAX: Final = 3
 EVENTS_MIN: Final = 2_000
 LEADER_CHANGES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
@@ -36,6 +36,7 @@ _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 10
 _PERIOD_NS: Final = (1_500 * _MS, 4_000 * _MS)
 _LOOK_NS: Final = 40 * _MS
+_START_LOOKS_MAX: Final = 500
 _WHOLE_EVENTS: Final = 1_000
 _STEPS_MAX: Final = 2_500_000
 RECOVERY_BOUND_NS: Final = 60_000 * _MS
@@ -93,7 +94,8 @@ class ClusterRun:
         self._clients.append(operator)
         for number in range(self.plan.producers):
             acks = (Acks.ALL, Acks.ALL, Acks.LEADER)[number % 3]
-            self._clients.append(start_producer(self, f"producer-{number}", acks))
+            start = start_engine if number % 2 else start_producer
+            self._clients.append(start(self, f"producer-{number}", acks))
         for number in range(self.plan.readers):
             self._clients.append(start_reader(self, f"reader-{number}"))
         self.troubles.others = [process.name for process in self._clients[1:]]
@@ -121,9 +123,10 @@ class ClusterRun:
 
     async def play(self) -> None:
         """Everything, from the first start to the last read."""
+        self.world.faults.heal()
         self.troubles.start()
         self._start_clients()
-        await self.go(self._random.between(*_PERIOD_NS))
+        await self._wait_topics()
         for number in range(_PERIODS_MAX):
             is_added = number >= _PERIODS_MIN
             if self.is_over() or (is_added and not self.missing()):
@@ -139,6 +142,14 @@ class ClusterRun:
         self.stop_clients()
         self.watch.settle()
         self.history.settle(self.world.loop.now_ns)
+
+    async def _wait_topics(self) -> None:
+        """Without troubles until the first topics are there."""
+        for _ in range(_START_LOOKS_MAX):
+            if len(self.topics()) == len(self.plan.topics):
+                return
+            await self.go(_LOOK_NS)
+        self.violations.append("not_alive: the first topics were not made in time")
 
     def is_over(self) -> bool:
         """Whether going on is pointless."""

@@ -1,0 +1,274 @@
+"""Each invariant of a cluster finds the state that is bad in its way, and says so."""
+
+import pytest
+
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.checkers import partition_steps as steps
+from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
+from tidelog.chaos.checkers.history import Excuse
+from tidelog.chaos.checkers.partition_bytes import BytesWatch
+from tidelog.chaos.checkers.partition_lives import LivesWatch
+from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
+from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image_map import ImageMap
+from tidelog.wire.batch import encode_batch, read_header
+from tidelog.wire.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionId,
+    TopicId,
+)
+
+TOPIC_ID = TopicId(bytes(range(16)))
+KEY = PartitionKey(TOPIC_ID, PartitionId(0))
+
+
+def partition(
+    *, leader: int = 1, epoch: int = 1, in_sync: tuple[int, ...] = (1, 2, 3), unclean: bool = False
+) -> PartitionImage:
+    return PartitionImage(
+        partition=PartitionId(0),
+        leader_id=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        partition_epoch=PartitionEpoch(epoch),
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+        in_sync_replicas=tuple(BrokerId(each) for each in in_sync),
+        is_recovered_unclean=unclean,
+    )
+
+
+def topic(*partitions: PartitionImage, flush: str = "sync", minimum: int = 2) -> TopicImage:
+    return TopicImage(
+        topic_id=TOPIC_ID,
+        name="t",
+        configuration={"flush": flush, "min.insync.replicas": str(minimum)},
+        is_internal=False,
+        partitions=partitions,
+    )
+
+
+def image(version: int, *topics: TopicImage) -> Image:
+    return Image(version=version, topics=ImageMap.of({each.topic_id: each for each in topics}))
+
+
+def board_of(*, flush: str = "sync", minimum: int = 2) -> PartitionBoard:
+    return PartitionBoard(KEY, topic(partition(), flush=flush, minimum=minimum), partition())
+
+
+def log_at(
+    end: int, *, watermark: int = 0, flushed: int | None = None, start: int = 0
+) -> PartitionLog:
+    log = PartitionLog(KEY, LeaderEpoch(1))
+    log.log_start_offset = Offset(start)
+    log.log_end_offset = Offset(end)
+    log.high_watermark = Offset(watermark)
+    log.flushed_offset = Offset(end if flushed is None else flushed)
+    return log
+
+
+def position(*, end: int = 0, watermark: int = 0) -> Position:
+    return Position(life=1, log_end_offset=end, high_watermark=watermark)
+
+
+# -- steps of one replica ----------------------------------------------------------------------
+
+
+def test_a_watermark_behind_the_end_is_out_of_order() -> None:
+    assert list(steps.offsets_in_order(board_of(), "n1", log_at(5, watermark=5))) == []
+    assert list(steps.offsets_in_order(board_of(), "n1", log_at(5, watermark=6)))
+    assert list(steps.offsets_in_order(board_of(), "n1", log_at(5, watermark=2, start=3)))
+
+
+def test_a_watermark_never_falls_in_one_life() -> None:
+    before = position(watermark=4)
+    assert not list(steps.watermark_never_falls(board_of(), "n1", log_at(9, watermark=4), before))
+    assert list(steps.watermark_never_falls(board_of(), "n1", log_at(9, watermark=3), before))
+
+
+def test_a_log_is_never_cut_below_its_watermark() -> None:
+    before = position(end=9, watermark=4)
+    assert not list(steps.nothing_committed_is_truncated(board_of(), "n1", log_at(4), before))
+    assert list(steps.nothing_committed_is_truncated(board_of(), "n1", log_at(3), before))
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "moved_to", "is_bad"), [(1, 5, True), (2, 5, False), (1, 4, False)]
+)
+def test_a_watermark_moves_only_with_as_many_in_sync_as_the_topic_asks_for(
+    in_sync: int, moved_to: int, is_bad: bool
+) -> None:
+    log, before = log_at(9, watermark=moved_to), position(watermark=4)
+    found = list(steps.watermark_waits_for_enough(board_of(), "n1", log, before, in_sync))
+    assert bool(found) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("flush", "flushed", "end", "is_bad"),
+    [
+        ("sync", 5, 9, False),
+        ("sync", 4, 9, True),
+        ("replicated", 4, 9, False),
+        ("replicated", 4, 4, True),
+    ],
+)
+def test_what_is_committed_is_in_every_log_of_the_in_sync_set(
+    flush: str, flushed: int, end: int, is_bad: bool
+) -> None:
+    leader = log_at(9, watermark=5)
+    in_sync = {"n1": leader, "n2": log_at(end, flushed=flushed)}
+    found = list(steps.watermark_waits_for_all(board_of(flush=flush), "n1", leader, in_sync))
+    assert bool(found) is is_bad
+
+
+def test_with_flush_sync_nothing_is_committed_that_is_not_flushed() -> None:
+    log = log_at(9, watermark=5, flushed=4)
+    assert list(steps.watermark_is_flushed(board_of(), "n1", log))
+    assert not list(steps.watermark_is_flushed(board_of(flush="replicated"), "n1", log))
+
+
+def test_whoever_is_in_sync_holds_what_is_committed() -> None:
+    board = board_of()
+    board.committed = 5
+    assert not list(steps.in_sync_holds_committed(board, "n2", log_at(5)))
+    assert list(steps.in_sync_holds_committed(board, "n2", log_at(4)))
+
+
+def test_whoever_is_elected_holds_what_was_committed_before() -> None:
+    board = board_of()
+    board.epochs[2] = 5
+    assert not list(steps.leader_holds_committed(board, "n2", log_at(5), 2))
+    assert list(steps.leader_holds_committed(board, "n2", log_at(4), 2))
+
+
+def test_only_the_broker_that_metadata_name_leads_an_epoch() -> None:
+    assert not list(steps.one_leader_an_epoch(board_of(), 1, 1))
+    assert not list(steps.one_leader_an_epoch(board_of(), 2, 0))
+    assert list(steps.one_leader_an_epoch(board_of(), 2, 1))
+
+
+# -- the board ---------------------------------------------------------------------------------
+
+
+def test_the_board_counts_changes_of_leaders_and_what_was_committed_before_each() -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition())))
+    board.partitions[KEY].committed = 7
+    board.see_image(image(2, topic(partition(leader=2, epoch=2))))
+    assert board.leader_changes == 1
+    assert board.partitions[KEY].epochs == {1: 0, 2: 7}
+
+
+def test_an_older_image_changes_nothing() -> None:
+    board = ClusterBoard()
+    board.see_image(image(2, topic(partition(leader=2, epoch=2))))
+    board.see_image(image(1, topic(partition())))
+    assert board.partitions[KEY].image.leader_id == 2
+
+
+def test_a_deleted_topic_is_remembered_by_name_only() -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition())))
+    name = board.partitions[KEY].name
+    board.see_image(image(2))
+    assert (list(board.partitions), list(board.deleted)) == ([], [name])
+
+
+def test_an_unclean_election_excuses_what_is_lost() -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition())))
+    board.see_image(image(2, topic(partition(leader=3, epoch=2, unclean=True))))
+    assert board.partitions[KEY].excuse is Excuse.LOST
+
+
+def test_a_violation_is_told_once() -> None:
+    board = ClusterBoard()
+    board.report("a")
+    board.report("a")
+    assert board.violations == ["a"]
+
+
+# -- metadata ----------------------------------------------------------------------------------
+
+
+def test_images_of_one_version_say_the_same_at_every_node() -> None:
+    board = ClusterBoard()
+    watch = MetadataWatch(board)
+    watch.see("n1", 1, image(1, topic(partition())))
+    watch.see("n2", 1, image(1, topic(partition())))
+    assert board.violations == []
+    watch.see("n3", 1, image(1, topic(partition(leader=2))))
+    assert [text.split(":")[0] for text in board.violations] == ["metadata_differ"]
+
+
+def test_a_node_never_shows_an_older_image_in_one_life() -> None:
+    board = ClusterBoard()
+    watch = MetadataWatch(board)
+    watch.see("n1", 1, image(2))
+    watch.see("n1", 2, image(1))
+    assert board.violations == []
+    watch.see("n1", 1, image(1))
+    assert [text.split(":")[0] for text in board.violations] == ["metadata_went_back"]
+
+
+# -- bytes -------------------------------------------------------------------------------------
+
+
+def stored(*values: str, watermark: int) -> tuple[PartitionLog, Medium]:
+    """A log of one segment with a batch for each value, and the medium that holds it."""
+    log, medium = PartitionLog(KEY, LeaderEpoch(1)), Medium("m")
+    log.begin_segment(SegmentKey(KEY, Offset(0)))
+    content = bytearray()
+    for offset, value in enumerate(values):
+        batch = encode_batch([(0, None, value.encode(), ())], base_offset=offset, leader_epoch=1)
+        log.take_in(read_header(batch))
+        content += batch
+    log.high_watermark = Offset(watermark)
+    inode = Inode()
+    inode.write(bytes(content))
+    directory: Directory = medium.root
+    *folders, name = log.segments[0].key.path.split("/")
+    for folder in folders:
+        child = Directory()
+        medium.change_names(NameChange(added=(directory, folder, child)))
+        directory = child
+    medium.change_names(NameChange(added=(directory, name, inode)))
+    return log, medium
+
+
+def differing(ours: tuple[str, ...], theirs: tuple[str, ...], watermark: int) -> list[str]:
+    board, one = ClusterBoard(), board_of()
+    watch = BytesWatch(board)
+    held = [stored(*ours, watermark=watermark), stored(*theirs, watermark=watermark)]
+    for number, (log, medium) in enumerate(held):
+        watch.check(f"n{number}", 1, one, log, medium)
+    watch.compare_whole(one, [(f"n{n}", log, medium) for n, (log, medium) in enumerate(held)])
+    return board.violations
+
+
+def test_replicas_are_the_same_below_the_watermark() -> None:
+    assert differing(("a", "b"), ("a", "b"), 2) == []
+    assert differing(("a", "b"), ("a", "c"), 1) == []
+    found = differing(("a", "b"), ("a", "c"), 2)
+    assert {text.split(":")[0] for text in found} == {"replicas_differ"}
+    assert len(found) == 2, "headers one by one, and all bytes"
+
+
+# -- lives -------------------------------------------------------------------------------------
+
+
+def test_a_start_derives_what_the_life_before_had() -> None:
+    board, one = ClusterBoard(), board_of()
+    lives = LivesWatch(board)
+    before, _ = stored("a", "b", watermark=2)
+    lives.on_death("n1", one, before)
+    lives.on_start("n1", one, stored("a", "b", watermark=0)[0])
+    assert board.violations == []
+    other, _ = stored("a", "b", watermark=2)
+    other.segments[0].max_timestamp = 99
+    lives.on_death("n1", one, before)
+    lives.on_start("n1", one, other)
+    assert [text.split(":")[0] for text in board.violations] == ["rebuilt_segment"]
