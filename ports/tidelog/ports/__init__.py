@@ -6,6 +6,7 @@ imports gRPC, and nothing above here touches a clock, randomness, a file or a so
 """
 
 from tidelog.ports.authorizer import AllowAll, Authorizer
+from tidelog.ports.certificates import CertificateNews, Certificates, NoCertificates
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Append, Disk, File
 from tidelog.ports.host import Host
@@ -20,6 +21,7 @@ from tidelog.ports.network import (
     Stream,
     StreamHandler,
     StreamMethod,
+    TlsFiles,
     UnaryHandler,
     UnaryMethod,
 )
@@ -33,6 +35,8 @@ __all__ = [
     "AllowAll",
     "Append",
     "Authorizer",
+    "CertificateNews",
+    "Certificates",
     "Clock",
     "DeathHint",
     "Disk",
@@ -43,6 +47,7 @@ __all__ = [
     "Listener",
     "Method",
     "Network",
+    "NoCertificates",
     "PeerUnreachable",
     "Random",
     "RequestContext",
@@ -51,6 +56,7 @@ __all__ = [
     "StreamHandler",
     "StreamMethod",
     "TaskScope",
+    "TlsFiles",
     "UnaryHandler",
     "UnaryMethod",
     "Worker",

@@ -92,6 +92,22 @@ class StreamMethod(msgspec.Struct, frozen=True):
 Method = UnaryMethod | StreamMethod
 
 
+class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """What one end of encrypted connections proves itself with, and whom it trusts.
+
+    Names of PEM files, read by the real adapter and again when they change; the simulator has no
+    use for them.
+    """
+
+    certificate: str = ""
+    """This end's certificate, intermediates behind it; a calling end may have none."""
+    key: str = ""
+    """The key of the certificate, not encrypted."""
+    authorities: str = ""
+    """Authorities whose certificates are believed; empty: at a listener nobody is asked for one,
+    at a calling end the authorities that gRPC comes with."""
+
+
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """An address to serve on."""
 
@@ -101,6 +117,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """`host:port`; port 0 picks a free one."""
     reflection_services: tuple[str, ...] = ()
     """Full service names that reflection lists; empty: no reflection."""
+    tls: TlsFiles | None = None
+    """None: in plaintext."""
+    requires_client_certificate: bool = False
+    """With TLS: whoever has no certificate of the authorities cannot connect. The subject of the
+    certificate is the principal of the caller."""
 
 
 class Server(Protocol):

@@ -12,6 +12,8 @@ import grpc.aio
 
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.ports.real import network_errors, network_options
+from tidelog.ports.real.network_tls import channel_credentials
+from tidelog.ports.real.tls_files import Material
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _Unary = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -21,9 +23,15 @@ _StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
 class Connection:
     """The channel to one peer and what is called over it."""
 
-    def __init__(self, peer: str, client_id: str) -> None:
+    def __init__(self, peer: str, client_id: str, material: Material | None = None) -> None:
         self._peer = peer
-        self._channel = grpc.aio.insecure_channel(peer, options=network_options.channel_options())
+        self._is_encrypted = material is not None
+        options = network_options.channel_options()
+        if material is None:
+            self._channel = grpc.aio.insecure_channel(peer, options=options)
+        else:
+            credentials = channel_credentials(material)
+            self._channel = grpc.aio.secure_channel(peer, credentials, options=options)
         self._metadata: Final = ((network_options.CLIENT_ID_KEY, printable(client_id)),)
         self._unary: dict[str, _Unary] = {}
         self._is_closed = False
@@ -39,7 +47,7 @@ class Connection:
         try:
             return await callee(message, timeout=timeout_ms / 1000, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, tried) from None
+            raise from_rpc_error(error, tried, is_encrypted=self._is_encrypted) from None
         except asyncio.CancelledError:
             if not self._is_closed or _cancellations() > cancellations:
                 raise
@@ -48,7 +56,8 @@ class Connection:
     def stream(self, method: str) -> "CallerStream":
         """Begin a stream."""
         call: _StreamCall = self._channel.stream_stream(method)(metadata=self._metadata)
-        return CallerStream(call, f"stream {method} at {self._peer}")
+        tried = f"stream {method} at {self._peer}"
+        return CallerStream(call, tried, is_encrypted=self._is_encrypted)
 
     async def close(self) -> None:
         """Break all calls and streams of this connection."""
@@ -59,9 +68,10 @@ class Connection:
 class CallerStream:
     """The calling end of a stream."""
 
-    def __init__(self, call: _StreamCall, tried: str) -> None:
+    def __init__(self, call: _StreamCall, tried: str, *, is_encrypted: bool = False) -> None:
         self._call = call
         self._tried = tried
+        self._is_encrypted = is_encrypted
 
     async def send(self, message: bytes) -> None:
         """Queue a message; waits while the other side is slow."""
@@ -70,7 +80,7 @@ class CallerStream:
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._tried) from None
+            raise from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted) from None
         except asyncio.InvalidStateError:
             raise await self._end() from None
         except asyncio.CancelledError:
@@ -84,7 +94,7 @@ class CallerStream:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._tried) from None
+            raise from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted) from None
         except asyncio.CancelledError:
             if _cancellations() > cancellations:
                 raise
@@ -113,6 +123,7 @@ class CallerStream:
             await self._call.details() or "",
             trailer if isinstance(trailer, bytes) else None,
             tried=self._tried,
+            is_encrypted=self._is_encrypted,
         )
 
 
@@ -121,7 +132,9 @@ def printable(client_id: str) -> str:
     return "".join(each if " " <= each <= "~" else "?" for each in client_id)
 
 
-def from_rpc_error(error: grpc.aio.AioRpcError, tried: str) -> TidelogError:
+def from_rpc_error(
+    error: grpc.aio.AioRpcError, tried: str, *, is_encrypted: bool = False
+) -> TidelogError:
     """The error that a call ended with, in our terms."""
     trailer = error.trailing_metadata().get(network_errors.TRAILER)
     return network_errors.from_status(
@@ -129,6 +142,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError, tried: str) -> TidelogError:
         error.details() or "",
         trailer if isinstance(trailer, bytes) else None,
         tried=tried,
+        is_encrypted=is_encrypted,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import grpc
 
 from tidelog.ports.network import DeathHint, PeerUnreachable
+from tidelog.ports.real import tls_reasons
 from tidelog.v1 import errors_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -77,9 +78,7 @@ _REFUSALS: Final[dict[grpc.StatusCode, ErrorCode]] = {
     grpc.StatusCode.PERMISSION_DENIED: ErrorCode.PERMISSION_DENIED,
 }
 
-_NEVER_CONNECTED: Final = "failed to connect to all addresses"
 _REFUSED: Final = "Connection refused"
-_CLOSED_EARLY: Final = ("Socket closed", "Connection reset by peer", "Broken pipe")
 _TOO_LARGE: Final = "larger than max"
 
 
@@ -127,7 +126,12 @@ def _cut(text: str, bytes_max: int) -> str:
 
 
 def from_status(
-    status: grpc.StatusCode, details: str, trailer: bytes | None, *, tried: str
+    status: grpc.StatusCode,
+    details: str,
+    trailer: bytes | None,
+    *,
+    tried: str,
+    is_encrypted: bool = False,
 ) -> TidelogError:
     """What a caller learns from the end of a call."""
     if trailer is not None:
@@ -141,21 +145,34 @@ def from_status(
             code = ErrorCode.BATCH_TOO_LARGE
         return TidelogError(code, tried=tried, happened=details or status.name)
     return PeerUnreachable(
-        tried=tried, happened=details or status.name, death_hint=death_hint(details)
+        tried=tried,
+        happened=_happened(details, is_encrypted=is_encrypted) or status.name,
+        death_hint=death_hint(details, is_encrypted=is_encrypted),
     )
 
 
-def death_hint(details: str) -> DeathHint:
+def _happened(details: str, *, is_encrypted: bool) -> str:
+    mistake = tls_reasons.find(details)
+    if mistake is None and is_encrypted and tls_reasons.is_closed_after_handshake(details):
+        mistake = tls_reasons.CLIENT_REFUSED
+    return details if mistake is None else f"TLS: {mistake.happened} ({details})"
+
+
+def death_hint(details: str, *, is_encrypted: bool = False) -> DeathHint:
     """Read what gRPC says of a connection that never came to be.
+
+    An encrypted connection that is closed after the handshake was closed by a living process: it
+    refuses this end's certificate, and must not be taken for dead.
 
     A peer behind several addresses may be alive at one that the text does not show; a hint may be
     wrong, and whoever acts on it is protected by epochs.
     """
-    if _NEVER_CONNECTED not in details:
+    if tls_reasons.NEVER_CONNECTED not in details:
         return DeathHint.NONE
     if _REFUSED in details:
         return DeathHint.REFUSED
-    if any(mark in details for mark in _CLOSED_EARLY):
+    is_early = not is_encrypted or tls_reasons.BROKEN_HANDSHAKE in details
+    if is_early and any(mark in details for mark in tls_reasons.CLOSED):
         return DeathHint.CLOSED_EARLY
     return DeathHint.NONE
 

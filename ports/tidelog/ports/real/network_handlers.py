@@ -8,7 +8,7 @@ connection, nor hand a gRPC type to a handler. Stop 4 of a record's walk comes i
 import asyncio
 import logging
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -17,6 +17,7 @@ import grpc.aio
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
+    Listener,
     Method,
     StreamHandler,
     StreamMethod,
@@ -31,6 +32,9 @@ _log: Final = logging.getLogger(__name__)
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
 NS_PER_S: Final = 1_000_000_000
+
+_PRINCIPAL_KEYS: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+"""What gRPC tells of a certificate that it has checked."""
 
 _Result = TypeVar("_Result")
 _Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -92,7 +96,7 @@ class HandlerStream:
 
 
 def generic_handlers(
-    methods: Mapping[str, Method], listener: str, clock: Clock
+    methods: Mapping[str, Method], listener: Listener, clock: Clock
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """One per service; bytes are neither read nor written on the way."""
     services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
@@ -114,7 +118,7 @@ def split_name(full_name: str) -> tuple[str, str]:
 
 
 def _unary(
-    method: Method, full_name: str, listener: str, clock: Clock
+    method: Method, full_name: str, listener: Listener, clock: Clock
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     assert isinstance(method, UnaryMethod), full_name
     handler: UnaryHandler = method.handler
@@ -131,7 +135,7 @@ def _unary(
 
 
 def _stream(
-    method: Method, full_name: str, listener: str, clock: Clock
+    method: Method, full_name: str, listener: Listener, clock: Clock
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     assert isinstance(method, StreamMethod), full_name
     handler: StreamHandler = method.handler
@@ -176,7 +180,7 @@ async def _supervise(
     raise AssertionError("abort returned")
 
 
-def request_context(context: _Context, listener: str, clock: Clock) -> RequestContext:
+def request_context(context: _Context, listener: Listener, clock: Clock) -> RequestContext:
     """What handlers may know of a call."""
     remaining_s: float | None = context.time_remaining()
     deadline_ns = NO_DEADLINE_NS
@@ -185,12 +189,23 @@ def request_context(context: _Context, listener: str, clock: Clock) -> RequestCo
             NO_DEADLINE_NS, clock.monotonic_ns() + int(max(0.0, remaining_s) * NS_PER_S)
         )
     return RequestContext(
-        principal=ANONYMOUS,
-        listener=listener,
+        principal=ANONYMOUS if listener.tls is None else principal_of(context.auth_context()),
+        listener=listener.name,
         client_id=_client_id(context),
         address=normalise_address(context.peer()),
         deadline_ns=deadline_ns,
     )
+
+
+def principal_of(proved: Mapping[str, Iterable[bytes]]) -> str:
+    """The subject of the caller's certificate (`CN=alice` or `O=Example,CN=alice`), else the first
+    name that the certificate is for; a caller without one is anonymous.
+    """
+    for key in _PRINCIPAL_KEYS:
+        for value in proved.get(key, ()):
+            if value:
+                return value.decode("utf-8", errors="replace")
+    return ANONYMOUS
 
 
 def _client_id(context: _Context) -> str:

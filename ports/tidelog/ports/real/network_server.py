@@ -9,12 +9,14 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, Method
 from tidelog.ports.real import network_extras, network_options
 from tidelog.ports.real.network_handlers import generic_handlers, split_name
+from tidelog.ports.real.network_tls import RealCertificates
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 PORT_MAX: Final = 65_535
@@ -42,29 +44,38 @@ class GrpcServer:
 
 
 async def start_server(
-    listener: Listener, methods: Mapping[str, Method], clock: Clock
+    listener: Listener,
+    methods: Mapping[str, Method],
+    clock: Clock,
+    certificates: RealCertificates,
 ) -> GrpcServer:
-    """Bind and serve; what cannot be bound raises UNAVAILABLE."""
+    """Bind and serve; what cannot be bound raises UNAVAILABLE, files that cannot be used tell why."""
+    credentials = None if listener.tls is None else certificates.server_credentials(listener)
     server = grpc.aio.server(
         options=network_options.server_options(),
         maximum_concurrent_rpcs=network_options.CONCURRENT_RPCS_MAX,
     )
-    server.add_generic_rpc_handlers(generic_handlers(methods, listener.name, clock))
+    server.add_generic_rpc_handlers(generic_handlers(methods, listener, clock))
     services = sorted({split_name(method)[0] for method in methods})
     extras = await network_extras.add_extras(server, services, listener.reflection_services)
-    address = _bind(server, listener)
+    address = _bind(server, listener, credentials)
     await server.start()
     return GrpcServer(server, address, extras)
 
 
-def _bind(server: grpc.aio.Server, listener: Listener) -> str:
+def _bind(
+    server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None
+) -> str:
     host, colon, port = listener.bind.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise _cannot_bind(listener, "the address is not `host:port`")
     if port != "0" and (reason := _why_not(host.strip("[]"), int(port))):
         raise _cannot_bind(listener, reason)
     try:
-        taken = server.add_insecure_port(listener.bind)
+        if credentials is None:
+            taken = server.add_insecure_port(listener.bind)
+        else:
+            taken = server.add_secure_port(listener.bind, credentials)
     except RuntimeError as error:
         raise _cannot_bind(listener, str(error)) from None
     return f"{host}:{taken}"

@@ -1,0 +1,44 @@
+"""Certificates that are replaced while a node serves: what changed, told to whoever asks.
+
+The files are an operator's, or a renewing program's. What cannot be used is refused and what was
+used before stays, so that a half-written file takes no listener down.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidelog.wire.errors import TidelogError
+
+
+class CertificateNews(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of files that were found changed."""
+
+    user: str
+    """`listener client`, `listener cluster`, `connections to nodes`."""
+    certificate: str
+    """The file."""
+    subject: str = ""
+    names: tuple[str, ...] = ()
+    """Host names and addresses that the certificate is for."""
+    expires: str = ""
+    """The end of its validity as the certificate says it."""
+    refusal: TidelogError | None = None
+    """Why the new files are not used; None: they are, for every connection from now on."""
+
+
+class Certificates(Protocol):
+    """All certificates that a node uses."""
+
+    def refresh(self) -> Sequence[CertificateNews]:
+        """Look at the files again. What is refused is told once, until the files change."""
+        ...
+
+
+class NoCertificates:
+    """Of a node without encrypted connections."""
+
+    def refresh(self) -> Sequence[CertificateNews]:
+        """Nothing ever changes."""
+        return ()

@@ -1,0 +1,214 @@
+"""PEM files of one end of encrypted connections: read, proved usable, read again when they change.
+
+Owns what "usable" means: the key fits the certificate, the certificate is valid today, each
+authority can be parsed. gRPC itself checks nothing before the first handshake, and then tells the
+other end nothing. It must never replace what works by what does not.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidelog.ports.certificates import CertificateNews
+from tidelog.ports.network import TlsFiles
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+FILE_BYTES_MAX: Final = 1024 * 1024
+"""Of one PEM file: a mistyped name of a large file must not fill the memory."""
+_HANDSHAKE_TURNS_MAX: Final = 10
+
+
+class Material(msgspec.Struct, frozen=True):
+    """What the files hold; empty: there is no such file."""
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a certificate says of its owner."""
+
+    subject: str = ""
+    names: tuple[str, ...] = ()
+    expires: str = ""
+
+
+class WatchedFiles:
+    """The last usable content of the files, and who the certificate is for."""
+
+    def __init__(self, user: str, files: TlsFiles) -> None:
+        self.user = user
+        self._files = files
+        self._seen = self.material = read(files, user)
+        self.identity = prove(files, self.material, user)
+        self.generation = 0
+        """Grows with each change of the material."""
+
+    def refresh(self) -> CertificateNews | None:
+        """Read again; None: nothing is new."""
+        try:
+            found = read(self._files, self.user)
+        except TidelogError as error:
+            # The error is what was seen: told once, until the files are different again.
+            return self._see(Material(b"", b"", str(error).encode()), error)
+        try:
+            identity = prove(self._files, found, self.user) if found != self._seen else None
+        except TidelogError as error:
+            return self._see(found, error)
+        self._seen = found
+        if identity is None or found == self.material:
+            return None
+        self.material, self.identity = found, identity
+        self.generation += 1
+        return CertificateNews(
+            user=self.user,
+            certificate=self._files.certificate or self._files.authorities,
+            subject=identity.subject,
+            names=identity.names,
+            expires=identity.expires,
+        )
+
+    def _see(self, found: Material, refusal: TidelogError) -> CertificateNews | None:
+        if self._seen == found:
+            return None
+        self._seen = found
+        return CertificateNews(user=self.user, certificate=self._files.certificate, refusal=refusal)
+
+
+def read(files: TlsFiles, user: str) -> Material:
+    """The files as they are; STORAGE_FAILED names the one that cannot be read."""
+    return Material(
+        _read(files.certificate, "certificate", user),
+        _read(files.key, "key", user),
+        _read(files.authorities, "authorities", user),
+    )
+
+
+def prove(files: TlsFiles, material: Material, user: str) -> Identity:
+    """Refuse what no handshake could use; INVALID_CONFIGURATION names file and reason."""
+    if material.authorities:
+        _prove_authorities(files.authorities, material.authorities, user)
+    if not material.certificate:
+        return Identity()
+    tried = f"use the certificate {files.certificate} for {user}"
+    try:
+        identity = _shake_hands(files.certificate, files.key)
+    except ssl.SSLCertVerificationError as error:
+        hint = "Replace it: nobody who checks it would connect."
+        raise _unusable(tried, _sentence(error.verify_message), hint) from None
+    except ssl.SSLError as error:
+        raise _unusable(tried, *_reason(error, files, material)) from None
+    if read(files, user) != material:
+        raise _unusable(tried, "it changed while it was looked at", "It is looked at again.")
+    return identity
+
+
+def _read(name: str, what: str, user: str) -> bytes:
+    if not name:
+        return b""
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise TidelogError(
+            ErrorCode.STORAGE_FAILED,
+            tried=f"read {name} ({what}) for {user}",
+            happened=error.strerror or str(error),
+            hint="Name a file that is there and that this program may read.",
+        ) from None
+    if not content or len(content) > FILE_BYTES_MAX:
+        raise _unusable(
+            f"read {name} ({what}) for {user}",
+            f"it holds {len(content)} bytes or more" if content else "it is empty",
+            "Name a PEM file.",
+        )
+    return content
+
+
+def _prove_authorities(name: str, content: bytes, user: str) -> None:
+    tried = f"use the authorities {name} for {user}"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=content.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError):
+        hint = "Name a PEM file with `BEGIN CERTIFICATE` blocks."
+        raise _unusable(tried, "it holds no certificates that can be read", hint) from None
+
+
+def _shake_hands(certificate: str, key: str) -> Identity:
+    """One handshake in memory, with an end that believes this certificate and no other."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key, password=_no_password)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    serving = server.wrap_bio(there, back, server_side=True)
+    calling = client.wrap_bio(back, there)
+    for _ in range(_HANDSHAKE_TURNS_MAX):
+        waiting = sum(not _step(each) for each in (calling, serving))
+        if not waiting:
+            break
+    else:
+        raise AssertionError("a handshake in memory comes to its end")
+    return _identity(calling.getpeercert() or {})
+
+
+def _step(end: ssl.SSLObject) -> bool:
+    try:
+        end.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def _no_password() -> str:
+    # Without it OpenSSL asks at the terminal, and the node waits there for ever.
+    return ""
+
+
+def _identity(told: "ssl._PeerCertRetDictType") -> Identity:
+    subject: object = told.get("subject", ())
+    parts = []
+    assert isinstance(subject, tuple), "a subject is a tuple of names"
+    for relative in reversed(subject):
+        for name, value in relative:
+            parts.append(f"{_SHORT.get(name, name)}={value}")
+    names = told.get("subjectAltName", ())
+    assert isinstance(names, tuple), "names are a tuple"
+    return Identity(
+        ",".join(parts), tuple(str(each[1]) for each in names), str(told.get("notAfter", ""))
+    )
+
+
+_SHORT: Final = {
+    "commonName": "CN",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "stateOrProvinceName": "ST",
+    "localityName": "L",
+}
+
+
+def _reason(error: ssl.SSLError, files: TlsFiles, material: Material) -> tuple[str, str]:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"the key in {files.key} is not its key", "Replace both files together."
+    if b"ENCRYPTED" in material.key:
+        return f"the key in {files.key} is encrypted", "Store the key without a password."
+    return (
+        f"certificate or key ({files.key}) cannot be read: {error.reason or 'not PEM'}",
+        "Name PEM files: the certificate with its intermediates, and its key.",
+    )
+
+
+def _sentence(verify_message: str) -> str:
+    return f"the {verify_message}" if verify_message.startswith("certificate") else verify_message
+
+
+def _unusable(tried: str, happened: str, hint: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_CONFIGURATION, tried=tried, happened=happened, hint=hint)
