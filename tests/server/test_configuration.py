@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidelog.ports import TlsFiles
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_loading import load, settings
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -86,6 +87,68 @@ def test_plaintext_off_loopback_is_refused_unless_it_is_allowed(address: str) ->
     flags = {"listeners.client.bind": address}
     assert "allow_plaintext" in refusal(flags=flags).hint
     assert load(flags={**flags, "allow_plaintext": "true"}).listeners.client.bind == address
+
+
+@pytest.mark.parametrize("address", ["127.evil.example:9192", "localhost.example:9192"])
+def test_a_name_that_only_looks_like_loopback_is_not(address: str) -> None:
+    assert "allow_plaintext" in refusal(flags={"listeners.client.bind": address}).hint
+
+
+TLS = {"listeners.client.tls.certificate": "c.pem", "listeners.client.tls.key": "c.key"}
+CLUSTER_TLS = {
+    "listeners.cluster.tls.certificate": "n.pem",
+    "listeners.cluster.tls.key": "n.key",
+    "listeners.cluster.tls.client_ca": "ca.pem",
+}
+
+
+def test_an_encrypted_listener_may_be_off_loopback() -> None:
+    flags = {"listeners.client.bind": "0.0.0.0:9192", **TLS}
+    found = load(flags=flags).listeners.client
+    assert found.tls_files() == TlsFiles(certificate="c.pem", key="c.key")
+
+
+def test_nodes_want_each_others_certificates_and_clients_none_if_nothing_is_said() -> None:
+    listeners = load(flags={**TLS, **CLUSTER_TLS}).listeners
+    assert (listeners.client.tls.client_auth, listeners.cluster.tls.client_auth) == (
+        "none",
+        "required",
+    )
+    outbound = TlsFiles(certificate="n.pem", key="n.key", authorities="ca.pem")
+    assert listeners.outbound_tls() == outbound
+
+
+def test_a_listener_that_asks_nobody_trusts_nobody() -> None:
+    flags = {**CLUSTER_TLS, "listeners.cluster.tls.client_auth": "none"}
+    cluster = load(flags=flags).listeners
+    assert cluster.cluster.tls_files() == TlsFiles(certificate="n.pem", key="n.key")
+    assert cluster.outbound_tls() == TlsFiles(
+        certificate="n.pem", key="n.key", authorities="ca.pem"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"listeners.client.tls.certificate": "c.pem"}, "client.tls.key"),
+        ({"listeners.client.tls.key": "c.key"}, "client.tls.certificate"),
+        ({"listeners.client.tls.client_ca": "ca.pem"}, "client.tls.certificate"),
+        ({**TLS, "listeners.client.tls.client_auth": "required"}, "client.tls.client_ca"),
+        ({**TLS, "listeners.client.tls.client_auth": "maybe"}, "client.tls.client_auth"),
+        ({**TLS, "listeners.client.tls.peer_ca": "ca.pem"}, "client.tls.peer_ca"),
+        ({**CLUSTER_TLS, "listeners.cluster.tls.client_ca": ""}, "cluster.tls.client_ca"),
+        (
+            {
+                **CLUSTER_TLS,
+                "listeners.cluster.tls.client_ca": "",
+                "listeners.cluster.tls.client_auth": "none",
+            },
+            "cluster.tls.peer_ca",
+        ),
+    ],
+)
+def test_encryption_that_is_said_by_half_is_refused(given: dict[str, str], named: str) -> None:
+    assert named in refusal(flags=given).tried
 
 
 def test_a_listener_may_say_only_how_it_is_reached() -> None:

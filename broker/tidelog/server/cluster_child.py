@@ -37,7 +37,10 @@ def main(file_name: str) -> int:
 
 async def _serve(configuration: NodeConfiguration) -> None:
     async with real_ports(
-        Path(configuration.data_dir), is_controller=True, log_dirs=configuration.log_dirs
+        Path(configuration.data_dir),
+        is_controller=True,
+        log_dirs=configuration.log_dirs,
+        outbound_tls=configuration.listeners.outbound_tls(),
     ) as ports:
         node = Node(configuration, ports)
         loop = asyncio.get_running_loop()

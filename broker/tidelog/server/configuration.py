@@ -15,32 +15,11 @@ from tidelog.broker.limits import BrokerLimits
 from tidelog.metadata_quorum.controller.topics import TopicDefaults
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.raft.types import Options
+from tidelog.server.configuration_listeners import Listeners, ListenerSettings
+
+__all__ = ["ListenerSettings", "Listeners", "NodeConfiguration"]
 
 MIB: Final = 1024 * 1024
-
-
-class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An address to serve on, and how others are told to reach it."""
-
-    bind: Annotated[
-        str, Meta(description="`host:port` to listen on; port 0 picks a free one.", min_length=3)
-    ]
-    advertised: Annotated[
-        str,
-        Meta(description="`host:port` that others are told; empty: the address that was bound."),
-    ] = ""
-
-
-class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the node can be reached."""
-
-    client: Annotated[
-        ListenerSettings, Meta(description="For programs that produce, consume and administer.")
-    ] = ListenerSettings(bind="127.0.0.1:9192")
-    cluster: Annotated[
-        ListenerSettings,
-        Meta(description="For the nodes of the cluster, this one included."),
-    ] = ListenerSettings(bind="127.0.0.1:9193")
 
 
 class ProduceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -205,6 +184,15 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     allow_plaintext: Annotated[
         bool, Meta(description="Permit unencrypted listeners on addresses other than loopback.")
     ] = False
+    certificate_reload_ms: Annotated[
+        int,
+        Meta(
+            description="How often the files of certificates are looked at; what changed counts "
+            "for every connection after that.",
+            ge=100,
+            le=86_400_000,
+        ),
+    ] = 10_000
     shutdown_grace_ms: Annotated[
         int, Meta(description="How long calls in progress may take at a stop.", ge=0, le=600_000)
     ] = 300

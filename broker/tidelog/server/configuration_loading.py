@@ -11,11 +11,11 @@ from typing import Any, Final, get_origin
 import msgspec
 
 from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.configuration_listeners import validate_listeners
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import did_you_mean, nearest_name
 
 PREFIX: Final = "TIDELOG_"
-_LOOPBACK: Final = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,15 +156,10 @@ def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
         configuration = msgspec.convert(tree, NodeConfiguration)
     except msgspec.ValidationError as error:
         raise _invalid(file_name or "the configuration", _lower(error)) from None
-    for name in ("client", "cluster"):
-        bind = getattr(configuration.listeners, name).bind
-        _validate_address(f"listeners.{name}.bind", bind)
-        if not configuration.allow_plaintext and not bind.startswith(_LOOPBACK):
-            raise _invalid(
-                f"listeners.{name}.bind",
-                f"`{bind}` can be reached from outside this machine, and nothing encrypts it",
-                "Bind 127.0.0.1, or set allow_plaintext = true if the network is trusted.",
-            )
+    listeners = configuration.listeners
+    for name, listener in (("client", listeners.client), ("cluster", listeners.cluster)):
+        _validate_address(f"listeners.{name}.bind", listener.bind)
+    validate_listeners(listeners, allow_plaintext=configuration.allow_plaintext)
     _validate_directories(configuration)
     _validate_quorum(configuration)
     if configuration.default_partitions > configuration.topics.partitions_max:
@@ -210,13 +205,16 @@ def _validate_quorum(configuration: NodeConfiguration) -> None:
 
 
 def _fill_listeners(tree: dict[str, Any]) -> None:
-    """A listener that gives only its advertised address keeps the default one to bind."""
+    """What one listener leaves out is as it is in its own default, not in the other one's."""
     for setting in settings():
-        if setting.path.endswith(".bind"):
-            *_, name, leaf = setting.path.split(".")
-            listener = tree.get("listeners", {}).get(name)
-            if isinstance(listener, dict):
-                listener.setdefault(leaf, setting.default)
+        *branches, leaf = setting.path.split(".")
+        if branches[:1] != ["listeners"]:
+            continue
+        given: Any = tree
+        for name in branches:
+            given = given.get(name) if isinstance(given, dict) else None
+        if isinstance(given, dict):
+            given.setdefault(leaf, setting.default)
 
 
 def _validate_address(path: str, address: str) -> None:

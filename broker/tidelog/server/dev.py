@@ -124,7 +124,12 @@ def _already_running(directory: Path, error: TidelogError) -> TidelogError:
 async def _serve(
     configuration: NodeConfiguration, directory: Path, options: DevOptions, *, is_temporary: bool
 ) -> None:
-    async with real_ports(directory, is_controller=True, log_dirs=configuration.log_dirs) as ports:
+    async with real_ports(
+        directory,
+        is_controller=True,
+        log_dirs=configuration.log_dirs,
+        outbound_tls=configuration.listeners.outbound_tls(),
+    ) as ports:
         await _format_if_empty(ports, configuration, directory)
         node = Node(configuration, ports, may_pick_port=options.port is None)
         loop = asyncio.get_running_loop()

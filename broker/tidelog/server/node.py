@@ -33,6 +33,7 @@ from tidelog.server.metadata_side import MetadataSide, of_member, of_observer
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.reflection import service_names
 from tidelog.server.storage_format import NodeIdentity
+from tidelog.server.tls import watch_certificates
 from tidelog.server.watching import NodeWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -135,6 +136,12 @@ class Node:
         self._is_open = True
         watch = NodeWatch(configuration, ports, self._controller, self._broker, side)
         self._of_quorum.append(scope.start(watch.run(), name="watch"))
+        scope.start(
+            watch_certificates(
+                ports.certificates, ports.clock, configuration.certificate_reload_ms
+            ),
+            name="certificates",
+        )
         self._bring_up_task = scope.start(self._bring_up(scope, on_ready), name="bring up")
         self._bring_up_task.add_done_callback(lambda task: self._brought_up.set())
 
@@ -165,7 +172,13 @@ class Node:
     ) -> Server:
         """Serve at the address; at another port if it is taken and that is allowed."""
         services = service_names(methods) if name == CLIENT_LISTENER else ()
-        listener = Listener(name=name, bind=settings.bind, reflection_services=services)
+        listener = Listener(
+            name=name,
+            bind=settings.bind,
+            reflection_services=services,
+            tls=settings.tls_files(),
+            requires_client_certificate=settings.tls.client_auth == "required",
+        )
         try:
             server = await self._ports.network.serve(listener, methods)
         except TidelogError as error:

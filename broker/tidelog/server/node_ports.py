@@ -2,7 +2,17 @@
 
 import msgspec
 
-from tidelog.ports import Authorizer, Clock, Disk, Host, Network, Random, Worker
+from tidelog.ports import (
+    Authorizer,
+    Certificates,
+    Clock,
+    Disk,
+    Host,
+    Network,
+    NoCertificates,
+    Random,
+    Worker,
+)
 from tidelog.wire.errors import TidelogError
 
 
@@ -34,3 +44,5 @@ class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     network: Network
     host: Host
     authorizer: Authorizer
+    certificates: Certificates = NoCertificates()
+    """Of the network's listeners and connections."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tidelog.ports import AllowAll
+from tidelog.ports import AllowAll, TlsFiles
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.host import RealHost
@@ -18,7 +18,11 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 @asynccontextmanager
 async def real_ports(
-    data_dir: Path, *, is_controller: bool, log_dirs: Sequence[str] = ()
+    data_dir: Path,
+    *,
+    is_controller: bool,
+    log_dirs: Sequence[str] = (),
+    outbound_tls: TlsFiles | None = None,
 ) -> AsyncIterator[NodePorts]:
     """Locks the data directories; lets everything go at the end, in the opposite order."""
     clock = RealClock()
@@ -28,7 +32,7 @@ async def real_ports(
             _quorum_disk(data_dir, is_controller=is_controller) as quorum_disk,
             _further_disks(log_dirs) as further_disks,
         ):
-            network = GrpcNetwork(clock)
+            network = GrpcNetwork(clock, outbound=outbound_tls)
             worker, sealer = ProcessWorker(), ProcessWorker()
             try:
                 yield NodePorts(
@@ -42,6 +46,7 @@ async def real_ports(
                     network=network,
                     host=RealHost(),
                     authorizer=AllowAll(),
+                    certificates=network.certificates,
                 )
             finally:
                 await sealer.close()

@@ -89,7 +89,10 @@ def _refuse_optimised() -> None:
 async def _serve(configuration: NodeConfiguration) -> None:
     directory = Path(configuration.data_dir)
     async with real_ports(
-        directory, is_controller=configuration.is_controller, log_dirs=configuration.log_dirs
+        directory,
+        is_controller=configuration.is_controller,
+        log_dirs=configuration.log_dirs,
+        outbound_tls=configuration.listeners.outbound_tls(),
     ) as ports:
         node = Node(configuration, ports)
         loop = asyncio.get_running_loop()

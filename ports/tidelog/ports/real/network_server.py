@@ -49,7 +49,7 @@ async def start_server(
     clock: Clock,
     certificates: RealCertificates,
 ) -> GrpcServer:
-    """Bind and serve; what cannot be bound raises UNAVAILABLE, files that cannot be used tell why."""
+    """Bind and serve; an address or files that cannot be used raise, and tell why."""
     credentials = None if listener.tls is None else certificates.server_credentials(listener)
     server = grpc.aio.server(
         options=network_options.server_options(),
