@@ -1,11 +1,14 @@
 """Which partitions are pulled from which leaders, and on which lanes.
 
 Owns the choice of the lane: a partition begins on the live one, and goes to the other when its
-leader says so. It must never have a partition on two lanes at once. One task a leader and lane.
+leader says so. It must never have a partition on two lanes at once, nor let one be named before its
+owner has settled: what this broker was writing when it ceased to lead still comes into the log, and
+may part from the new leader's. One task a leader and lane.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -22,8 +25,11 @@ from tidelog.broker.replication.stream_messages import (
 from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Network, Random, TaskScope
-from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
+
+_BEHIND_ALL: Final = Offset((1 << 63) - 1)
+_SETTLE_MS: Final = 10
 
 
 class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +76,7 @@ class Fetchers:
         self._lane_of: dict[PartitionKey, FetchLane] = {}
         self._lanes: dict[tuple[BrokerId, Lane], FetchLane] = {}
         self._unstarted: list[FetchLane] = []
+        self._unsettled: list[PartitionKey] = []
         self._news = asyncio.Event()
 
     def set_followed(self, followed: Mapping[PartitionKey, Followed]) -> None:
@@ -86,6 +93,9 @@ class Fetchers:
             if known is wanted or known == wanted:
                 continue
             self._followed[key] = wanted
+            if known is None or known.leader_epoch != wanted.leader_epoch:
+                self._context.begin(key)
+                self._unsettled.append(key)
             lane = self._lane_of.get(key)
             if lane is None or lane.leader_id != wanted.leader_id:
                 if lane is not None:
@@ -94,6 +104,7 @@ class Fetchers:
             self._enter(key, wanted, lane)
         for lane in self._lanes.values():
             lane.wake()
+        self._news.set()
 
     async def run(self, scope: TaskScope) -> None:
         """Pull until cancelled; the lanes are children of the scope."""
@@ -101,6 +112,9 @@ class Fetchers:
             unstarted, self._unstarted = self._unstarted, []
             for lane in unstarted:
                 scope.start(lane.run(), name=f"copies from broker {lane.leader_id}")
+            unsettled, self._unsettled = self._unsettled, []
+            for key in unsettled:
+                scope.start(self._settle(key), name="end of a log")
             await self._news.wait()
             self._news.clear()
 
@@ -156,6 +170,21 @@ class Fetchers:
         lane = self._lane_of.get(key)
         if lane is not None:
             lane.on_advanced(key)
+
+    async def _settle(self, key: PartitionKey) -> None:
+        """Until nothing is written to the log any more that was asked for before it followed."""
+        context = self._context
+        while (replica := context.replica(key)) is not None:
+            try:
+                # Cuts nothing off, but is done behind what is being written.
+                await replica.directory.owner.truncate(replica.log, _BEHIND_ALL)
+            except TidelogError as error:
+                if error.code is ErrorCode.UNAVAILABLE and not replica.log.failure:
+                    # The log is being trimmed, or cut.
+                    await context.clock.sleep(_SETTLE_MS)
+                    continue
+            break
+        context.end(key)
 
     def _on_settled(self, key: PartitionKey) -> None:
         lane = self._lane_of.get(key)

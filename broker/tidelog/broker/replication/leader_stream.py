@@ -113,8 +113,20 @@ class ReplicaFetchHandler:
         return [self._epoch_end(query) for query in queries]
 
     def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> Replica:
-        """The replica, led here at this very epoch."""
-        return self.replicas.find(key.topic_id, key.partition, leader_epoch, tried=TRIED)
+        """The replica, led here at this very epoch, by the metadata and by the log's owner.
+
+        Before its owner has taken the role over, and while a tail is cut off that another leader
+        did not have, the log still holds what it will not: no follower may be measured by it.
+        """
+        replica = self.replicas.find(key.topic_id, key.partition, leader_epoch, tried=TRIED)
+        log = replica.log
+        if log.leader_epoch != leader_epoch or log.is_being_cut:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=TRIED,
+                happened=f"{key}: this broker is about to lead it at leader epoch {leader_epoch}",
+            )
+        return replica
 
     def is_in_sync(self, key: PartitionKey, broker_id: BrokerId) -> bool:
         """As far as the metadata here tell."""
