@@ -122,6 +122,24 @@ def test_a_cut_leaves_no_hole_and_no_sidecar_of_a_shorter_segment_wherever_it_is
     with_owner(work)
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_cut_that_cannot_learn_of_the_producers_before_is_no_measure_of_a_sidecar(
+    is_known: bool,
+) -> None:
+    async def work(owned: Owned) -> None:
+        await fill(owned, 2)
+        if not is_known:
+            # As after a seal whose sidecar has rotted since.
+            owned.log.segments[0].producers_at_end = None
+        await owned.owner.truncate(owned.log, Offset(3), is_unclean=True)
+        assert owned.log.are_producers_known is is_known
+        owned.owner.roll(KEY)
+        await settle()
+        assert (owned.log.segments[1].producers_at_end is not None) is is_known
+
+    with_owner(work)
+
+
 def test_what_is_committed_is_not_truncated_by_itself() -> None:
     async def work(owned: Owned) -> None:
         await fill(owned, 1)

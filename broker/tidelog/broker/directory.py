@@ -316,7 +316,11 @@ class LogDirectory:
             return False
         try:
             unsettled = self.keeper.unsettled
-            logs = [held.log for key, held in self._held.items() if key not in unsettled]
+            logs = [
+                held.log
+                for key, held in self._held.items()
+                if key not in unsettled and held.log.are_producers_known
+            ]
             await write_checkpoint(self._disk, logs)
         except TidelogError as error:
             # Everything is flushed; without the checkpoint the next start only looks closer.

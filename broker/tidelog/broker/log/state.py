@@ -36,6 +36,7 @@ class PartitionLog:
     """One main state a partition; see the module for its four offsets."""
 
     __slots__ = (
+        "are_producers_known",
         "cut_count",
         "failure",
         "flushed_offset",
@@ -67,6 +68,8 @@ class PartitionLog:
         """Base offset of the segment that holds the watermark, and the byte behind it there."""
         self.leader_epochs = LeaderEpochs()
         self.producers = ProducerState()
+        self.are_producers_known = True
+        """False: a cut began with a sidecar that could not be read, and some may be forgotten."""
         self.gaps_from = NO_GAPS
         """From this offset on offsets may ascend with gaps; -1: they are contiguous but for
         segments that were compacted here."""
@@ -112,7 +115,8 @@ class PartitionLog:
         """The active segment grows no more. Producers are forgotten at a roll only, so that their
         state behind a segment is a function of the segments up to it."""
         self.producers.expire()
-        self.segments[-1].seal(self.producers.encode())
+        # What forgot some is no measure of the sidecar, whose maker may know them again.
+        self.segments[-1].seal(self.producers.encode() if self.are_producers_known else None)
 
     def take_in(self, header: BatchHeader) -> None:
         """A batch with this header, as it is stored, lies at the end of the active segment."""
@@ -252,7 +256,14 @@ class PartitionLog:
         self.high_watermark = max(self.boundary_below(offset), self.log_start_offset)
         self.high_watermark_position = (segment.base_offset, position)
 
-    def cut(self, last: Segment | None, producers: ProducerState, offset: Offset) -> None:
+    def cut(
+        self,
+        last: Segment | None,
+        producers: ProducerState,
+        offset: Offset,
+        *,
+        are_producers_known: bool = True,
+    ) -> None:
         """The log's tail was cut off: it ends with `last`, read again, or with what is before."""
         kept = [segment for segment in self.segments if segment.next_offset <= offset]
         if last is not None:
@@ -266,6 +277,7 @@ class PartitionLog:
         self.flushed_offset = self.log_end_offset
         self.leader_epochs.truncate(self.log_end_offset)
         self.producers = producers
+        self.are_producers_known = are_producers_known
         self.cut_count += 1
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset

@@ -128,7 +128,7 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
             core_stop.drop_cut(core, cut)
             effects.append(Done(token=cut.token, offset=log.log_end_offset))
         else:
-            cut.is_cutting = True
+            cut.is_cutting, cut.high_watermark = True, log.high_watermark
             log.lower_high_watermark(cut.offset)
             effects += [Advanced(key=log.key), _cut_tail(cut)]
 
@@ -155,8 +155,6 @@ def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
     partition, log = cut.partition, cut.partition.log
     _end(core, cut)
     log.restart(cut.restart_offset)
-    if isinstance(partition.role, Following):
-        partition.role.leader_watermark = log.high_watermark
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
         core.committed_marks[log.key] = log.high_watermark
@@ -188,15 +186,19 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         effects.append(Refuse(token=cut.token, error=error))
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"
-    log.cut(message.cut.segment, message.cut.producers, cut.offset)
-    if isinstance(partition.role, Following):
-        partition.role.leader_watermark = log.high_watermark
-    elif partition.role is None and log.log_end_offset > log.high_watermark:
+    log.cut(
+        message.cut.segment,
+        message.cut.producers,
+        cut.offset,
+        are_producers_known=message.cut.are_producers_known,
+    )
+    if partition.role is None and log.log_end_offset > log.high_watermark:
         # What is left was flushed: that commits an only replica's.
         log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
         if partition.role is not None:
+            log.commit_to(cut.high_watermark)
             core.committed_marks[log.key] = log.high_watermark
             core.moved[log.key] = partition
     effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]

@@ -193,6 +193,8 @@ class TailCut(msgspec.Struct, frozen=True, kw_only=True):
     segment: Segment | None
     """None: it went as well."""
     producers: ProducerState
+    are_producers_known: bool = True
+    """False: what is before could not tell of its own."""
 
 
 class CutEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,8 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
     """What is left of the last segment, once the cut is durable."""
     left = PartitionLog(effect.key, NO_LEADER_EPOCH)
-    left.producers = await _producers_before(disk, effect)
+    known = await _producers_before(disk, effect)
+    left.producers = ProducerState() if known is None else known
     removed = effect.later
     segment = None
     if effect.last is not None:
@@ -44,22 +45,22 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
         file = await files.opened(segment.key)
         await disk.truncate(file, segment.size_bytes)
         await disk.flush([file], directories=[directory])
-    return TailCut(segment=segment, producers=left.producers)
+    return TailCut(segment=segment, producers=left.producers, are_producers_known=known is not None)
 
 
-async def _producers_before(disk: Disk, effect: CutTail) -> ProducerState:
-    """The state behind the segment before, as memory or its sidecar tells it."""
+async def _producers_before(disk: Disk, effect: CutTail) -> ProducerState | None:
+    """The state behind the segment before, as memory or its sidecar tells it; None: it is lost."""
     if effect.producers_before is not None:
         return ProducerState.decode(effect.producers_before)
     before = effect.before
     if before is None:
-        return ProducerState()
+        is_from_zero = effect.last is None or not effect.last.base_offset
+        return ProducerState() if is_from_zero else None
     name = before.sidecar_path.rpartition("/")[2]
     if name not in await disk.list(directory_name(effect.key)):
-        return ProducerState()
+        return None
     summary = await read_summary(disk, before, await size_of(disk, before))
-    found = None if summary is None else await read_producers(disk, summary)
-    return ProducerState() if found is None else found
+    return None if summary is None else await read_producers(disk, summary)
 
 
 async def _read_again(

@@ -75,6 +75,8 @@ class Cut(msgspec.Struct, kw_only=True):
     """The owner is at it."""
     restart_offset: Offset | None = None
     """Where the log goes on, once it is empty."""
+    high_watermark: Offset = Offset(0)
+    """As it was before the cut: what is left below it is committed still."""
     is_given_up: bool = False
     """Another leader epoch has begun meanwhile: nothing is cut."""
     is_restarting: bool = False

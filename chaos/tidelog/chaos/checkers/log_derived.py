@@ -37,8 +37,11 @@ def walk(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
         position += size_bytes
 
 
-def check_derived(log: PartitionLog, read: ReadFile) -> list[str]:
-    """Everything that contradicts the files, as violations; nothing may be under way in the log."""
+def check_derived(log: PartitionLog, read: ReadFile, *, was_cut: bool = False) -> list[str]:
+    """Everything that contradicts the files, as violations; nothing may be under way in the log.
+
+    `was_cut`: it was cut below its watermark at some time, on somebody's decision.
+    """
     violations: list[str] = []
     headers: list[BatchHeader] = []
     for segment in log.segments:
@@ -49,7 +52,7 @@ def check_derived(log: PartitionLog, read: ReadFile) -> list[str]:
         violations += _check_segment(segment, found, len(data or b""))
         headers += [header for _, header in found]
     violations += _check_epochs(log, headers)
-    violations += _check_producers(log, headers)
+    violations += _check_producers(log, headers, was_cut=was_cut)
     violations += _check_chain(log)
     return violations
 
@@ -115,7 +118,7 @@ def _check_epochs(log: PartitionLog, headers: list[BatchHeader]) -> list[str]:
     return []
 
 
-def _check_producers(log: PartitionLog, headers: list[BatchHeader]) -> list[str]:
+def _check_producers(log: PartitionLog, headers: list[BatchHeader], *, was_cut: bool) -> list[str]:
     """Whoever wrote lately is known by its last batch, and nobody who did not."""
     last: dict[int, BatchHeader] = {}
     for header in headers:
@@ -136,6 +139,8 @@ def _check_producers(log: PartitionLog, headers: list[BatchHeader]) -> list[str]
             or (producer.epoch, batch.base_sequence, batch.base_offset)
             != (header.producer_epoch, header.base_sequence, header.base_offset)
         ):
+            if was_cut and batch is not None and _was_compacted(log, header, batch.base_offset):
+                continue
             return [
                 (
                     f"producers_differ: {log.key}: the last batch of {producer_id} is at "
@@ -146,6 +151,17 @@ def _check_producers(log: PartitionLog, headers: list[BatchHeader]) -> list[str]
         if any(batch.base_offset >= log.log_end_offset for batch in producer.batches):
             return [f"producers_differ: {log.key}: {producer} wrote behind {log.log_end_offset}"]
     return []
+
+
+def _was_compacted(log: PartitionLog, header: BatchHeader, known_offset: int) -> bool:
+    """Whether the log knows of a later batch that a compaction has dropped: one behind it, by which
+    the producer was known then, went with the cut."""
+    if known_offset <= header.base_offset:
+        return False
+    return any(
+        each.is_compacted and each.base_offset <= known_offset < each.next_offset
+        for each in log.segments
+    )
 
 
 def _check_chain(log: PartitionLog) -> list[str]:

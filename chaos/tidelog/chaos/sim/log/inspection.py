@@ -82,7 +82,9 @@ def inspect(
             continue
         medium = client.stage.medium_of(client.planned)
         client.model.see(node.bounds_of(client.key))
-        violations += check_derived(log, functools.partial(seen_bytes, medium))
+        violations += check_derived(
+            log, functools.partial(seen_bytes, medium), was_cut=client.model.truncations > 0
+        )
         violations += check_a_sidecar(log, medium, random, was_damaged=was_damaged)
     return violations
 
