@@ -29,6 +29,7 @@ from tidelog.broker.partition.messages import (
     RemoveDirectory,
     RemoveFiles,
     ReplaceSegments,
+    RestartLog,
     RollSegment,
     SegmentSealed,
     TailCut,
@@ -79,7 +80,7 @@ class CoreModel:
         self.cuts: list[CutTail] = []
         self.answers: dict[int, Acknowledge | Refuse | Done] = {}
         self.sent: dict[int, AppendBatch] = {}
-        self.asked: dict[int, TrimHead | TruncateTail] = {}
+        self.asked: dict[int, TrimHead | TruncateTail | RestartLog] = {}
         self.marks: dict[PartitionKey, int] = {}
         """FLUSHED marks that were written."""
         self.written_marks: dict[tuple[PartitionKey, MarkKind], int] = {}
@@ -95,7 +96,7 @@ class CoreModel:
         self.cut_below: dict[PartitionKey, int] = {}
         """The lowest offset of an unclean cut."""
         self._next_token = 0
-        self._sequences: dict[tuple[int, int], int] = {}
+        self._sequences: dict[tuple[int, int], tuple[int, int]] = {}
         settings = msgspec.structs.replace(topic, segment_bytes=segment_bytes)
         for number in range(partitions):
             log = PartitionLog(key_of(number), LeaderEpoch(0))
@@ -114,11 +115,12 @@ class CoreModel:
     ) -> int:
         """Submit a batch; its token."""
         token = self.new_token()
+        epoch, sequence = self._sequence(partition, producer_id, records)
         batch = encode_batch(
             [(timestamp, None, b"%d" % token, ())] * records,
             producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
-            base_sequence=self._sequence(partition, producer_id, records),
+            producer_epoch=epoch,
+            base_sequence=sequence,
         )
         self.submit(token, batch, partition, is_all=is_all)
         return token
@@ -261,11 +263,19 @@ class CoreModel:
             for mark in write.marks:
                 is_start = mark.kind is MarkKind.LOG_START
                 marked = self.written_marks.get((mark.key, mark.kind), 0)
-                assert not is_start or mark.value >= marked, "a log begins lower than it did"
+                assert not is_start or mark.value >= marked or self._is_restarting(mark), (
+                    "a log begins lower than it did"
+                )
                 self.written_marks[mark.key, mark.kind] = mark.value
                 if mark.kind is MarkKind.FLUSHED:
                     self.marks[mark.key] = mark.value
         self.tell(WriteEnded(error=error))
+
+    def _is_restarting(self, mark: Mark) -> bool:
+        return any(
+            isinstance(each, RestartLog) and each.offset == mark.value
+            for each in self.asked.values()
+        )
 
     def end_flush(self, error: TidelogError | None = None) -> None:
         """The flush in flight ends; it covers what the files held when it began."""
@@ -357,12 +367,20 @@ class CoreModel:
         self._next_token += 1
         return self._next_token - 1
 
-    def _sequence(self, partition: int, producer_id: int, records: int) -> int:
+    def _sequence(self, partition: int, producer_id: int, records: int) -> tuple[int, int]:
+        """The producer's epoch, and the sequence of its next batch."""
         if producer_id < 0:
-            return -1
-        sequence = self._sequences.get((partition, producer_id), 0)
-        self._sequences[partition, producer_id] = sequence + records
-        return sequence
+            return (-1, -1)
+        epoch, sequence = self._sequences.get((partition, producer_id), (0, 0))
+        self._sequences[partition, producer_id] = (epoch, sequence + records)
+        return (epoch, sequence)
+
+    def _begin_anew(self, refused: AppendBatch) -> None:
+        """A producer one of whose batches was refused goes on in a new epoch."""
+        header = refused.header
+        place = (int(refused.key.partition), int(header.producer_id))
+        if self._sequences.get(place, (-1, 0))[0] == header.producer_epoch:
+            self._sequences[place] = (header.producer_epoch + 1, 0)
 
     def _note(self, effect: Effect) -> None:
         match effect:
@@ -387,6 +405,8 @@ class CoreModel:
                     self._check_acknowledged(effect)
                 elif isinstance(effect, Done):
                     self._check_done(effect)
+                elif effect.token in self.sent:
+                    self._begin_anew(self.sent[effect.token])
             case RemoveFiles():
                 for key in effect.segments:
                     self._check_removed(key)

@@ -284,10 +284,13 @@ class DirectoryCore:
             and partition.log.failure is None
             and partition.cut is None
         ):
-            self.queue.append(append)
+            error = None if partition.role is None else core_roles.objection(partition, append)
+            if error is None:
+                self.queue.append(append)
+                return
         else:
             error = core_stop.refusal(self, append.key)
-            effects.append(Refuse(token=append.token, error=error))
+        effects.append(Refuse(token=append.token, error=error))
 
     def _on_roll(self, key: PartitionKey) -> None:
         partition = self.partitions.get(key)
