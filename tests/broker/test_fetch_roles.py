@@ -158,6 +158,7 @@ def test_a_position_above_a_new_leaders_watermark_waits_up_to_its_logs_end() -> 
     node = written(Node(), 4, 5, 5, committed=2)
     for offset in (2, 4, 6):
         assert node.fetch(offset) is None, "it waits"
+        assert node.handler().find(position(offset)).log is node.log, "plain records as well"
     beyond = node.fetch(7)
     assert beyond is not None
     assert beyond.error is not None
@@ -187,8 +188,9 @@ def test_a_position_above_a_new_leaders_watermark_waits_up_to_its_logs_end() -> 
 def test_a_reader_of_another_past_is_told_where_the_logs_part(
     offset: int, last_epoch: int, expected: tuple[int, int] | None
 ) -> None:
-    # Epoch 3 wrote 0 and 1, epoch 4 wrote 2 and 3, epoch 6 the rest.
+    # Epoch 3 wrote 0 and 1, epoch 4 wrote 2 and 3, epoch 6 the rest; 7 leads.
     node = written(Node(), 3, 4, 6, 6)
+    node.set_role(HERE, epoch=7)
     assert parting_of(node.log, offset, last_epoch) == expected
     answer = node.fetch(offset, last_epoch=last_epoch)
     if expected is not None:
@@ -207,6 +209,26 @@ def test_an_epoch_that_was_trimmed_is_no_other_past() -> None:
     assert parting_of(node.log, 4, 3) is None
     assert parting_of(node.log, 5, 3) == (-1, 4), "a record of epoch 3 cannot lie there"
     assert parting_of(Node().log, 0, 3) is None, "an empty log proves nothing"
+
+
+@pytest.mark.parametrize(("offset", "last_epoch"), [(9, 6), (8, 5), (9, -1)])
+def test_a_follower_that_may_only_lag_leaves_the_verdict_to_the_leader(
+    offset: int, last_epoch: int
+) -> None:
+    node = written(Node(leader=2), 3, 4, 6, 6)
+    answer = node.fetch(offset, last_epoch=last_epoch, rack="a", epoch=EPOCH)
+    assert answer is not None
+    assert answer.error is not None
+    assert answer.error.code is ErrorCode.NOT_LEADER
+    assert answer.leader_id == 2
+
+
+def test_a_leader_that_was_not_told_yet_of_the_readers_epoch_tells_of_no_parting() -> None:
+    node = written(Node(), 3, 4, 6, 6)
+    answer = node.fetch(4, last_epoch=EPOCH + 1)
+    assert answer is not None
+    assert answer.error is not None
+    assert answer.error.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_below_the_logs_start_no_past_is_looked_at() -> None:
@@ -386,6 +408,16 @@ def test_a_stream_is_told_of_a_parting_once() -> None:
     stream = Stream(node)
     stream.take(position(9, last_epoch=5))
     assert [each.divergence for each in stream.answers()] == [Divergence(3, 2)]
+    assert stream.answers() == []
+
+
+def test_a_stream_that_has_read_into_a_newer_epoch_has_not_parted_from_the_log() -> None:
+    node = written(Node(), 3, 4, 6)
+    stream = Stream(node)
+    stream.take(position(2, last_epoch=3), credit=100_000)
+    assert all(each.batches for each in stream.answers())
+    node.shelf.append(batch_at(1, 2), epoch=6)
+    node.set_role(HERE)
     assert stream.answers() == []
 
 

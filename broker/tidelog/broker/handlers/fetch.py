@@ -122,6 +122,10 @@ class FetchHandler:
             if offset < log.log_start_offset:
                 raise _out_of_range(position, replica)
             parting = parting_of(log, offset, position.last_fetched_epoch)
+            if not replica.is_led and (parting or offset > log.log_end_offset):
+                raise _behind(position, replica)
+            if position.last_fetched_epoch > log.leader_epoch:
+                raise _unheard_of(position, replica)
             if parting is not None:
                 return msgspec.structs.replace(
                     self._bare(position, replica), divergence=Divergence(*parting)
@@ -290,4 +294,25 @@ def _out_of_range(position: FetchPosition, replica: Replica) -> TidelogError:
         f"at offset {position.fetch_offset}",
         happened=f"the log reaches from {log.log_start_offset} "
         f"to the high watermark {log.high_watermark}{end}",
+    )
+
+
+def _behind(position: FetchPosition, replica: Replica) -> TidelogError:
+    """A follower that lags looks as if its log were another: only the leader can tell."""
+    return TidelogError(
+        ErrorCode.NOT_LEADER,
+        tried=f"fetch from {replica.topic_name}-{position.partition} "
+        f"at offset {position.fetch_offset}",
+        happened=f"this follower's log ends at {replica.log.log_end_offset}, "
+        "or holds something else there",
+    )
+
+
+def _unheard_of(position: FetchPosition, replica: Replica) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        tried=f"fetch from {replica.topic_name}-{position.partition} "
+        f"at offset {position.fetch_offset}",
+        happened=f"the reader has had records of leader epoch {position.last_fetched_epoch}, "
+        f"the partition is at {replica.log.leader_epoch} here",
     )

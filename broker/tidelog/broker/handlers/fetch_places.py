@@ -3,7 +3,9 @@
 Owns the rules of reading near by. The leader serves everybody. A follower serves those who say in
 which rack they are, as long as the image calls it in sync: what is committed is in its log then,
 and only its knowledge of the watermark is a step behind the leader's. It must never send a client
-to a replica that is fenced or out of sync: that one may stand still for ever.
+to a replica that is fenced or out of sync: that one may stand still for ever. Only a leader tells a
+reader that its past is another: a follower that lags, and does not know yet that it is out of sync,
+looks the same.
 """
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs

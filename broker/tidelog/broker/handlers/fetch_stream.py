@@ -176,7 +176,11 @@ class FetchSession:
         if len(found.data) > left and not is_first:
             self._ready.setdefault(key, None)
             return None, True
-        self._positions[key] = msgspec.structs.replace(position, fetch_offset=found.next_offset)
+        self._positions[key] = msgspec.structs.replace(
+            position,
+            fetch_offset=found.next_offset,
+            last_fetched_epoch=replica.log.leader_epochs.epoch_at(found.next_offset - 1),
+        )
         self._credit_bytes -= len(found.data)
         if found.next_offset < replica.log.high_watermark:
             self._ready[key] = None

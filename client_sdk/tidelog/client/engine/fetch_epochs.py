@@ -39,6 +39,15 @@ class ReadEpochs:
         known = epoch != NO_EPOCH and offset > 0
         self._steps = [(epoch, offset - 1)] if known else []
 
+    def move(self, offset: int, epoch: int, read_to: int) -> None:
+        """Reading goes on here; within what was read before, and of the same epoch, it stays."""
+        found = bisect_right(self._steps, offset - 1, key=_start_of)
+        is_read = found > 0 and offset <= read_to
+        if is_read and epoch in (NO_EPOCH, self._steps[found - 1][0]):
+            self.cut(offset)
+        else:
+            self.begin(offset, epoch)
+
     def note(self, epoch: int, base_offset: int) -> None:
         """A batch of this epoch was read."""
         if self._steps and self._steps[-1][0] == epoch:

@@ -88,8 +88,9 @@ class PartitionState:
         """A seek or a reset, behind a record of this epoch: everything fetched before is void."""
         assert offset >= 0, f"an offset is not negative: {offset}"
         self._forget()
+        read_to = offset - 1 if self.fetch_offset is None else self.fetch_offset
         self.position = self.fetch_offset = offset
-        self.epochs.begin(offset, epoch)
+        self.epochs.move(offset, epoch, read_to)
 
     def step_back(self, offset: int) -> None:
         """Read again from here what was read before: the epochs up to here stay known."""

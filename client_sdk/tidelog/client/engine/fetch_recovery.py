@@ -108,8 +108,10 @@ class Recovery:
         """The log was cut behind this reader's back: go on where both agree, or tell.
 
         With a reset policy the reader goes back there, as Kafka's does; without one the user
-        decides, and is told again until he has.
+        decides, and is told again until he has. A follower may only lag: the leader is asked.
         """
+        if self.go_to_leader(state, now_ns):
+            return
         position, fetch_offset = state.position, state.fetch_offset
         assert position is not None, f"{state!r} diverged without a position"
         assert fetch_offset is not None, f"{state!r} diverged without a position"

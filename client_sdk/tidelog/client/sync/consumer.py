@@ -21,6 +21,7 @@ from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import WakeupError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ConsumerArguments, ConsumerOptions
+from tidelog.client.security import security_of
 from tidelog.client.sync.chunk import Chunk, decode
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -51,6 +52,7 @@ class Consumer(Client):
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
         options = client_options.build(ConsumerOptions, "Consumer", arguments)
+        security = security_of("Consumer", options)
         super().__init__()
         self._options = options
         self._busy = threading.Lock()
@@ -63,7 +65,7 @@ class Consumer(Client):
             salt=time.monotonic_ns() & 0xFFFF,
         )
         self._metadata = MetadataCache()
-        self._connections = Connections(options.client_id)
+        self._connections = Connections(options.client_id, security)
         self._calls = ClusterCalls(
             self._connections,
             bootstrap,
