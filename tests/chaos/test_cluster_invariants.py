@@ -1,5 +1,6 @@
 """Each invariant of a cluster finds the state that is bad in its way, and says so."""
 
+import msgspec
 import pytest
 
 from tidelog.broker.log.names import PartitionKey, SegmentKey
@@ -71,7 +72,7 @@ def log_at(
 
 
 def position(*, end: int = 0, watermark: int = 0) -> Position:
-    return Position(life=1, log_end_offset=end, high_watermark=watermark)
+    return Position(log_end_offset=end, high_watermark=watermark)
 
 
 # -- steps of one replica ----------------------------------------------------------------------
@@ -148,6 +149,24 @@ def test_only_the_broker_that_metadata_name_leads_an_epoch() -> None:
     assert not list(steps.one_leader_an_epoch(board_of(), 1, 1))
     assert not list(steps.one_leader_an_epoch(board_of(), 2, 0))
     assert list(steps.one_leader_an_epoch(board_of(), 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("flush", "in_sync", "crashed", "is_bad"),
+    [
+        ("replicated", (), {1: 0, 2: 0}, False),
+        ("replicated", (), {1: 0}, True),
+        ("replicated", (1,), {}, False),
+        ("sync", (), {1: 0, 2: 0}, True),
+    ],
+)
+def test_an_in_sync_set_is_lost_only_with_the_machines_of_all_its_members(
+    flush: str, in_sync: tuple[int, ...], crashed: dict[int, int], is_bad: bool
+) -> None:
+    board = board_of(flush=flush)
+    lost = (BrokerId(1), BrokerId(2))
+    board.image = msgspec.structs.replace(partition(in_sync=in_sync), last_known_eligible=lost)
+    assert bool(list(steps.losses_have_causes(board, crashed))) is is_bad
 
 
 # -- the board ---------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ VIOLATIONS_MAX = 12
 class Position(msgspec.Struct, kw_only=True):
     """Where one replica stood when it was looked at last."""
 
-    life: int
     log_end_offset: int = 0
     high_watermark: int = 0
     leader_epoch: int = -1

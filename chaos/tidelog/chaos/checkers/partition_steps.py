@@ -108,3 +108,19 @@ def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) 
             f"two_leaders: {board.name}: node {node_id} leads epoch {leader_epoch}, metadata "
             f"name {image.leader_id}"
         )
+
+
+def losses_have_causes(board: PartitionBoard, crashed: Mapping[int, int]) -> Found:
+    """Nobody is sure to hold everything only where no disk was promised to hold it, and the
+    machine of each that was sure has crashed."""
+    image = board.image
+    if image.in_sync_replicas or len(image.replicas) < 2:
+        return
+    if board.is_flush_sync:
+        yield f"lost_in_sync: {board.name}: nobody is in sync, though all of it was flushed"
+    for node_id in image.last_known_eligible:
+        if node_id not in crashed:
+            yield (
+                f"lost_in_sync: {board.name}: node {node_id} is not sure to hold everything, "
+                "and its machine has never crashed"
+            )

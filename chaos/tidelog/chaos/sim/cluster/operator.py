@@ -5,6 +5,7 @@ Owns what topics there are to be; clients look it up here. It must never wait fo
 ever: what is refused is tried again at another time.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.chaos.sim.cluster.node import ClusterNode
@@ -12,6 +13,7 @@ from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import CREATE_TOPICS
+from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.v1 import admin_pb2, common_pb2, partition_admin_pb2, topic_admin_pb2
 from tidelog.wire.errors import TidelogError
 
@@ -35,8 +37,10 @@ class Operator:
         random: SeededRandom,
         *,
         replication_max: int,
+        newest: Callable[[], Image],
     ) -> None:
         self._client = client
+        self._newest = newest
         self._plan = plan
         self._nodes = nodes
         self._random = random
@@ -83,6 +87,8 @@ class Operator:
     async def _act(self) -> None:
         kind = self._random.below(12)
         try:
+            if self._random.below(3) == 0:
+                await elect_lost(self._client, self._newest())
             if kind <= 1:
                 await self._restart_in_order()
             elif kind <= 3:
@@ -178,3 +184,23 @@ class Operator:
             await self._client.ports.clock.sleep(50)
             waited_ms += 50
         self._count("restart")
+
+
+async def elect_lost(client: ClusterClient, image: Image) -> int:
+    """Ask for leaders where nobody is left who is sure to hold everything; returns for how many.
+
+    The explicit request that the design wants of an operator: with flush=replicated the machines of
+    a whole in-sync set have crashed.
+    """
+    lost = [
+        common_pb2.TopicPartitions(topic_id=topic.topic_id, partitions=[partition.partition])
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        if partition.leader_id == NO_LEADER and not partition.in_sync_replicas
+    ]
+    if lost:
+        request = partition_admin_pb2.ElectLeadersRequest(
+            kind=partition_admin_pb2.ELECTION_KIND_UNCLEAN, topics=lost, broker_id=-1
+        )
+        await client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
+    return len(lost)

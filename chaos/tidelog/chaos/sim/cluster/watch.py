@@ -30,6 +30,9 @@ class ClusterWatch:
         self.lives = LivesWatch(self.board)
         self.metadata = MetadataWatch(self.board)
         self._hooked: dict[int, LogDirectory] = {}
+        self._logs: dict[tuple[int, PartitionKey], PartitionLog] = {}
+        """Those that were looked at last."""
+        self._judged = self.board.newest
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
 
@@ -45,10 +48,20 @@ class ClusterWatch:
         if image is not None:
             self.metadata.see(node.name, node.lives, image)
             self.board.see_image(image)
+            self._check_losses()
         for replica in node.replicas():
             self._see(node, replica)
         for directory in node.directories():
             self._hook(node, directory)
+
+    def _check_losses(self) -> None:
+        """Nobody is in sync any more only where the machines of all of them have crashed."""
+        if self._judged is self.board.newest:
+            return
+        self._judged = self.board.newest
+        for board in self.board.partitions.values():
+            for violation in steps.losses_have_causes(board, self.crashed_ns):
+                self.board.report(violation)
 
     def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
         """From now on look at once when a watermark of the directory moves."""
@@ -83,9 +96,10 @@ class ClusterWatch:
         if board is None or log.failure is not None:
             return
         before = board.positions.get(node.node_id)
-        if before is None or before.life != node.lives:
+        if before is None or self._logs.get((node.node_id, log.key)) is not log:
+            # Another life, or a replica that was moved away and came back: another log.
+            self._logs[node.node_id, log.key] = log
             before = board.positions[node.node_id] = Position(
-                life=node.lives,
                 log_end_offset=log.log_end_offset,
                 high_watermark=log.high_watermark,
             )
@@ -110,9 +124,9 @@ class ClusterWatch:
             *steps.offsets_in_order(board, name, log),
             *steps.watermark_never_falls(board, name, log, before),
             *steps.nothing_committed_is_truncated(board, name, log, before),
-            *steps.watermark_is_flushed(board, name, log),
         ]
         if node.node_id in board.image.in_sync_replicas:
+            found += steps.watermark_is_flushed(board, name, log)
             found += steps.in_sync_holds_committed(board, name, log)
         if replica.is_led:
             found += steps.one_leader_an_epoch(board, node.node_id, log.leader_epoch)

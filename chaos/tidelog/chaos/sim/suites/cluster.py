@@ -107,6 +107,7 @@ class ClusterRun:
             self.nodes,
             self.world.seeds.purpose("operator"),
             replication_max=REPLICATION_MAX,
+            newest=lambda: self.watch.board.newest,
         )
         await operator.run()
 
