@@ -37,6 +37,7 @@ from tidelog.broker.replication.stream_messages import (
     FollowerPosition,
     PartitionNews,
     ReplicationLimits,
+    is_same_leadership,
 )
 from tidelog.wire.errors import TidelogError
 
@@ -92,12 +93,14 @@ class FollowerSession:
         """Pull the partition from now on, or under another epoch."""
         partition = self.partitions.get(key)
         if partition is None:
-            self.partitions[key] = FollowedPartition(key, followed)
-        else:
+            partition = self.partitions[key] = FollowedPartition(key, followed)
+        elif partition.phase is Phase.NAMED and is_same_leadership(partition.followed, followed):
             partition.followed = followed
-            partition.retry_ms = 0
-            if partition.phase is not Phase.BUSY:
-                partition.phase = Phase.WANTED
+            return
+        partition.followed = followed
+        partition.retry_ms = 0
+        if partition.phase is not Phase.BUSY:
+            partition.phase = Phase.WANTED
         self._wanted[key] = None
 
     def unfollow(self, key: PartitionKey) -> None:

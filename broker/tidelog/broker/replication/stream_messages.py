@@ -61,6 +61,15 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody decided for a leader without all that is committed: also that may be cut off."""
 
 
+def is_same_leadership(one: Followed, other: Followed) -> bool:
+    """Whether only who is in sync has changed: that concerns no stream."""
+    return (one.leader_id, one.leader_epoch, one.is_unclean) == (
+        other.leader_id,
+        other.leader_epoch,
+        other.is_unclean,
+    )
+
+
 class FollowerPosition(msgspec.Struct, frozen=True, kw_only=True):
     """Where a follower stands in one partition."""
 
