@@ -100,8 +100,9 @@ def leader(address: str) -> int:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_three_nodes_serve_and_outlive_a_death_and_leave_nothing_behind(tmp_path: Path) -> None:
     with cluster(tmp_path / "data") as first:
-        assert not create(first.addresses[0], "one").HasField("error")
-        refused = create(first.addresses[0], "copied", replication_factor=2)
+        made = create(first.addresses[0], "one")
+        assert (made.HasField("error"), made.replication_factor) == (False, 3)
+        refused = create(first.addresses[0], "copied", replication_factor=4)
         assert refused.error.code == ErrorCode.INVALID_REPLICATION_FACTOR.value
         old = leader(first.addresses[1])
         os.kill(first.pids[old], signal.SIGKILL)

@@ -290,6 +290,7 @@ def test_a_member_that_is_always_further_behind_than_the_time_allows_goes() -> N
         leader.log.log_end_offset = Offset(end)
         leader.at(2, max(0, end - 20))
         leader.pass_ms(100)
+        assert leader.set.is_lagging(leader.now_ms) == (leader.now_ms > LAG_MS)
     leader.asked(1)
 
 
@@ -307,9 +308,12 @@ def test_a_silent_member_stays_while_nothing_is_written() -> None:
 
 def test_who_lags_goes_before_anybody_comes() -> None:
     leader = Leader(1, 2)
+    leader.pass_ms(LAG_MS)
     leader.at(3, 100)
-    leader.pass_ms(LAG_MS + 100)
+    leader.now_ms += 100
     leader.asked(1)
+    leader.perform(leader.set.on_tick(leader.now_ms))
+    assert leader.waits_for == (TWO,)
 
 
 def test_a_leader_that_was_held_up_itself_accuses_nobody() -> None:

@@ -1,0 +1,193 @@
+"""Replicas of a partition on whole nodes: deaths, moves, stops, cuts, an operator who forces."""
+
+import asyncio
+
+import pytest
+
+from tests.server.cluster_in_world import Cluster
+from tests.server.replicas_in_world import ReplicatedTopic
+from tidelog.chaos.sim.faults import FaultKind
+from tidelog.wire.errors import ErrorCode
+
+pytestmark = pytest.mark.slow
+
+
+def three() -> Cluster:
+    """Brokers that are controllers as well."""
+    return Cluster(controllers=3, roles="broker,controller")
+
+
+def isolate(cluster: Cluster, number: int) -> None:
+    """Nothing gets through between the node and the others; clients still reach it."""
+    for other in cluster.nodes:
+        if other != number:
+            for source, target in ((number, other), (other, number)):
+                cluster.world.fabric.cut(f"n{source}", f"n{target}", FaultKind.PARTITION_ONE_WAY)
+
+
+def test_what_was_acknowledged_outlives_its_leader_which_comes_back_into_sync() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(20)
+        old = topic.now().leader_id
+        cluster.nodes[old].kill()
+        await topic.led_by_other_than(old)
+        await topic.produce(20)
+        await topic.holds_all()
+        await cluster.nodes[old].restart()
+        await topic.in_sync(1, 2, 3)
+        await topic.produce(5)
+        await topic.holds_all()
+
+    three().run(work)
+
+
+def test_one_of_three_in_sync_takes_no_record_and_serves_what_is_committed() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(10)
+        leader = topic.now().leader_id
+        for number in topic.now().replicas:
+            if number != leader:
+                cluster.nodes[number].kill()
+        await topic.in_sync(leader)
+        code = await topic.try_produce(leader, timeout_ms=1_000)
+        assert code is ErrorCode.NOT_ENOUGH_IN_SYNC_REPLICAS
+        assert len(await topic.read(leader)) == 10
+
+    Cluster(controllers=3, brokers=3).run(work)
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing_and_gives_up_what_it_took() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(10)
+        old = topic.now().leader_id
+        isolate(cluster, old)
+        assert await topic.try_produce(old, timeout_ms=1_000) is not None
+        await topic.led_by_other_than(old)
+        await topic.produce(10)
+        for _ in range(3):
+            assert await topic.try_produce(old, timeout_ms=1_000) is not None
+        assert len(await topic.read(old)) == 10, "what it shows it has committed before"
+        cluster.world.heal()
+        await topic.in_sync(1, 2, 3)
+        await topic.produce(1)
+        await topic.holds_all()
+        await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
+        assert topic.ends()[0] == len(await topic.read(topic.now().leader_id))
+
+    three().run(work)
+
+
+def test_a_stop_in_order_hands_the_lead_over_and_loses_no_time() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        node = cluster.nodes[old]
+        assert node.node is not None
+        node.node.request_stop()
+        since = asyncio.get_running_loop().time()
+        await topic.led_by_other_than(old)
+        await topic.produce(1)
+        assert asyncio.get_running_loop().time() - since < 1.0
+        await cluster.wait(lambda: node.ended == 1)
+        await node.restart()
+        await topic.in_sync(1, 2, 3)
+        await topic.holds_all()
+
+    three().run(work)
+
+
+def test_a_replica_moves_away_and_back_and_begins_anew_each_time() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        here = topic.now().replicas
+        (other,) = [each for each in (4, 5, 6, 7) if each not in here]
+        await topic.produce(10)
+        gone = here[0]
+        await topic.move(other, *here[1:])
+        await cluster.wait(lambda: not topic.now().is_reassigning)
+        await topic.in_sync(other, *here[1:])
+        await cluster.wait(lambda: not topic.has_files(gone))
+        await topic.produce(10)
+        await topic.move(*here)
+        await cluster.wait(lambda: not topic.now().is_reassigning)
+        await topic.produce(10)
+        await topic.in_sync(*here)
+        await topic.holds_all()
+        cluster.nodes[gone].kill()
+        await cluster.nodes[gone].restart()
+        await topic.in_sync(*here)
+        await topic.holds_all()
+        await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
+
+    Cluster(controllers=3, brokers=4).run(work)
+
+
+def test_a_replica_that_comes_back_while_its_files_go_waits_for_that() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        here = topic.now().replicas
+        (other,) = [each for each in (4, 5, 6, 7) if each not in here]
+        await topic.produce(5)
+        for _ in range(4):
+            await topic.move(other, *here[1:])
+            await cluster.wait(lambda: not topic.now().is_reassigning)
+            await topic.move(*here)
+            await cluster.wait(lambda: not topic.now().is_reassigning)
+            await topic.produce(3)
+        await topic.in_sync(*here)
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=4).run(work)
+
+
+def test_the_preferred_leader_leads_again_once_it_is_in_sync() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        preferred = topic.now().replicas[0]
+        cluster.nodes[preferred].kill()
+        await topic.led_by_other_than(preferred)
+        await cluster.nodes[preferred].restart()
+        await topic.in_sync(1, 2, 3)
+        await cluster.wait(lambda: topic.now().leader_id == preferred, seconds=900)
+        await topic.produce(5)
+        await topic.holds_all()
+
+    three().run(work)
+
+
+def test_records_are_given_up_on_an_operator_s_explicit_wish_only() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, settings={"min.insync.replicas": "1"})
+        await topic.produce(10)
+        first, *others = topic.now().replicas
+        leader = topic.now().leader_id
+        followers = [each for each in (first, *others) if each != leader]
+        for number in followers:
+            cluster.nodes[number].kill()
+        await topic.in_sync(leader)
+        await topic.produce(10)
+        cluster.nodes[leader].kill()
+        for number in followers:
+            await cluster.nodes[number].restart()
+        await asyncio.sleep(20)
+        assert topic.now().leader_id == -1
+        await topic.elect_unclean(1, followers[0])
+        assert await topic.led_by_other_than() == followers[0]
+        kept = await topic.read(followers[0])
+        assert len(kept) == 10
+        topic.acknowledged = kept
+        await topic.produce(3)
+        await cluster.nodes[leader].restart()
+        await topic.in_sync(leader, *followers)
+        await topic.produce(3)
+        await topic.holds_all()
+        cluster.nodes[topic.now().leader_id].kill()
+        await topic.led_by_other_than(topic.now().leader_id)
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=3).run(work)
