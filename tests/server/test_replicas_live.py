@@ -1,0 +1,68 @@
+"""Three real processes and three replicas: the leader is killed, everything acknowledged stays."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.server.test_cluster_dev import WAIT_S, cluster
+from tidelog.client import AdminClient, Consumer, NewTopic, Producer
+from tidelog.client.errors import TidelogError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.live,
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc"),
+]
+RECORDS = 300
+PARTITIONS = 3
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds, within the tests' deadline."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.1)
+
+
+def test_records_acknowledged_by_all_outlive_their_leader_and_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path / "data") as running:
+        bootstrap = ",".join(running.addresses)
+        acknowledged: dict[int, tuple[int, int]] = {}
+        with AdminClient(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic("t", PARTITIONS)])
+
+            def is_whole() -> bool:
+                (topic,) = admin.describe_topics(["t"])
+                return all(len(each.isr) == 3 for each in topic.partitions)
+
+            with Producer(bootstrap_servers=bootstrap, acks="all") as producer:
+                for number in range(RECORDS):
+                    if number == RECORDS // 3:
+                        (topic,) = admin.describe_topics(["t"])
+                        os.kill(running.pids[topic.partitions[0].leader], signal.SIGKILL)
+                    sent = producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+                    try:
+                        stored = sent.get(WAIT_S)
+                    except TidelogError:
+                        # It may or may not be there: nothing was promised.
+                        continue
+                    acknowledged[number] = (stored.partition, stored.offset)
+            wait_for(is_whole)
+        found: dict[int, tuple[int, int]] = {}
+        with Consumer(
+            "t",
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=2_000,
+        ) as consumer:
+            for record in consumer:
+                found[int(record.value)] = (record.partition, record.offset)
+        assert len(acknowledged) > RECORDS * 9 // 10
+        assert {number: found.get(number) for number in acknowledged} == acknowledged
