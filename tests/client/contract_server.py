@@ -13,7 +13,14 @@ from typing import Any, Self
 import grpc
 
 from tidelog.client import wire
-from tidelog.v1 import admin_pb2, errors_pb2, fetch_pb2, metadata_pb2, produce_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    errors_pb2,
+    fetch_pb2,
+    metadata_pb2,
+    produce_pb2,
+    producer_id_pb2,
+)
 from tidelog.wire.batch import checksum, fetch_sum, read_header, route_sum, stamp
 from tidelog.wire.errors import CATALOGUE, ErrorCode
 from tidelog.wire.ids import TopicId
@@ -28,10 +35,18 @@ class Log:
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []
+        self.numbered: dict[tuple[int, int, int], int] = {}
+        """Base offsets by producer id, epoch and sequence."""
         self.end_offset = 0
         self.start_offset = 0
 
     def append(self, data: bytes) -> int:
+        header = read_header(data)
+        number = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if header.producer_id >= 0:
+            if number in self.numbered:
+                return self.numbered[number]
+            self.numbered[number] = self.end_offset
         base_offset = self.end_offset
         buffer = bytearray(data)
         stamp(buffer, 0, base_offset=base_offset, leader_epoch=1)
@@ -67,7 +82,12 @@ class ContractServer:
     """`with ContractServer() as server:` serves at `server.address`."""
 
     def __init__(
-        self, *, auto_create: bool = True, default_partitions: int = 1, port: int = 0
+        self,
+        *,
+        auto_create: bool = True,
+        default_partitions: int = 1,
+        port: int = 0,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         self.topics: dict[str, bytes] = {}
         self.logs: dict[tuple[bytes, int], Log] = {}
@@ -81,13 +101,19 @@ class ContractServer:
         self.is_silent = threading.Event()
         """Set: produce requests are taken and never answered."""
         self.break_produce_at: int | None = None
-        """The stream breaks after so many requests were stored."""
+        """The stream breaks, once, after so many requests were stored."""
         self.wrong_fetch_sum = False
         self.seen_batches = 0
         self.metadata_requests = 0
+        self.ids_given = 0
         self._is_closing = False
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=32))
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        bind = f"127.0.0.1:{port}"
+        self.port = (
+            self._server.add_insecure_port(bind)
+            if credentials is None
+            else self._server.add_secure_port(bind, credentials)
+        )
         self.address = f"127.0.0.1:{self.port}"
         self._server.add_generic_rpc_handlers((_Handlers(self),))
 
@@ -159,6 +185,12 @@ class ContractServer:
             metadata_version=self.version,
         ).SerializeToString()
 
+    def allocate_producer_id(self, data: bytes, context: Any) -> bytes:
+        self.ids_given += 1
+        return producer_id_pb2.AllocateProducerIdResponse(
+            producer_id=self.ids_given, max_in_flight_batches=16
+        ).SerializeToString()
+
     def list_offsets(self, data: bytes, context: Any) -> bytes:
         request = metadata_pb2.ListOffsetsRequest.FromString(data)
         answers = []
@@ -195,6 +227,7 @@ class ContractServer:
             for part in envelope.request.batches:
                 answer.response.acknowledgements.append(self._store(part))
             if self.break_produce_at == served:
+                self.break_produce_at = None
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the test breaks the stream")
             if self.is_silent.is_set():
                 continue
@@ -384,6 +417,7 @@ class _Handlers(grpc.GenericRpcHandler):
         unary = {
             wire.GET_METADATA: server.get_metadata,
             wire.LIST_OFFSETS: server.list_offsets,
+            wire.ALLOCATE_PRODUCER_ID: server.allocate_producer_id,
             wire.CREATE_TOPICS: server.create_topics,
             wire.DESCRIBE_TOPICS: server.describe_topics,
             wire.DESCRIBE_CLUSTER: server.describe_cluster,

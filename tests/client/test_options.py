@@ -50,7 +50,6 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
     ("make", "name"),
     [
         (lambda: Producer(transactional_id="t"), "transactional_id"),
-        (lambda: Producer(enable_idempotence=True), "enable_idempotence"),
         (lambda: Consumer(group_id="g"), "group_id"),
         (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
         (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
@@ -67,6 +66,8 @@ def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str)
     ("arguments", "part"),
     [
         ({"acks": 2}, "acks is 2"),
+        ({"acks": 1, "enable_idempotence": True}, "it needs acks='all' and retries above 0"),
+        ({"retries": 0, "enable_idempotence": True}, "it needs acks='all' and retries above 0"),
         ({"compression_type": "zstandard"}, "none, gzip, snappy, lz4, zstd"),
         ({"linger_ms": "5"}, "linger_ms is '5', it can be a number"),
         ({"max_request_size": 1 << 30}, "max_request_size"),

@@ -81,30 +81,48 @@ def test_batches_are_compressed_as_asked(server: ContractServer, codec: Codec) -
         assert next(consumer).value == b"v" * 5_000
 
 
-def test_records_that_were_never_answered_are_indeterminate_and_not_sent_again(
+def test_records_that_were_never_answered_are_sent_again_and_stored_once(
     server: ContractServer,
 ) -> None:
     server.break_produce_at = 1
-    with Producer(bootstrap_servers=server.address) as producer:
+    with Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
+        future = producer.send("t", b"v", partition=0)
+        assert future.get(20).offset == 0
+        assert producer.send("t", b"next", partition=0).get(20).offset == 1
+    headers = [read_header(part.batch) for part in _sent(server)]
+    assert [header.base_sequence for header in headers] == [0, 0, 1]
+    assert {(header.producer_id, header.producer_epoch) for header in headers} == {(1, 0)}
+    assert len(server.log("t").batches) == 2
+
+
+def test_without_idempotence_what_was_never_answered_is_indeterminate_and_not_sent_again(
+    server: ContractServer,
+) -> None:
+    server.break_produce_at = 1
+    with Producer(bootstrap_servers=server.address, enable_idempotence=False) as producer:
         future = producer.send("t", b"v")
         error = future.exception(20)
         assert error is not None
         assert error.code is ErrorCode.INDETERMINATE
-        server.break_produce_at = None
         producer.send("t", b"next").get(20)
-    counts = [read_header(part.batch).record_count for part in _sent(server)]
-    assert counts == [1, 1], "the unknown batch was sent once, the next one once"
+    headers = [read_header(part.batch) for part in _sent(server)]
+    assert [header.producer_id for header in headers] == [-1, -1], "each of them was sent once"
+    assert server.ids_given == 0
 
 
-def test_a_silent_broker_makes_records_indeterminate_after_the_request_timeout(
+def test_a_silent_broker_makes_records_indeterminate_after_the_delivery_timeout(
     server: ContractServer,
 ) -> None:
     server.is_silent.set()
-    with Producer(bootstrap_servers=server.address, request_timeout_ms=300) as producer:
+    with Producer(
+        bootstrap_servers=server.address, request_timeout_ms=300, delivery_timeout_ms=900
+    ) as producer:
         error = producer.send("t", b"v").exception(20)
     assert error is not None
     assert error.code is ErrorCode.INDETERMINATE
+    assert "delivery_timeout_ms=900" in error.happened
     assert "request_timeout_ms=300" in error.happened
+    assert len(_sent(server)) > 1
 
 
 def test_a_refused_batch_is_sent_again_until_it_is_stored(server: ContractServer) -> None:

@@ -50,6 +50,7 @@ class ProducerOptions(_Common, frozen=True, kw_only=True):
     """none, gzip, snappy, lz4, zstd."""
     delivery_timeout_ms: int = 120_000
     enable_idempotence: bool | None = None
+    """Resends are recognised and stored once; default: with acks `all` and retries above 0."""
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
     linger_ms: float = 5
@@ -260,10 +261,14 @@ def _check(client: str, options: _Common) -> None:
 
 
 def _check_producer(client: str, options: ProducerOptions) -> None:
-    if options.enable_idempotence:
-        raise not_yet(client, "enable_idempotence=True", "idempotent producers")
     if options.acks not in (0, 1, -1, "0", "1", "-1", "all"):
         raise invalid(client, f"acks is {options.acks!r}, it can be 'all', 1 or 0")
+    if options.enable_idempotence and not _can_be_idempotent(options):
+        raise invalid(
+            client,
+            f"enable_idempotence=True with acks={options.acks!r} and retries={options.retries}: "
+            "it needs acks='all' and retries above 0",
+        )
     codec_of(client, options.compression_type)
     if options.delivery_timeout_ms < options.request_timeout_ms + options.linger_ms:
         raise invalid(
@@ -309,6 +314,17 @@ def codec_of(client: str, compression_type: str | None) -> Codec:
             f"compression_type is {compression_type!r}, it can be {', '.join(codecs)}{meant}",
         )
     return codecs[name]
+
+
+def is_idempotent(options: ProducerOptions) -> bool:
+    """As it was asked for; by default where it is possible, as Kafka's clients do."""
+    if options.enable_idempotence is None:
+        return _can_be_idempotent(options)
+    return options.enable_idempotence
+
+
+def _can_be_idempotent(options: ProducerOptions) -> bool:
+    return acks_of(options) == -1 and options.retries > 0
 
 
 def acks_of(options: ProducerOptions) -> int:

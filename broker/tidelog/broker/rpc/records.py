@@ -33,9 +33,8 @@ class RecordsRpc:
             identity,
         )
         places = await self._handler.produce_records(context, request)
-        # Sequences are stored and not judged yet, so even a request with an identity may be
-        # stored twice.
-        response = records_pb2.ProduceRecordsResponse(duplicates_possible=True)
+        # With an identity the partition knows a resend again.
+        response = records_pb2.ProduceRecordsResponse(duplicates_possible=identity is None)
         for place in places:
             each = response.places.add(partition=place.partition, offset=place.offset)
             if place.error is not None:

@@ -265,6 +265,7 @@ class Producer(Client):
             request_timeout_ms=options.request_timeout_ms,
             delivery_timeout_ms=options.delivery_timeout_ms,
             retries_max=options.retries,
+            is_idempotent=client_options.is_idempotent(options),
         )
         return ProduceLoop(
             LoopSettings(
