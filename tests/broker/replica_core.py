@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.broker.core_model import CoreModel, key_of
 from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -151,7 +151,7 @@ def _whole(content: bytes) -> bytes:
 
 def _opened(
     files: dict[SegmentKey, bytes],
-    marks: dict[tuple[object, MarkKind], int],
+    marks: dict[tuple[PartitionKey, MarkKind], int],
     epoch: int,
 ) -> PartitionLog:
     """As an opening reads it."""

@@ -1,9 +1,9 @@
 """Three replicas of a partition under a controller and a producer, in any order of events.
 
 The cores are the real ones. Controller, replication and producer are played by the shortest rules
-that are right: a leader is one of the replicas in sync; a follower compares epochs before it copies;
-the producer sends again from its oldest batch that is not acknowledged. Messages between them wait
-in queues and are delivered, or lost, when the story says so.
+that are right: a leader is one of the replicas in sync; a follower compares epochs before it
+copies; the producer sends again from its oldest batch that is not acknowledged. Messages between
+them wait in queues and are delivered, or lost, when the story says so.
 """
 
 from collections import deque
@@ -112,11 +112,10 @@ class Group:
         broker = self.brokers[number]
         if broker.view == self.view:
             return
+        self._judge(broker)
         is_new = broker.view.epoch != self.view.epoch
         broker.view = self.view
-        if is_new:
-            broker.joining = None
-        elif broker.joining in self.view.in_sync:
+        if is_new or broker.joining in self.view.in_sync:
             broker.joining = None
         if broker.is_leading:
             self._lead(broker)
@@ -254,8 +253,12 @@ class Group:
         self._go_back()
 
     def _go_back(self) -> None:
+        self.next_number = self._oldest()
+
+    def _oldest(self) -> int:
+        """The first batch that is not acknowledged."""
         unknown = (n for n in range(len(self.batches)) if n not in self.acknowledged)
-        self.next_number = next(unknown, len(self.batches))
+        return next(unknown, len(self.batches))
 
     def _hear(self, number: int) -> None:
         """Answers of this broker, in the order in which they were asked for."""
@@ -271,7 +274,7 @@ class Group:
                 continue
             assert isinstance(answer, Refuse), "a batch is stored or refused"
             assert answer.error.code in SENT_AGAIN, f"{answer.error}"
-            oldest = min(n for n in range(len(self.batches)) if n not in self.acknowledged)
+            oldest = self._oldest()
             assert batch != oldest or answer.error.code not in (
                 ErrorCode.OUT_OF_ORDER_SEQUENCE,
                 ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -324,6 +327,10 @@ class Group:
         self._hear(broker.number)
         log = broker.log
         assert log.high_watermark >= broker.highest_watermark, "a watermark has fallen"
+        if log.high_watermark > broker.highest_watermark and broker.is_leading:
+            assert len(broker.view.in_sync) >= self.topic.in_sync_replicas_min, (
+                "a watermark moves while too few are in sync"
+            )
         broker.highest_watermark = log.high_watermark
 
     def check(self) -> None:

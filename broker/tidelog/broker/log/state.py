@@ -275,6 +275,7 @@ class PartitionLog:
         self.log_end_offset = kept[-1].next_offset if kept else self.log_start_offset
         assert self.log_end_offset >= self.log_start_offset, f"{self.key}: its head was cut off"
         self.flushed_offset = self.log_end_offset
+        self.led_from = min(self.led_from, self.log_end_offset)
         self.leader_epochs.truncate(self.log_end_offset)
         self.producers = producers
         self.are_producers_known = are_producers_known

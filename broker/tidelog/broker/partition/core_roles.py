@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.log.state import NOT_LED
-from tidelog.broker.partition import core_cut, core_stop
+from tidelog.broker.partition import core_cut, core_stop, invariants
 from tidelog.broker.partition.commit import NOT_KNOWN, committed_offset, position_of
 from tidelog.broker.partition.messages import (
     Acknowledge,
@@ -96,6 +96,7 @@ def _become_sole(core: DirectoryCore, partition: Partition, effects: list[Effect
     if partition.plan is not None and partition.plan.role is role:
         partition.plan.role = None
     log.uncommitted = None
+    log.led_from = NOT_LED
     if isinstance(role, Leading):
         core.awaiting += role.awaiting
     if log.failure is not None or not log.segments or partition.cut is not None:
@@ -169,8 +170,10 @@ def advance(core: DirectoryCore, partition: Partition, effects: list[Effect]) ->
             in_sync_count=role.in_sync_count,
             in_sync_min=partition.settings.in_sync_replicas_min,
         )
+    before = log.high_watermark
     if not log.commit_to(offset):
         return
+    invariants.check_moved(core, log.key, before)
     core.committed_marks[log.key] = log.high_watermark
     effects.append(Advanced(key=log.key))
     if isinstance(role, Leading):

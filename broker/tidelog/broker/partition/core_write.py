@@ -195,6 +195,8 @@ def _cut_back(
     _begin_segments(core, round_)
     for plan in round_.plans:
         lengths.append((plan.segment, plan.byte_position))
+        log = plan.partition.log
+        log.led_from = min(log.led_from, log.log_end_offset)
         core.make_dirty(plan.partition)
     core.awaiting += [
         Awaiting(

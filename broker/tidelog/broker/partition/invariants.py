@@ -5,7 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tidelog.broker.partition.rounds import Following, Leading
+
 if TYPE_CHECKING:
+    from tidelog.broker.log.names import PartitionKey
     from tidelog.broker.log.segments import Segment
     from tidelog.broker.log.state import PartitionLog
     from tidelog.broker.partition.core import DirectoryCore
@@ -35,12 +38,35 @@ def check(core: DirectoryCore) -> None:
     for key, offset in core.marks.items():
         assert key in core.partitions, f"{key}: a mark of what is not served"
         assert offset <= core.partitions[key].log.flushed_offset, f"{key}: a mark runs ahead"
+    for key, offset in core.committed_marks.items():
+        assert key in core.partitions, f"{key}: a mark of what is not served"
+        assert offset <= core.partitions[key].log.high_watermark, f"{key}: a mark runs ahead"
     for cut in core.cuts:
         assert cut.partition.cut is cut, f"{cut.key}: a cut that its partition does not know"
         assert not (cut.is_cutting and cut.partition.plan), f"{cut.key}: cut while it is written"
         assert not (cut.is_cutting and cut.partition.is_unflushed), (
             f"{cut.key}: cut while it is flushed"
         )
+
+
+def check_moved(core: DirectoryCore, key: PartitionKey, before: int) -> None:
+    """The watermark of one of several replicas was moved: never back, and never past what all hold
+    that a commit waits for."""
+    partition = core.partitions[key]
+    log, role = partition.log, partition.role
+    assert before < log.high_watermark <= log.log_end_offset, (
+        f"{key}: the watermark went from {before} to {log.high_watermark}, "
+        f"the log ends at {log.log_end_offset}"
+    )
+    if isinstance(role, Following):
+        assert log.high_watermark <= role.leader_watermark, f"{key}: committed before its leader"
+    elif isinstance(role, Leading):
+        settings = partition.settings
+        assert role.in_sync_count >= settings.in_sync_replicas_min, f"{key}: too few are in sync"
+        for broker_id, position in role.others.items():
+            assert log.high_watermark <= position[settings.is_flush_sync], (
+                f"{key}: committed up to {log.high_watermark}, broker {broker_id} is at {position}"
+            )
 
 
 def check_log(log: PartitionLog) -> None:
@@ -71,9 +97,37 @@ def _check_partition(core: DirectoryCore, partition: Partition) -> None:
         assert not (partition.plan.is_new and partition.is_unflushed), (
             f"{log.key}: a segment is made before the one before is flushed"
         )
-    if partition.settings.is_flush_sync and not partition.is_unflushed and partition.cut is None:
+    _check_role(partition)
+    # A follower may learn that something is committed before it has flushed it itself.
+    is_flushed_first = partition.settings.is_flush_sync and not isinstance(
+        partition.role, Following
+    )
+    if is_flushed_first and not partition.is_unflushed and partition.cut is None:
         assert log.failure or log.high_watermark <= log.flushed_offset, (
             f"{log.key}: {log.high_watermark} is committed, {log.flushed_offset} flushed"
+        )
+
+
+def _check_role(partition: Partition) -> None:
+    log, role, uncommitted = partition.log, partition.role, partition.log.uncommitted
+    assert (role is None) == (uncommitted is None), f"{log.key}: one of several replicas, or not"
+    assert (role is None or isinstance(role, Following)) <= (log.led_from < 0), (
+        f"{log.key}: it leads nobody, and did from {log.led_from} on"
+    )
+    if uncommitted is None or partition.cut is not None or log.failure is not None:
+        return
+    ends = [end for end, _, _ in uncommitted]
+    assert ends == sorted(set(ends)), f"{log.key}: uncommitted batches end at {ends}"
+    assert all(log.high_watermark < end <= log.log_end_offset for end in ends), (
+        f"{log.key}: batches end at {ends}, the watermark is {log.high_watermark}"
+    )
+    last = ends[-1] if ends else log.high_watermark
+    assert last == log.log_end_offset, f"{log.key}: its end can never be committed"
+    if isinstance(role, Leading):
+        awaited = [each.end_offset for each in role.awaiting]
+        assert awaited == sorted(awaited), f"{log.key}: commits are awaited out of order"
+        assert all(log.high_watermark < end <= log.log_end_offset for end in awaited), (
+            f"{log.key}: {awaited} are awaited, committed is {log.high_watermark}"
         )
 
 
