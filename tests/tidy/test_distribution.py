@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from tests.support import ports
 from tests.support.distribution import longest_first, scope_of
+from tidelog.chaos.live import ports
 
 
 def test_tests_of_a_file_stay_together_and_planted_bugs_go_anywhere() -> None:

@@ -19,6 +19,7 @@ from tidelog.chaos.live.server_process import (
     BOTH_ROLES,
     Ended,
     Place,
+    Reach,
     ServerProcess,
     run_command,
     server_command,
@@ -99,7 +100,9 @@ def _wrong_cluster(cluster: QuorumCluster, directory: Path) -> str:
     """A node of another cluster that asks to join this one."""
     address = cluster.nodes[1].place.cluster_address
     place = Place(node_id=STRANGER, client_address="127.0.0.1:0", cluster_address="127.0.0.1:0")
-    stranger = ServerProcess(directory / "stranger", place, bootstrap_servers=(address,))
+    stranger = ServerProcess(
+        directory / "stranger", place, reach=Reach(bootstrap_servers=(address,))
+    )
     if not (stranger.data_dir / "node.json").exists():
         stranger.format("--cluster-id", "0" * 32, "--join")
     stranger.start()

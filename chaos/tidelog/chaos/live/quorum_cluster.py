@@ -5,18 +5,18 @@ of first voters. It must never leave a process behind: `close` ends what it star
 """
 
 import os
-import socket
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tidelog.chaos.live.ports import free_ports
 from tidelog.chaos.live.quorum_client import CONTROL_MS, QuorumClient, QuorumSeen
 from tidelog.chaos.live.server_process import (
     CONTROLLER,
     Condition,
     Place,
+    Reach,
     ServerProcess,
     wait_until,
 )
@@ -29,13 +29,8 @@ CONTACT_MS_MAX: Final = 1_000
 """The leader heard of a voter at most so long ago: it lives."""
 
 
-def free_addresses(count: int) -> list[str]:
-    """All bound at once, so that no two are the same."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+Detour = Callable[[Mapping[int, Place]], Mapping[int, Reach]]
+"""From where the nodes are to how each of them is reached, and reaches others."""
 
 
 class QuorumCluster:
@@ -49,24 +44,29 @@ class QuorumCluster:
         voters: int,
         roles: Sequence[str] = CONTROLLER,
         data_dirs: dict[int, Path] | None = None,
+        detour: Detour | None = None,
     ) -> None:
         assert 1 <= voters <= nodes, "the first voters are nodes of the cluster"
-        addresses = free_addresses(2 * nodes)
-        bootstrap = tuple(addresses[nodes : nodes + voters])
-        self.cluster_id = os.urandom(16).hex()
-        self.client = QuorumClient()
-        self.nodes: dict[int, ServerProcess] = {}
-        for number in range(1, nodes + 1):
-            place = Place(
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(2 * nodes)]
+        places = {
+            number: Place(
                 node_id=number,
                 client_address=addresses[number - 1],
                 cluster_address=addresses[nodes + number - 1],
             )
+            for number in range(1, nodes + 1)
+        }
+        straight = Reach(bootstrap_servers=tuple(addresses[nodes : nodes + voters]))
+        reaches = {} if detour is None else detour(places)
+        self.cluster_id = os.urandom(16).hex()
+        self.client = QuorumClient()
+        self.nodes: dict[int, ServerProcess] = {}
+        for number, place in places.items():
             self.nodes[number] = ServerProcess(
                 directory / f"node{number}",
                 place,
                 roles=roles,
-                bootstrap_servers=bootstrap,
+                reach=reaches.get(number, straight),
                 data_dir=(data_dirs or {}).get(number),
             )
         self._first_voters = range(1, voters + 1)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     node_id: int
     client_address: str
     cluster_address: str
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """Detours on the way to and from a node: a proxy in between, for each of them."""
+
+    advertised_client: str = ""
+    """What clients are told; empty: where it listens."""
+    bootstrap_servers: tuple[str, ...] = ()
+    peer_addresses: Mapping[int, str] = {}
+    """Where it reaches the others."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +70,23 @@ def run_command(arguments: Sequence[str], *, seconds_max: float = FORMAT_SECONDS
     return Ended(code=done.returncode, output=done.stdout, errors=done.stderr)
 
 
-def settings_text(
-    place: Place, data_dir: Path, roles: Sequence[str], bootstrap_servers: Sequence[str]
-) -> str:
+def settings_text(place: Place, data_dir: Path, roles: Sequence[str], reach: Reach) -> str:
     """A node's settings file."""
+    peers = [f"{number} = {_quoted(each)}" for number, each in reach.peer_addresses.items()]
     return "\n".join(
         [
             f"node_id = {place.node_id}",
             f"data_dir = {_quoted(str(data_dir))}",
             f"roles = [{', '.join(map(_quoted, roles))}]",
+            "[peer_addresses]",
+            *peers,
             "[listeners.client]",
             f"bind = {_quoted(place.client_address)}",
+            f"advertised = {_quoted(reach.advertised_client)}",
             "[listeners.cluster]",
             f"bind = {_quoted(place.cluster_address)}",
             "[quorum]",
-            f"bootstrap_servers = [{', '.join(map(_quoted, bootstrap_servers))}]",
+            f"bootstrap_servers = [{', '.join(map(_quoted, reach.bootstrap_servers))}]",
             "",
         ]
     )
@@ -93,7 +105,7 @@ class ServerProcess:
         place: Place,
         *,
         roles: Sequence[str] = CONTROLLER,
-        bootstrap_servers: Sequence[str] = (),
+        reach: Reach | None = None,
         data_dir: Path | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,7 +116,7 @@ class ServerProcess:
         self.directory_uuid = b""
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
-        text = settings_text(place, self.data_dir, roles, bootstrap_servers)
+        text = settings_text(place, self.data_dir, roles, reach or Reach())
         self.settings_file.write_text(text, encoding="utf-8")
 
     @property

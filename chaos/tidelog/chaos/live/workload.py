@@ -21,6 +21,11 @@ _UNKNOWN: Final = frozenset(
 )
 
 
+def is_unknown(error: TidelogError) -> bool:
+    """Whether a record that failed so may be stored all the same."""
+    return error.code in _UNKNOWN
+
+
 class Ledger:
     """What every producer saw, in one history; used from many threads."""
 
@@ -135,8 +140,8 @@ class Writer:
         self._finish(send, Outcome.ACKNOWLEDGED, place.offset)
 
     def _on_error(self, send: Send, error: TidelogError) -> None:
-        is_unknown = error.code in _UNKNOWN
-        self._finish(send, Outcome.INDETERMINATE if is_unknown else Outcome.FAILED)
+        outcome = Outcome.INDETERMINATE if is_unknown(error) else Outcome.FAILED
+        self._finish(send, outcome)
 
     def _finish(self, send: Send, outcome: Outcome, base_offset: int = -1) -> None:
         self._ledger.end(send, outcome, base_offset)
