@@ -3,7 +3,8 @@
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
-from tidelog.wire.batch import BatchHeader, encode_batch, read_header, stamp
+from tidelog.broker.replication.tail import Piece
+from tidelog.wire.batch import BatchHeader, checksum, encode_batch, read_header, stamp
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 TOPIC = TopicId(b"t" * 16)
@@ -114,6 +115,11 @@ class CopyLog:
             found += batch
             next_offset = header.next_offset
         return found, next_offset
+
+    def piece(self, offset: int, max_bytes: int, bound: int) -> Piece | None:
+        """The same with its sum."""
+        data, next_offset = self.read(offset, max_bytes, bound)
+        return Piece(data, next_offset, checksum(data)) if data else None
 
     def content(self, below: int) -> dict[int, bytes]:
         """Batches by base offset, up to an offset."""

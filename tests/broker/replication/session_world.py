@@ -208,7 +208,7 @@ class SessionWorld:
         draft = AnswerDraft(self.leader_session)
         while (read := draft.next_read()) is not None:
             log = self.leader.logs[read.held.key]
-            draft.take(read, *log.read(read.offset, read.max_bytes, read.upper_bound))
+            draft.take(read, log.piece(read.offset, read.max_bytes, read.upper_bound))
         answer = draft.finish()
         if answer is not None:
             self.answers.append(answer)

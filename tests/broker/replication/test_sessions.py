@@ -234,7 +234,7 @@ def test_a_read_that_was_overtaken_by_a_naming_is_left_out() -> None:
     world.follow(KEY, 1, is_unclean=True)
     world.ask()
     world.deliver_request()
-    draft.take(read, *world.leader.logs[KEY].read(0, 300, 1))
+    draft.take(read, world.leader.logs[KEY].piece(0, 300, 1))
     assert draft.next_read() is None
     answer = draft.finish()
     assert answer is None or not any(each.batches for each in answer.partitions)
@@ -249,13 +249,13 @@ def test_a_piece_of_an_earlier_naming_does_not_leave_with_a_later_number() -> No
     draft = AnswerDraft(world.leader_session)
     read = draft.next_read()
     assert read is not None
-    draft.take(read, *world.leader.logs[KEY].read(0, 300, 1))
+    draft.take(read, world.leader.logs[KEY].piece(0, 300, 1))
     second = draft.next_read()
     assert second is not None
     world.follow(KEY, 1, is_unclean=True)
     world.ask()
     world.deliver_request()
-    draft.take(second, *world.leader.logs[key_of(1)].read(0, 300, 1))
+    draft.take(second, world.leader.logs[key_of(1)].piece(0, 300, 1))
     answer = draft.finish()
     assert answer is not None
     assert [each.key.partition for each in answer.partitions if each.batches] == [1]

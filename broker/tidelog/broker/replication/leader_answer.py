@@ -13,6 +13,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replication.leader_partition import LeaderPartition, failed_news
 from tidelog.broker.replication.leader_session import Effect, LeaderSession
 from tidelog.broker.replication.stream_messages import FetchAnswer, PartitionNews
+from tidelog.broker.replication.tail import Piece
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 REPLIES_MAX: Final = 1_000
@@ -71,21 +72,21 @@ class AnswerDraft:
                 session.numbers[key] = None
         return None
 
-    def take(self, read: Read, batches: bytes, next_offset: int) -> None:
-        """What was read; empty: there is nothing yet."""
+    def take(self, read: Read, piece: Piece | None) -> None:
+        """What was read; None: there is nothing yet."""
         session, held = self._session, read.held
         if not self._holds(held) or not self._is_led(held):
             return
-        if not batches:
+        if piece is None:
             return
-        if len(batches) > self._left_bytes and self._pieces:
+        if len(piece.data) > self._left_bytes and self._pieces:
             session.ready[held.key] = None
             session.first = held.key
             self._is_full = True
             return
-        self._left_bytes -= len(batches)
+        self._left_bytes -= len(piece.data)
         self._is_full = self._left_bytes <= 0
-        self._pieces.append((held, held.news(batches, next_offset)))
+        self._pieces.append((held, held.news(piece)))
         session.numbers.pop(held.key, None)
         if held.has_batches:
             session.ready[held.key] = None

@@ -3,7 +3,8 @@
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replication.stream_messages import FollowerPosition, PartitionNews
-from tidelog.wire.batch import checksum, fetch_sum
+from tidelog.broker.replication.tail import Piece
+from tidelog.wire.batch import fetch_sum
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
@@ -51,16 +52,16 @@ class LeaderPartition:
             or log.log_start_offset != self.sent_log_start_offset
         )
 
-    def news(self, batches: bytes = b"", next_offset: int | None = None) -> PartitionNews:
-        """What the follower is told; the batches reach up to `next_offset`."""
+    def news(self, piece: Piece | None = None) -> PartitionNews:
+        """What the follower is told, with batches or without."""
         log, key = self.log, self.key
-        total = 0
-        if batches:
-            assert next_offset is not None, "batches end somewhere"
-            assert next_offset > self.next_offset, f"{key}: {next_offset} was sent before"
-            self.next_offset = Offset(next_offset)
+        batches, total = b"", 0
+        if piece is not None:
+            batches = piece.data
+            assert piece.next_offset > self.next_offset, f"{key}: {piece.next_offset} was sent"
+            self.next_offset = Offset(piece.next_offset)
             base_offset = int.from_bytes(batches[:8], "big")
-            total = fetch_sum(key.topic_id, key.partition, base_offset, checksum(batches))
+            total = fetch_sum(key.topic_id, key.partition, base_offset, piece.crc)
         self.sent_high_watermark = log.high_watermark
         self.sent_log_start_offset = log.log_start_offset
         return PartitionNews(

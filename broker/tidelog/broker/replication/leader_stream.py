@@ -31,11 +31,14 @@ from tidelog.broker.replication.stream_messages import (
     FetchAsk,
     FollowerPosition,
     Lane,
+    OnFollowerGone,
     OnFollowerPosition,
     ReplicationLimits,
 )
+from tidelog.broker.replication.tail import Piece, Tail
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, TaskScope
+from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
@@ -71,6 +74,7 @@ class ReplicaFetchHandler:
         *,
         cluster_id: str,
         on_follower_position: OnFollowerPosition,
+        on_follower_gone: OnFollowerGone | None = None,
         limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
         self.replicas = replicas
@@ -78,10 +82,25 @@ class ReplicaFetchHandler:
         self.clock = clock
         self.limits = limits
         self.on_follower_position = on_follower_position
+        self._on_follower_gone = on_follower_gone
+        self.tail = Tail(limits.tail_bytes_max)
         self._cluster_id = cluster_id
         self._streams: dict[tuple[BrokerId, Lane], LeaderStream] = {}
         self._newest: dict[tuple[BrokerId, Lane], tuple[BrokerEpoch, int]] = {}
         """Epoch and session of the stream in force, also after its end."""
+
+    def tell_gone(
+        self, keys: Iterable[PartitionKey], broker_id: BrokerId, broker_epoch: BrokerEpoch
+    ) -> None:
+        """A lane has let these go: what it said of them holds no more, unless the other has them."""
+        if self._on_follower_gone is None:
+            return
+        sessions = [
+            stream.session for (each, _), stream in self._streams.items() if each == broker_id
+        ]
+        for key in keys:
+            if not any(key in session.partitions for session in sessions):
+                self._on_follower_gone(key, broker_id, broker_epoch)
 
     async def serve(self, end: FollowerEnd) -> None:
         """One stream, to its end."""
@@ -248,6 +267,8 @@ class LeaderStream:
         if len(session.partitions) + len(ask.positions) > 2 * limit:
             raise invalid("pull copies", f"more than {limit} partitions in one session")
         self._perform(session.on_request(ask))
+        if ask.removed:
+            self._handler.tell_gone(ask.removed, self._broker_id, self._broker_epoch)
         if session.has_work:
             self._news.set()
 
@@ -308,16 +329,26 @@ class LeaderStream:
         return answer
 
     async def _read(self, draft: AnswerDraft, read: Read) -> None:
-        log = read.log
+        log, tail = read.log, self._handler.tail
+        piece = tail.find(log, read.offset, read.max_bytes)
+        if piece is not None:
+            draft.take(read, piece)
+            return
         try:
             replica = self._handler.find(log.key, read.held.leader_epoch)
+            epoch, cut_count = log.leader_epoch, log.cut_count
             found = await replica.directory.reader.read(
                 log, read.offset, read.max_bytes, upper_bound=read.upper_bound
             )
         except TidelogError as error:
             draft.fail(read, fresh(error))
+            return
+        if not found.data:
+            draft.take(read, None)
+        elif self.session.lane is Lane.LIVE and (epoch, cut_count) == _state_of(log):
+            draft.take(read, tail.keep(log, read.offset, found.data, found.next_offset))
         else:
-            draft.take(read, found.data, found.next_offset)
+            draft.take(read, Piece(found.data, found.next_offset, checksum(found.data)))
 
     async def _watch_silence(self) -> None:
         """A follower that is gone without a word holds a session for a while only."""
@@ -330,3 +361,8 @@ class LeaderStream:
                     tried=TRIED,
                     happened=f"broker {self._broker_id} was silent for {silence_ms} ms",
                 )
+
+
+def _state_of(log: PartitionLog) -> tuple[LeaderEpoch, int]:
+    """Changes when the log does anything but grow."""
+    return (log.leader_epoch, log.cut_count)

@@ -44,6 +44,8 @@ class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """After so long a silence the follower asks whether the leader still hears it."""
     silence_ms: int = 6_000
     """After so long a silence the follower gives the stream up; the leader after twice that."""
+    tail_bytes_max: int = 16 * 1024 * 1024
+    """Of all logs together, what was sent last and is kept for the next follower."""
     positions_max: int = 20_000
     """Partitions in one session."""
 
@@ -155,3 +157,6 @@ OnFollowerPosition = Callable[
     [PartitionKey, BrokerId, BrokerEpoch, LeaderEpoch, Offset, Offset], None
 ]
 """(key, broker id, its epoch at the session's start, leader epoch, log end, flushed offset)."""
+
+OnFollowerGone = Callable[[PartitionKey, BrokerId, BrokerEpoch], None]
+"""It pulls the partition no more: where it stood last is not where it stands."""
