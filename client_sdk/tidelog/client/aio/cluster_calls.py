@@ -1,0 +1,167 @@
+"""Calls that a coroutine waits for: metadata, offsets, administration.
+
+Owns deadlines and retries of unary calls on grpc.aio. Every call ends within its timeout, with the
+answer or with an error that says what was asked and why it did not work.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tidelog.client import wire
+from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
+from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
+from tidelog.client.types import TopicPartition
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+T = TypeVar("T")
+Wanted = tuple[OffsetSpec, int]
+
+
+class AsyncClusterCalls:
+    """One per consumer or admin client."""
+
+    def __init__(
+        self,
+        connections: AsyncConnections,
+        bootstrap: tuple[str, ...],
+        metadata: MetadataCache,
+        backoff: Backoff,
+        bootstrap_timeout_ms: int,
+        request_timeout_ms: int,
+    ) -> None:
+        self.metadata = metadata
+        self._connections = connections
+        self._bootstrap = bootstrap
+        self._backoff = backoff
+        self._bootstrap_timeout_ms = bootstrap_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+
+    def addresses(self) -> list[str]:
+        """Known brokers first, then where the client began."""
+        known = [broker.address for broker in self.metadata.brokers.values()]
+        return list(dict.fromkeys((*known, *self._bootstrap)))
+
+    async def any(self, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """Ask whoever answers, again until the timeout if nobody can be reached.
+
+        A client that never reached the cluster gives up after bootstrap_timeout_ms.
+        """
+        if not self.metadata.is_known:
+            timeout_ms = min(timeout_ms, self._bootstrap_timeout_ms)
+
+        async def attempt(left_ms: int) -> bytes:
+            limit_ms = min(left_ms, self._request_timeout_ms)
+            return await self._connections.call_any(self.addresses(), method, request, limit_ms)
+
+        return await self.until(timeout_ms, attempt)
+
+    async def until(self, timeout_ms: int, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """Try until it works, fails for good, or the time is over; the last error is raised."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        tries = 0
+        while True:
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            try:
+                return await attempt(max(1, left_ms))
+            except TidelogError as error:
+                tries += 1
+                delay = self._backoff.delay_ms(tries) / 1000
+                if not error.retriable or time.monotonic() + delay >= deadline:
+                    raise
+            await asyncio.sleep(delay)
+
+    async def refresh(
+        self, topics: Iterable[str], timeout_ms: int, *, all_topics: bool = False
+    ) -> ClusterView:
+        """Fetch metadata and take it in."""
+        request = wire.metadata_request(topics, all_topics=all_topics)
+        answer = await self.any(wire.GET_METADATA, request, timeout_ms)
+        view = wire.read_metadata(answer, is_complete=all_topics)
+        self.metadata.apply(view, time.monotonic_ns())
+        return view
+
+    async def topic(self, name: str, timeout_ms: int, *, tried: str) -> TopicView:
+        """The topic as metadata tells it; never creates it."""
+        known = self.metadata.topics.get(name)
+        if known is not None:
+            return known
+        for topic in (await self.refresh((name,), timeout_ms)).topics:
+            if topic.error is not None and topic.error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise topic.error
+        known = self.metadata.topics.get(name)
+        if known is None:
+            await self.refresh((), timeout_ms, all_topics=True)
+            raise self.metadata.unknown_topic(name, tried=tried)
+        return known
+
+    async def offsets(
+        self, wanted: Mapping[TopicPartition, Wanted], timeout_ms: int, *, tried: str
+    ) -> dict[TopicPartition, OffsetAnswer]:
+        """Ask the leaders; leaders that moved are looked up again."""
+        for topic in dict.fromkeys(name.topic for name in wanted):
+            await self.topic(topic, timeout_ms, tried=tried)
+        found: dict[TopicPartition, OffsetAnswer] = {}
+
+        async def attempt(left_ms: int) -> None:
+            missing = {name: spec for name, spec in wanted.items() if name not in found}
+            try:
+                await self._ask_leaders(missing, found, left_ms, tried)
+            except TidelogError as error:
+                if error.retriable:
+                    await self.refresh({name.topic for name in missing}, left_ms)
+                raise
+
+        await self.until(timeout_ms, attempt)
+        return found
+
+    async def _ask_leaders(
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        found: dict[TopicPartition, OffsetAnswer],
+        timeout_ms: int,
+        tried: str,
+    ) -> None:
+        by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
+        for name, spec in wanted.items():
+            address, query = self._query(name, spec, tried)
+            by_address.setdefault(address, []).append((name, query))
+        for address, asked in by_address.items():
+            request = wire.list_offsets_request(query for _, query in asked)
+            limit_ms = min(timeout_ms, self._request_timeout_ms)
+            data = await self._connections.call(address, wire.LIST_OFFSETS, request, limit_ms)
+            for (name, _), answer in zip(asked, wire.read_offsets(data), strict=True):
+                if answer.error is not None:
+                    raise answer.error
+                found[name] = answer
+
+    def _query(self, name: TopicPartition, spec: Wanted, tried: str) -> tuple[str, OffsetQuery]:
+        topic = self.metadata.topics.get(name.topic)
+        if topic is None:
+            raise self.metadata.unknown_topic(name.topic, tried=tried)
+        if not 0 <= name.partition < len(topic.partitions):
+            error = self.metadata.unknown_partition(name.topic, name.partition, tried=tried)
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=error.tried,
+                happened=error.happened,
+                hint=error.hint,
+            )
+        leader = self.metadata.leader(name.topic, name.partition)
+        if leader is None:
+            raise TidelogError(
+                ErrorCode.NOT_LEADER,
+                tried=tried,
+                happened=f"{name.topic}-{name.partition} has no leader at the moment",
+            )
+        query = OffsetQuery(
+            topic_id=topic.topic_id,
+            partition=name.partition,
+            spec=spec[0],
+            leader_epoch=leader[1],
+            timestamp_ms=spec[1],
+        )
+        return leader[0].address, query

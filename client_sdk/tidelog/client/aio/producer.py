@@ -1,0 +1,333 @@
+"""The asyncio producer, stop 1 of a record's walk: `await send()` appends, the loop does the rest.
+
+Owns the user's side of the accumulator: checks, serialisation, waiting for room. Names are
+aiokafka's. It belongs to one loop; everything in it runs there.
+"""
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from tidelog.client import options as client_options
+from tidelog.client.aio.connections import AsyncConnections, check_security
+from tidelog.client.aio.produce_loop import AsyncProduceLoop
+from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
+from tidelog.client.engine.accumulator import Accumulator, Route
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.producer import ProducerCore
+from tidelog.client.engine.producer_messages import TopicWanted
+from tidelog.client.engine.producer_settings import ProducerSettings
+from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.lifecycle import Client
+from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.security import security_of
+from tidelog.client.sync import producer as checks
+from tidelog.client.sync.produce_loop import LoopSettings
+from tidelog.client.types import Headers, RecordMetadata
+from tidelog.wire.batch import RecordTuple, record_size_estimate
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.partitioner import partition_for_key
+
+_TIMESTAMP_MS_MAX: Final = 1 << 62
+
+
+class AsyncProducer(Client):
+    """Sends records to topics.
+
+    `async with AsyncProducer() as producer: await producer.send_and_wait("t", b"value")`
+    """
+
+    def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
+        options = client_options.build(ProducerOptions, "AsyncProducer", arguments)
+        security = security_of("AsyncProducer", options)
+        check_security("AsyncProducer", security)
+        super().__init__()
+        self._options = options
+        self._metadata = MetadataCache()
+        limits = checks._accumulator_limits(options)
+        self._accumulator = Accumulator(limits, time.monotonic_ns)
+        self._connections = AsyncConnections(options.client_id, security)
+        self._bootstrap = client_options.bootstrap_addresses(
+            "AsyncProducer", options.bootstrap_servers
+        )
+        self._loop = self._make_loop()
+        self._waits = 0
+
+    async def start(self) -> None:
+        """Reach the cluster; not needed, but it says soon if there is none."""
+        self._check_usable("start the producer")
+        self._loop.driver.start()
+        if not self._metadata.is_known:
+            await self._reach()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Flush, then end. What is not done after `timeout` seconds fails."""
+        if self._refusal is not None:
+            return
+        self._become_closed()
+        if not self._loop.driver.has_started:
+            return
+        try:
+            await self._flush(timeout)
+        finally:
+            self._loop.abandon(
+                TidelogError(
+                    ErrorCode.CLOSED,
+                    tried="produce",
+                    happened="the producer was closed before the record was sent",
+                    hint="call flush() first, or stop() with a longer timeout",
+                )
+            )
+            await self._loop.driver.stop()
+            await self._connections.close()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> AsyncSendFuture:
+        """Append a record, waiting up to max_block_ms for metadata or room; await the future for
+        its place.
+        """
+        self._check_usable(f"produce to {topic}")
+        record, size_bytes = self._record(topic, value, key, headers, timestamp_ms)
+        self._loop.driver.start()
+        route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
+        chosen = self._partition(route, partition, record[1])
+        return self._append(route, chosen, record, size_bytes) or await self._send_when_room(
+            route, chosen, record, size_bytes
+        )
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """The same, and wait for the acknowledgement."""
+        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything appended before; return when all of it is done, well or not.
+
+        Raises DEADLINE_EXCEEDED when that takes more than `timeout` seconds.
+        """
+        self._check_usable("flush")
+        if not await self._flush(timeout):
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried="flush",
+                happened=f"records were still on their way after timeout={timeout} s",
+            )
+
+    # Asking.
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partitions; waits up to max_block_ms for metadata."""
+        self._check_usable(f"describe {topic}")
+        self._loop.driver.start()
+        route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
+        return set(range(route.partition_count))
+
+    async def bootstrap_connected(self) -> bool:
+        """Whether the cluster answers, or has answered this client before."""
+        self._check_usable("reach the cluster")
+        if not self._metadata.is_known:
+            try:
+                await self._reach()
+            except TidelogError:
+                return False
+        return True
+
+    def metrics(self) -> dict[str, float]:
+        """A snapshot of counters."""
+        return {
+            "batches_opened": self._accumulator.opened_count,
+            "batches_open": len(self._accumulator.open),
+            "batches_unfinished": len(self._loop.unfinished),
+            "buffer_reserved_bytes": self._accumulator.reserved_bytes,
+            "records_sent": self._loop.records_sent,
+            "bytes_sent": self._loop.bytes_sent,
+            "requests_sent": self._loop.core.requests_sent,
+            "waits_for_room": self._waits,
+        }
+
+    # Inside.
+
+    def _make_loop(self) -> AsyncProduceLoop:
+        options = self._options
+        backoff = Backoff(
+            initial_ms=options.retry_backoff_ms,
+            max_ms=options.retry_backoff_max_ms,
+            salt=time.monotonic_ns() & 0xFFFF,
+        )
+        desk = TopicDesk(
+            TopicSettings(
+                max_age_ms=options.metadata_max_age_ms,
+                bootstrap_timeout_ms=options.bootstrap_timeout_ms,
+            ),
+            self._metadata,
+            backoff,
+        )
+        settings = ProducerSettings(
+            in_flight_max=options.max_in_flight_requests_per_connection,
+            request_bytes_max=options.max_request_size,
+            request_timeout_ms=options.request_timeout_ms,
+            delivery_timeout_ms=options.delivery_timeout_ms,
+            retries_max=options.retries,
+            is_idempotent=client_options.is_idempotent(options),
+        )
+        return AsyncProduceLoop(
+            LoopSettings(
+                bootstrap=self._bootstrap,
+                codec=client_options.codec_of("AsyncProducer", options.compression_type),
+                acks=client_options.acks_of(options),
+                request_timeout_ms=options.request_timeout_ms,
+                allow_auto_create_topics=options.allow_auto_create_topics,
+            ),
+            ProducerCore(settings, self._metadata, desk, backoff),
+            self._accumulator,
+            self._connections,
+        )
+
+    async def _reach(self) -> None:
+        from tidelog.client import wire
+
+        answer = await self._connections.call_any(
+            self._bootstrap,
+            wire.GET_METADATA,
+            wire.metadata_request(()),
+            self._options.bootstrap_timeout_ms,
+        )
+        self._metadata.apply(wire.read_metadata(answer), time.monotonic_ns())
+
+    def _record(
+        self, topic: str, value: Any, key: Any, headers: Headers | None, timestamp_ms: int | None
+    ) -> tuple[RecordTuple, int]:
+        options = self._options
+        if options.value_serializer is not None:
+            value = options.value_serializer(value)
+        if options.key_serializer is not None:
+            key = options.key_serializer(key)
+        value = value if value is None else checks._as_bytes(value, "value")
+        key = key if key is None else checks._as_bytes(key, "key")
+        headers = checks._checked_headers(headers) if headers else ()
+        size_bytes = record_size_estimate(key, value, headers)
+        if size_bytes > options.max_request_size:
+            raise checks._too_large(topic, size_bytes, options.max_request_size)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
+            raise checks._bad_timestamp(topic, timestamp_ms)
+        return (timestamp_ms, key, value, headers), size_bytes
+
+    def _partition(self, route: Route, partition: int | None, key: bytes | None) -> int | None:
+        """As asked, by the partitioner, by the key; None: wherever there is company."""
+        every = list(range(route.partition_count))
+        partitioner = self._options.partitioner
+        if partition is None and partitioner is not None:
+            leader = self._metadata.leader
+            partition = partitioner(
+                key, every, [each for each in every if leader(route.name, each) is not None]
+            )
+        elif partition is None and key is not None:
+            return partition_for_key(key, route.partition_count)
+        if partition is not None and partition not in every:
+            raise self._metadata.unknown_partition(
+                route.name, partition, tried=f"produce to {route.name}"
+            )
+        return partition
+
+    def _append(
+        self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
+    ) -> AsyncSendFuture | None:
+        chosen = route.sticky if partition is None else partition
+        batch = self._accumulator.append(route, chosen, *record, size_bytes)
+        if batch is None:
+            return None
+        if len(batch.columns) == 1 or self._accumulator.sealed:
+            # The loop must know of a new batch, and of those sealed before it.
+            self._loop.driver.wake()
+        return AsyncSendFuture(batch, len(batch.columns) - 1, record[0])
+
+    async def _wait_route(self, topic: str) -> Route:
+        deadline = time.monotonic() + self._options.max_block_ms / 1000
+        self._loop.refused_topics.pop(topic, None)
+        self._loop.step(TopicWanted(topic=topic))
+        while True:
+            route = self._accumulator.routes.get(topic)
+            if route is not None:
+                return route
+            refused = self._loop.refused_topics.get(topic)
+            if refused is not None and refused.is_final:
+                raise refused.error
+            if not await self._loop.driver.wait(deadline - time.monotonic()):
+                cause = None if refused is None else refused.error
+                raise self._blocked(topic, "the topic's metadata did not come", cause)
+            self._check_usable(f"produce to {topic}")
+
+    async def _send_when_room(
+        self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
+    ) -> AsyncSendFuture:
+        """The buffer is full: wait until batches are done."""
+        deadline = time.monotonic() + self._options.max_block_ms / 1000
+        self._waits += 1
+        while True:
+            future = self._append(route, partition, record, size_bytes)
+            if future is not None:
+                return future
+            if not self._loop.unfinished and not self._accumulator.sealed:
+                # With everything in open batches nothing would leave before it has lingered.
+                self._accumulator.seal_all()
+            self._loop.driver.wake()
+            if not await self._loop.driver.wait(deadline - time.monotonic()):
+                happened = f"buffer_memory={self._options.buffer_memory} stayed full"
+                raise self._blocked(route.name, happened, None)
+            self._check_usable(f"produce to {route.name}")
+
+    def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
+        reason = "" if cause is None else f": {cause.happened}"
+        return TidelogError(
+            ErrorCode.RESOURCE_EXHAUSTED if cause is None else cause.code,
+            tried=f"produce to {topic}",
+            happened=f"{what} within max_block_ms={self._options.max_block_ms}{reason}",
+            hint="" if cause is None else cause.hint,
+        )
+
+    async def _flush(self, timeout: float | None) -> bool:
+        self._accumulator.seal_all()
+        batches: list[Batch] = [*self._loop.unfinished.values(), *self._accumulator.sealed]
+        self._loop.driver.wake()
+        try:
+            async with asyncio.timeout(timeout):
+                for batch in batches:
+                    await wait_done(batch)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,147 @@
+"""Both drivers behind one set of names, so that one test tells what both must do.
+
+The asyncio clients run on a loop in a thread of their own; each call waits for its coroutine.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.client import AdminClient, Consumer, Producer, RecordMetadata
+from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer, AsyncSendFuture
+from tidelog.client.errors import TidelogError
+
+CALL_S = 60.0
+RENAMED = {"poll": "getmany", "poll_batches": "get_batches"}
+
+
+class LoopThread:
+    """An event loop that runs until it is closed."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="test loop")
+        self._thread.start()
+
+    def run(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """The call on the loop, and what it awaits, if it gives something to await."""
+
+        async def work() -> Any:
+            found = call(*arguments, **named)
+            if inspect.iscoroutine(found):
+                return await found
+            return found
+
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(CALL_S)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(CALL_S)
+        self.loop.close()
+
+
+class Waited:
+    """A future of the asyncio producer, waited for from another thread."""
+
+    def __init__(self, thread: LoopThread, future: AsyncSendFuture) -> None:
+        self._thread = thread
+        self._future = future
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        async def wait(future: Awaitable[RecordMetadata]) -> RecordMetadata:
+            async with asyncio.timeout(timeout or None):
+                return await future
+
+        found: RecordMetadata = self._thread.run(wait, self._future)
+        return found
+
+    def exception(self, timeout: float | None = 0) -> TidelogError | None:
+        try:
+            self.get(timeout)
+        except TidelogError as error:
+            return error
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._future, name)
+
+
+class Blocking:
+    """An asyncio client with the synchronous one's ways."""
+
+    kind: type[Any]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._client = self.kind(*arguments, **named)
+        self._thread = LoopThread()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, RENAMED.get(name, name))
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            found = self._thread.run(method, *arguments, **named)
+            is_future = isinstance(found, AsyncSendFuture)
+            return Waited(self._thread, found) if is_future else found
+
+        return call
+
+    def close(self, *arguments: Any) -> None:
+        if self._thread.loop.is_closed():
+            return
+        try:
+            self._thread.run(self._client.close, *arguments)
+        finally:
+            self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class BlockingConsumer(Blocking):
+    kind = AsyncConsumer
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._thread.run(self._client.__anext__)
+            except StopAsyncIteration:
+                return
+
+    def __next__(self) -> Any:
+        return self._thread.run(self._client.__anext__)
+
+
+class BlockingProducer(Blocking):
+    kind = AsyncProducer
+
+
+class BlockingAdmin(Blocking):
+    kind = AsyncAdminClient
+
+
+class Clients:
+    """The clients of one driver."""
+
+    def __init__(self, driver: str) -> None:
+        self.driver = driver
+        is_async = driver == "asyncio"
+        self.Consumer: type[Any] = BlockingConsumer if is_async else Consumer
+        self.Producer: type[Any] = BlockingProducer if is_async else Producer
+        self.AdminClient: type[Any] = BlockingAdmin if is_async else AdminClient
+
+    def __repr__(self) -> str:
+        return self.driver
+
+
+BOTH = [Clients("threads"), Clients("asyncio")]
