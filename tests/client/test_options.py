@@ -53,7 +53,7 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
         (lambda: Consumer(group_id="g"), "group_id"),
         (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
         (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
-        (lambda: Producer(security_protocol="SSL"), "security_protocol"),  # type: ignore[call-arg]
+        (lambda: Producer(sasl_mechanism="PLAIN"), "sasl_mechanism"),  # type: ignore[call-arg]
     ],
 )
 def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str) -> None:

@@ -38,13 +38,16 @@ def bootstrap_servers(arguments: argparse.Namespace) -> list[str]:
 
 def admin_client(arguments: argparse.Namespace) -> "AdminClient":
     """A client for one command."""
+    from tidelog.cli.client_options import convert
     from tidelog.client import AdminClient
+    from tidelog.client.options import AdminArguments, AdminOptions
 
-    return AdminClient(
-        bootstrap_servers=bootstrap_servers(arguments),
-        client_id=CLIENT_ID,
-        bootstrap_timeout_ms=REACH_TIMEOUT_MS,
-    )
+    defaults: AdminArguments = {
+        "client_id": CLIENT_ID,
+        "bootstrap_timeout_ms": REACH_TIMEOUT_MS,
+    }
+    given = convert(arguments.option, AdminOptions, "tidelog")
+    return AdminClient(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **given})
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def add_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an argument of the client, such as acks=all; may be repeated "
+        help="an argument of the client, such as security_protocol=SSL; may be repeated "
         "(docs/configuration.md lists them)",
     )
 

@@ -125,7 +125,9 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def add_bootstrap(parser: Parser) -> None:
-    """-b, for every command that talks to a cluster."""
+    """-b and -X, for every command that talks to a cluster."""
+    from tidelog.cli.client_options import add_options
+
     parser.add_argument(
         "-b",
         "--bootstrap",
@@ -133,6 +135,8 @@ def add_bootstrap(parser: Parser) -> None:
         help="where the cluster is, several with commas (default: TIDELOG_BOOTSTRAP, else "
         "localhost:9192)",
     )
+    if "-X" not in parser.option_names():
+        add_options(parser)
 
 
 def add_json(parser: Parser, fields: str) -> None:

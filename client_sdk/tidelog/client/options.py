@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from tidelog.client.security import check_security
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import nearest_name
@@ -36,6 +37,16 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    security_protocol: str = "PLAINTEXT"
+    """PLAINTEXT or SSL."""
+    ssl_cafile: str | None = None
+    """PEM file of the authorities whose nodes are believed; default: those of the system."""
+    ssl_certfile: str | None = None
+    """PEM file of the client's certificate, for listeners that ask for one."""
+    ssl_keyfile: str | None = None
+    """PEM file of its key; default: ssl_certfile holds both."""
+    ssl_check_hostname: bool = True
+    """Whether a node's certificate must hold the name that the node is reached by."""
 
 
 class ProducerOptions(_Common, frozen=True, kw_only=True):
@@ -99,6 +110,11 @@ class _CommonArguments(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    security_protocol: str
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_check_hostname: bool
 
 
 class ProducerArguments(_CommonArguments, total=False):
@@ -147,17 +163,19 @@ class AdminArguments(_CommonArguments, total=False):
 
 _GROUPS: Final = "consumer groups"
 _TRANSACTIONS: Final = "transactions"
-_SECURITY: Final = "TLS and authentication of clients"
+_SASL: Final = "SASL (certificates prove who a client is: security_protocol='SSL')"
+_TLS_DETAILS: Final = "this detail of TLS (gRPC has no such choice)"
 
 NOT_YET: Final[Mapping[str, str]] = {
     "transactional_id": _TRANSACTIONS,
     "transaction_timeout_ms": _TRANSACTIONS,
-    "security_protocol": _SECURITY,
-    "ssl_context": _SECURITY,
-    "ssl_cafile": _SECURITY,
-    "ssl_certfile": _SECURITY,
-    "ssl_keyfile": _SECURITY,
-    "sasl_mechanism": _SECURITY,
+    "sasl_mechanism": _SASL,
+    "sasl_plain_username": _SASL,
+    "sasl_plain_password": _SASL,
+    "ssl_context": _TLS_DETAILS,
+    "ssl_password": _TLS_DETAILS,
+    "ssl_crlfile": _TLS_DETAILS,
+    "ssl_ciphers": _TLS_DETAILS,
     "auto_commit_interval_ms": _GROUPS,
     "group_instance_id": _GROUPS,
     "heartbeat_interval_ms": _GROUPS,
@@ -219,7 +237,7 @@ def invalid(client: str, happened: str) -> TidelogError:
 
 
 def _refuse_early(client: str, name: str, value: Any) -> None:
-    if value is None or (name == "security_protocol" and value == "PLAINTEXT"):
+    if value is None:
         return
     raise not_yet(client, f"{name}={value!r}", NOT_YET[name])
 
@@ -254,6 +272,7 @@ def _check(client: str, options: _Common) -> None:
     if not options.client_id.isascii() or not options.client_id.isprintable():
         # It travels as a header of every call, which holds nothing else.
         raise invalid(client, f"client_id is {options.client_id!r}, it can be printable ASCII")
+    check_security(client, options)
     if isinstance(options, ProducerOptions):
         _check_producer(client, options)
     if isinstance(options, ConsumerOptions):

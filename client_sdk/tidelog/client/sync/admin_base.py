@@ -15,6 +15,7 @@ from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import PeerError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
+from tidelog.client.security import security_of
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS, Connections, all_failed
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -29,6 +30,7 @@ class AdminBase(Client):
 
     def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
         options = client_options.build(AdminOptions, "AdminClient", arguments)
+        security = security_of("AdminClient", options)
         super().__init__()
         self._options = options
         backoff = Backoff(
@@ -36,7 +38,7 @@ class AdminBase(Client):
             max_ms=options.retry_backoff_max_ms,
             salt=time.monotonic_ns() & 0xFFFF,
         )
-        self._connections = Connections(options.client_id)
+        self._connections = Connections(options.client_id, security)
         self._calls = ClusterCalls(
             self._connections,
             client_options.bootstrap_addresses("AdminClient", options.bootstrap_servers),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import lifecycle, wire
+from tidelog.client.security import Security
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 ADDRESS_TIMEOUT_MS: Final = 3_000
 """How long one address may stay silent before the next one is asked."""
 CLIENT_ID_HEADER: Final = "tidelog-client-id"
+
+NEVER_CONNECTED: Final = "failed to connect to all addresses"
 
 Answer = bytes | TidelogError
 OnAnswer = Callable[[Answer], None]
@@ -56,9 +59,12 @@ _REASONS: Final = (
 class Connections:
     """One per client."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, security: Security | None = None) -> None:
         self._metadata = ((CLIENT_ID_HEADER, client_id),)
+        self._security = Security() if security is None else security
         self._channels: dict[str, grpc.Channel] = {}
+        self._unnamed: set[str] = set()
+        """Addresses whose channel wants a name that their node does not have any more."""
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -66,6 +72,9 @@ class Connections:
         """The channel to an address; it connects with its first call."""
         import grpc
 
+        if address in self._unnamed:
+            self._drop(address)
+        names = [] if address in self._channels else self._names(address)
         with self._lock:
             if self._is_closed:
                 raise TidelogError(
@@ -73,10 +82,56 @@ class Connections:
                 )
             channel = self._channels.get(address)
             if channel is None:
-                channel = grpc.insecure_channel(address, options=_OPTIONS)
+                options = [*_OPTIONS, *_ping_options(), *names]
+                if self._security.is_encrypted:
+                    credentials = self._security.credentials()
+                    channel = grpc.secure_channel(address, credentials, options=options)
+                else:
+                    channel = grpc.insecure_channel(address, options=options)
                 lifecycle.hold(channel)
                 self._channels[address] = channel
             return channel
+
+    def error_of(
+        self, call: Any, *, address: str, tried: str, timeout_ms: int | None = None
+    ) -> TidelogError:
+        """What a failed call or stream means; a look at the address tells mistakes of TLS apart."""
+        error = error_of(call, address=address, tried=tried, timeout_ms=timeout_ms)
+        details = call.details() or ""
+        if NEVER_CONNECTED not in details:
+            return error
+        if self._security.is_encrypted and not self._security.checks_host_name:
+            self._unnamed.add(address)
+        from tidelog.client.sync import tls_probe
+
+        mistake = tls_probe.explain(address, details, self._security)
+        if mistake is None or (mistake.is_host_name and address in self._unnamed):
+            return error
+        return TidelogError(
+            ErrorCode.UNAUTHENTICATED,
+            tried=tried,
+            happened=f"{address}: {mistake.happened}",
+            hint=mistake.hint,
+        )
+
+    def _drop(self, address: str) -> None:
+        with self._lock:
+            self._unnamed.discard(address)
+            channel = self._channels.pop(address, None)
+        if channel is not None:
+            channel.close()
+            lifecycle.let_go(channel)
+
+    def _names(self, address: str) -> list[tuple[str, str]]:
+        """Without the check of host names the name in the node's certificate is the right one: gRPC
+        can be told which one to want, not to want none.
+        """
+        if not self._security.is_encrypted or self._security.checks_host_name:
+            return []
+        from tidelog.client.sync import tls_probe
+
+        seen = tls_probe.look(address, self._security)
+        return [("grpc.ssl_target_name_override", each) for each in seen.names[:1]] if seen else []
 
     def call_later(
         self, address: str, method: str, data: bytes, timeout_ms: int, on_answer: OnAnswer
@@ -103,7 +158,7 @@ class Connections:
             if done.code().value[0] == 0:
                 on_answer(done.result())
             else:
-                on_answer(error_of(done, address=address, tried=tried, timeout_ms=timeout_ms))
+                on_answer(self.error_of(done, address=address, tried=tried, timeout_ms=timeout_ms))
 
         call.add_done_callback(on_done)
 
@@ -158,7 +213,7 @@ class Connections:
                 except StopIteration:
                     return
                 except grpc.RpcError as error:
-                    raise error_of(
+                    raise self.error_of(
                         error, address=address, tried=tried, timeout_ms=timeout_ms
                     ) from None
                 yield piece
@@ -175,6 +230,13 @@ class Connections:
         for channel in channels:
             channel.close()
             lifecycle.let_go(channel)
+
+
+def _ping_options() -> list[tuple[str, int]]:
+    """As often as a node allows: a silent node is noticed, and nobody earns `too_many_pings`."""
+    from tidelog.ports.real import network_options
+
+    return network_options.ping_options()
 
 
 class _Round:

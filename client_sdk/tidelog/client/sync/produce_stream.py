@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelog.client import lifecycle, wire
 from tidelog.client.engine.producer_messages import Answered, ProducerMessage, StreamBroken
-from tidelog.client.sync.connections import Connections, error_of
+from tidelog.client.sync.connections import Connections
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -25,6 +25,7 @@ class ProduceStream:
         stream: int,
         on_message: Callable[[ProducerMessage], None],
     ) -> None:
+        self._connections = connections
         self._address = address
         self._broker_id = broker_id
         self._stream = stream
@@ -70,7 +71,7 @@ class ProduceStream:
                 ErrorCode.UNAVAILABLE, tried=tried, happened="the broker ended the stream"
             )
         except grpc.RpcError:
-            broken = error_of(self._call, address=self._address, tried=tried)
+            broken = self._connections.error_of(self._call, address=self._address, tried=tried)
         lifecycle.let_go(self._call)
         self._requests.put(None)
         self._on_message(StreamBroken(broker_id=self._broker_id, stream=self._stream, error=broken))

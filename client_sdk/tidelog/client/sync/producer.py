@@ -22,6 +22,7 @@ from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.security import security_of
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
 from tidelog.client.sync.produce_loop import WAKE, LoopSettings, ProduceLoop, Shared, Stop
@@ -45,6 +46,7 @@ class Producer(Client):
 
     def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
         options = client_options.build(ProducerOptions, "Producer", arguments)
+        self._security = security_of("Producer", options)
         super().__init__()
         self._options = options
         self._bootstrap = client_options.bootstrap_addresses("Producer", options.bootstrap_servers)
@@ -196,7 +198,7 @@ class Producer(Client):
             return True
         from tidelog.client import wire
 
-        connections = Connections(self._options.client_id)
+        connections = Connections(self._options.client_id, self._security)
         try:
             connections.call_any(
                 self._bootstrap,
@@ -277,7 +279,7 @@ class Producer(Client):
             ),
             ProducerCore(settings, self._metadata, desk, backoff),
             self._shared,
-            Connections(options.client_id),
+            Connections(options.client_id, self._security),
             self._become_closed,
         )
 

@@ -75,18 +75,25 @@ def server_options() -> Options:
     ]
 
 
-def channel_options() -> Options:
-    """For every connection made from here."""
+def ping_options() -> Options:
+    """Of whoever calls a listener, the SDK included."""
     return [
-        *_MESSAGES,
-        # Otherwise two networks of one process share connections, and close() closes none.
-        ("grpc.use_local_subchannel_pool", 1),
         ("grpc.keepalive_time_ms", CLIENT_PING_MS),
         ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
         # Keepalive alone leaves calls to a stopped process hanging until their deadline.
         ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_MS),
         # Parked streams carry no data, and still must notice a silent peer.
         ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def channel_options() -> Options:
+    """For every connection made from here."""
+    return [
+        *_MESSAGES,
+        # Otherwise two networks of one process share connections, and close() closes none.
+        ("grpc.use_local_subchannel_pool", 1),
+        *ping_options(),
         ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
         ("grpc.initial_reconnect_backoff_ms", RECONNECT_FIRST_MS),
         ("grpc.max_reconnect_backoff_ms", RECONNECT_MAX_MS),

@@ -18,11 +18,14 @@ class Mistake(NamedTuple):
 
     happened: str
     hint: str
+    is_host_name: bool = False
+    """Whether only the name in the certificate is wrong."""
 
 
 WRONG_HOST: Final = Mistake(
     "its certificate is for another host name",
     "connect by a name that the certificate holds, or issue one that holds this name",
+    is_host_name=True,
 )
 PLAINTEXT_NODE: Final = Mistake(
     "what listens there does not speak TLS",
