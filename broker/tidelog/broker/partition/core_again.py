@@ -11,7 +11,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Refuse
-from tidelog.broker.partition.producer_check import find_duplicate
+from tidelog.broker.partition.producer_check import find_duplicate, is_next
 from tidelog.broker.partition.role_errors import indeterminate, stopping
 from tidelog.broker.partition.rounds import (
     Again,
@@ -31,10 +31,16 @@ if TYPE_CHECKING:
 
 def judge(partition: Partition, append: AppendBatch) -> Again | None:
     """The batch that this one is again; None: it is the producer's next. Else it is refused."""
-    header, plan, log = append.header, partition.plan, partition.log
-    known = plan.producers.get(header.producer_id) if plan is not None else None
-    if known is None:
-        known = log.producers.find(header.producer_id)
+    header, plan = append.header, partition.plan
+    known = partition.log.producers.find(header.producer_id)
+    planned = None
+    if plan is not None and plan.producers is not None:
+        planned = plan.producers.get(header.producer_id)
+    if planned is not None:
+        if is_next(planned[-1], header):
+            return None
+        for each in planned:
+            known = partition.log.producers.after(known, each)
     found = find_duplicate(known, header, tried=f"append to {append.key}")
     if found is None:
         return None
@@ -51,11 +57,15 @@ def judge(partition: Partition, append: AppendBatch) -> Again | None:
     )
 
 
-def note(partition: Partition, plan: SegmentPlan, header: BatchHeader) -> None:
+def note(plan: SegmentPlan, header: BatchHeader) -> None:
     """The batch is planned: what comes behind it is judged by it."""
-    producer_id, producers = header.producer_id, partition.log.producers
-    known = plan.producers.get(producer_id) or producers.find(producer_id)
-    plan.producers[producer_id] = producers.after(known, header)
+    if plan.producers is None:
+        plan.producers = {}
+    planned = plan.producers.get(header.producer_id)
+    if planned is None:
+        plan.producers[header.producer_id] = [header]
+    else:
+        planned.append(header)
 
 
 def take(core: DirectoryCore, again: Again, round_: WriteRound, effects: list[Effect]) -> None:

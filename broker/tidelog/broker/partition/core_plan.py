@@ -50,7 +50,7 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     plan.size_bytes += size_bytes
     plan.end_offset = header.next_offset
     if header.producer_id >= 0 and not append.is_replica:
-        core_again.note(partition, plan, header)
+        core_again.note(plan, header)
     plan.is_flush_awaited = plan.is_flush_awaited or append.is_flush_awaited
     round_.size_bytes += size_bytes
     round_.planned.append(

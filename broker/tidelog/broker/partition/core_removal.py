@@ -41,7 +41,7 @@ def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effec
     if partition.log.failure is None:
         partition.log.failure = _gone(message)
     core_stop.refuse_commits(partition, partition.log.failure, effects)
-    core.removals.append(Removal(message.token, partition))
+    core.removals.append(Removal(message.token, partition, message.kept_as))
     effects.append(Advanced(key=message.key))
 
 
@@ -66,7 +66,9 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
             core.cuts.remove(cut)
             effects.append(Refuse(token=cut.token, error=error))
         _forget_unflushed(core, partition, error, effects)
-        effects.append(RemoveDirectory(token=removal.token, key=partition.log.key))
+        effects.append(
+            RemoveDirectory(token=removal.token, key=partition.log.key, kept_as=removal.kept_as)
+        )
     core.removals = kept
 
 

@@ -126,14 +126,15 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
         core.written_promises += round_.promises
     _begin_segments(core, round_)
     for planned in round_.planned:
-        header, partition = planned.header, planned.plan.partition
+        header, plan = planned.header, planned.plan
+        partition = plan.partition
         partition.log.take_in(header)
         answer = Acknowledge(
             token=planned.append.token,
             base_offset=header.base_offset,
             append_time_ms=planned.append_time_ms,
         )
-        if partition.role is not None or planned.plan.role is not None:
+        if partition.role is not None or plan.role is not None:
             core_roles.answer_written(core, planned, answer, effects)
         elif planned.append.is_flush_awaited:
             core.awaiting.append(Awaiting(answer, partition, header.next_offset))

@@ -83,10 +83,12 @@ class RestartLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemovePartition(msgspec.Struct, frozen=True, kw_only=True):
-    """Its topic was deleted: the partition is served no more, its files go."""
+    """The partition is served no more, its files go."""
 
     token: int
     key: PartitionKey
+    kept_as: str = ""
+    """Where its files stay instead, all of them, for somebody to look at; empty: nowhere."""
 
 
 class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,6 +306,8 @@ class RemoveDirectory(msgspec.Struct, frozen=True, kw_only=True):
 
     token: int
     key: PartitionKey
+    kept_as: str = ""
+    """The directory's name from now on; empty: it goes."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):

@@ -261,7 +261,7 @@ class DirectoryOwner(OwnerRequests):
     async def _remove_directory(self, effect: RemoveDirectory) -> None:
         asking = self._asking.pop(effect.token)
         try:
-            await self._files.remove_directory(effect.key)
+            await self._files.remove_directory(effect.key, kept_as=effect.kept_as)
         except TidelogError as error:
             if not asking.done():
                 asking.set_exception(error)

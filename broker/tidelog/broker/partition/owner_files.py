@@ -126,8 +126,8 @@ class SegmentFiles:
                 await self._remove(key.path, names)
             await self._disk.flush([], directories=[directory])
 
-    async def remove_directory(self, partition: PartitionKey) -> None:
-        """Remove all of a partition, durably."""
+    async def remove_directory(self, partition: PartitionKey, *, kept_as: str = "") -> None:
+        """Remove all of a partition, or give its directory that name, durably."""
         while any(key.partition == partition for key in self._pins):
             self._unpinned.clear()
             await self._unpinned.wait()
@@ -135,7 +135,10 @@ class SegmentFiles:
             await self.close(key)
         name = directory_name(partition)
         if f"{name}/" in await self._disk.list():
-            await self._disk.remove(name)
+            if kept_as:
+                await self._disk.rename(name, kept_as)
+            else:
+                await self._disk.remove(name)
             await self._disk.flush([], directories=[""])
 
     async def _exists(self, key: SegmentKey) -> bool:

@@ -269,9 +269,9 @@ class OwnerRequests:
             )
         )
 
-    async def remove(self, key: PartitionKey) -> None:
-        """Serve the partition no more and remove its files."""
-        await self._asked(lambda token: RemovePartition(token=token, key=key))
+    async def remove(self, key: PartitionKey, *, kept_as: str = "") -> None:
+        """Serve the partition no more and remove its files, or give them another name."""
+        await self._asked(lambda token: RemovePartition(token=token, key=key, kept_as=kept_as))
 
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """The partition's topic has other settings from now on."""

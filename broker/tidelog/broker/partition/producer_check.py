@@ -26,6 +26,14 @@ SEQUENCES: Final = 2**31
 """How many there are."""
 
 
+def is_next(last: BatchHeader, header: BatchHeader) -> bool:
+    """Whether the batch continues the last one of its producer, also in the epoch."""
+    if header.producer_epoch != last.producer_epoch or header.base_sequence < 0:
+        return False
+    expected = (last.base_sequence + last.last_offset_delta + 1) % SEQUENCES
+    return header.base_sequence == expected
+
+
 def find_duplicate(
     known: Producer | None, header: BatchHeader, *, tried: str
 ) -> ProducedBatch | None:

@@ -6,7 +6,6 @@ import msgspec
 
 from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.producer_state import Producer
 from tidelog.broker.log.segments import NO_TIMESTAMP
 from tidelog.broker.log.state import NO_GAPS, PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse, TrimHead
@@ -53,8 +52,8 @@ class SegmentPlan:
         self.is_flush_awaited = False
         self.leader_epoch = partition.log.leader_epochs.latest
         """Of the last copy."""
-        self.producers: dict[int, Producer] = {}
-        """Those that write here, as they will be known behind it."""
+        self.producers: dict[int, list[BatchHeader]] | None = None
+        """What each of them has in here; None: nobody has."""
         self.gaps_from = NO_GAPS
         """Where a follower first skips offsets; to be marked."""
 
@@ -203,6 +202,7 @@ class Removal(msgspec.Struct):
 
     token: int
     partition: Partition
+    kept_as: str = ""
     is_marking: bool = False
     is_marked: bool = False
 
