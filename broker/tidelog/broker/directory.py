@@ -17,7 +17,7 @@ from tidelog.broker.housekeeping.events import EventLog
 from tidelog.broker.housekeeping.held import HeldLog
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
 from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey, parse_directory_name
+from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_checkpoint import write_checkpoint
 from tidelog.broker.log.open_directory import OpenedDirectory, open_directory
 from tidelog.broker.log.open_log import OpenedLog
@@ -28,11 +28,15 @@ from tidelog.broker.partition.marks_file import read_marks
 from tidelog.broker.partition.owner import QUEUED_BYTES_MAX, DirectoryOwner
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Clock, Disk, TaskScope, Worker
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
 NS_PER_MS: Final = 1_000_000
 TICK_MS_MAX: Final = 200
+DAMAGED_INFIX: Final = ".damaged-"
+"""Between a partition's directory and a number: files that were set aside, and are never opened."""
+DAMAGED_KEPT_MAX: Final = 3
+"""Of one partition. A disk that damages it again and again is not to be filled with it."""
 TICKS_AN_INTERVAL: Final = 4
 """So much of a flush interval may be missed."""
 
@@ -263,17 +267,32 @@ class LogDirectory:
             held.current_settings = settings
             self.owner.configure(key, settings)
 
-    async def remove(self, key: PartitionKey) -> bool:
-        """The partition is not placed here any more: its files go. Whether they are gone."""
+    async def remove(self, key: PartitionKey, *, kept_as: str = "") -> bool:
+        """The partition is served no more: its files go, or get another name, since they are
+        damaged, and may be the only ones that hold what nobody misses yet. Whether it was done."""
         if self._held.pop(key, None) is None:
             return False
         try:
-            await self.owner.remove(key)
+            await self.owner.remove(key, kept_as=kept_as)
         except TidelogError as error:
             # What is left is an orphan of the next start.
             self._events.warning("deleted_partition_left", partition=key, error=error)
             return False
         return True
+
+    async def name_aside(self, key: PartitionKey) -> str:
+        """What to call the files of a damaged partition that are to be kept."""
+        prefix = f"{directory_name(key)}{DAMAGED_INFIX}"
+        kept = [name for name in await self._disk.list() if name.startswith(prefix)]
+        if len(kept) >= DAMAGED_KEPT_MAX:
+            raise TidelogError(
+                ErrorCode.STORAGE_CORRUPT,
+                tried=f"set the damaged files of {key} aside",
+                happened=f"{self.name} holds {len(kept)} earlier ones of it already",
+                hint=f"Look at its disk. Once {prefix}* is moved away it is copied anew.",
+            )
+        numbers = [name.rstrip("/").removeprefix(prefix) for name in kept]
+        return f"{prefix}{1 + max((int(each) for each in numbers if each.isdigit()), default=0)}"
 
     async def run(self) -> None:
         """Owner and housekeeping, until `stop` or cancelled."""

@@ -143,6 +143,38 @@ class Replicas:
         del self._left[key]
         self._come_back(key)
 
+    def renew_role(self, key: PartitionKey) -> None:
+        """Say once more what the image says of a replica here: it has stopped."""
+        replica = self._replicas.get(key)
+        partition = self._applied.partition(key.topic_id, key.partition)
+        if replica is not None and partition is not None and self._is_held_in(partition):
+            self._tell_role(replica, partition)
+            self._settle_roles()
+
+    def _is_held_in(self, partition: PartitionImage) -> bool:
+        return self._broker_id in partition.replicas
+
+    async def begin_anew(self, key: PartitionKey) -> str:
+        """Set the files of a damaged replica aside and serve it from an empty log, which its leader
+        fills; the name that the files have now."""
+        replica = self._replicas[key]
+        directory = replica.directory
+        assert replica.log.failure is not None, f"{key} is in order"
+        kept_as = await directory.name_aside(key)
+        if self._replicas.get(key) is not replica or replica.is_led:
+            return ""
+        # Nobody else removes it, nor makes it again, until it is back.
+        del self._replicas[key]
+        self._left[key] = None
+        if self.roles is not None:
+            self.roles.drop(key)
+        self._on_advanced(key)
+        are_gone = await directory.remove(key, kept_as=kept_as)
+        self._homes.note_removed(key, directory, are_gone=are_gone)
+        del self._left[key]
+        self._come_back(key)
+        return kept_as
+
     def _come_back(self, key: PartitionKey) -> None:
         """The image may have placed it here again while its files went."""
         topic = self._applied.topics.get(key.topic_id)

@@ -26,6 +26,7 @@ from tidelog.broker.replication.controller_calls import ControllerCalls
 from tidelog.broker.replication.fetchers import Fetchers
 from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
+from tidelog.broker.replication.repair import Repair
 from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.producer_id import ControllerBlocks
 from tidelog.broker.rpc.replica import ReplicaRpc
@@ -79,15 +80,15 @@ class BrokerRole:
             ),
             ports.clock,
         )
-        self.in_sync = InSyncKeeper(
-            ports.clock,
-            ControllerCalls(
-                side.controller,
-                cluster_id=identity.cluster_id,
-                broker_id=broker_id,
-                broker_epoch=self._epoch,
-            ),
+        calls = ControllerCalls(
+            side.controller,
+            cluster_id=identity.cluster_id,
             broker_id=broker_id,
+            broker_epoch=self._epoch,
+        )
+        self.in_sync = InSyncKeeper(ports.clock, calls, broker_id=broker_id)
+        self.repair = Repair(
+            self.replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
         )
         self.fetchers = Fetchers(
             self.replicas,
@@ -108,6 +109,7 @@ class BrokerRole:
                 ports.clock,
                 cluster_id=identity.cluster_id,
                 on_follower_position=self.in_sync.on_follower_position,
+                on_follower_gone=self.in_sync.on_follower_gone,
             )
         )
 
@@ -199,6 +201,7 @@ class BrokerRole:
         scope.start(self._producer_ids.run(), name="producer ids")
         scope.start(self.in_sync.run(), name="in-sync sets")
         scope.start(self.fetchers.run(scope), name="fetchers")
+        scope.start(self.repair.run(), name="repair")
         session.want_unfence()
         await session.wait_unfenced()
 

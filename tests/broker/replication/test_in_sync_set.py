@@ -250,6 +250,24 @@ def test_the_owner_learns_where_those_stand_for_whom_it_begins_to_wait() -> None
     assert (broker, position.flushed_offset, position.log_end_offset) == (THREE, 100, 110)
 
 
+def test_a_follower_that_pulls_no_more_has_to_say_anew_where_it_stands() -> None:
+    leader = Leader(1, 2)
+    leader.at(3, 100)
+    leader.perform(leader.set.on_gone(THREE, BrokerEpoch(7), 0))
+    assert leader.waits_for == (TWO,)
+    assert leader.asks() is None
+    leader.at(3, 100)
+    leader.asked(1, 2, 3)
+
+
+def test_an_older_process_that_goes_takes_nothing_back() -> None:
+    leader = Leader(1, 2)
+    leader.brokers.epochs[THREE] = 8
+    leader.at(3, 100, broker_epoch=8)
+    leader.perform(leader.set.on_gone(THREE, BrokerEpoch(7), 0))
+    leader.asked(1, 2, 3)
+
+
 # -- lagging -------------------------------------------------------------------------------------
 
 

@@ -160,6 +160,14 @@ class InSyncKeeper:
         )
         self._perform(held, held.set.on_position(broker_id, position, self._now_ms()))
 
+    def on_follower_gone(
+        self, key: PartitionKey, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    ) -> None:
+        """Of a follower that does not pull the partition any more."""
+        held = self._held.get(key)
+        if held is not None:
+            self._perform(held, held.set.on_gone(broker_id, broker_epoch, self._now_ms()))
+
     def followers(self, key: PartitionKey) -> tuple[FollowerState, ...]:
         """What is known of the partition's followers; nothing of one that is not led here."""
         held = self._held.get(key)

@@ -50,7 +50,7 @@ from tidelog.broker.replication.in_sync_types import (
     Outcome,
     Position,
 )
-from tidelog.wire.ids import BrokerId, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
 
 RETRY_MS_MIN: Final = 100
 RETRY_MS_MAX: Final = 3_200
@@ -167,6 +167,16 @@ class InSyncSet:
         self._note_caught_up(broker_id, position, now_ms)
         if broker_id in self.led.in_sync:
             return None
+        return self._settle(now_ms)
+
+    def on_gone(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> Count | None:
+        """A follower pulls no more: it may have lost what it said it had, and says so by this."""
+        known = self._positions.get(broker_id)
+        if known is None or known.broker_epoch > broker_epoch:
+            return None
+        del self._positions[broker_id]
+        self._awaited.pop(broker_id, None)
+        self._coming.pop(broker_id, None)
         return self._settle(now_ms)
 
     def on_tick(self, now_ms: int) -> Count | None:

@@ -92,7 +92,7 @@ class ReplicaFetchHandler:
     def tell_gone(
         self, keys: Iterable[PartitionKey], broker_id: BrokerId, broker_epoch: BrokerEpoch
     ) -> None:
-        """A lane has let these go: what it said of them holds no more, unless the other has them."""
+        """A lane has let these go: what it said of them holds no more, but for what another has."""
         if self._on_follower_gone is None:
             return
         sessions = [
@@ -117,9 +117,12 @@ class ReplicaFetchHandler:
         try:
             await stream.run(ask)
         finally:
+            # Whoever is still there begins anew, and says it again.
+            pulled = list(stream.session.partitions)
             stream.close()
             if self._streams.get(which) is stream:
                 del self._streams[which]
+            self.tell_gone(pulled, ask.broker_id, ask.broker_epoch)
 
     def epoch_ends(self, cluster_id: str, queries: Sequence[EpochQuery]) -> list[EpochEnd]:
         """Where epochs end in the logs that are led here; one answer a query."""

@@ -1,0 +1,168 @@
+"""Damaged replicas: reported, taken out, copied anew from their leaders.
+
+Owns the order. It must never give up the bytes of a replica that somebody still counts on: files
+are set aside, never removed, and only once the image shows that the replica neither leads nor is
+known to hold every acknowledged record. An only replica stays stopped.
+
+    the log has stopped: STORAGE_CORRUPT ──▶ ReportDamagedReplicas, again until it is answered
+      ──▶ the image counts on others ──▶ files aside ──▶ an empty log follows ──▶ in sync again
+
+Damage that somebody reads, and damage that the scrubber or a start finds, stop the log alike; so
+one look at all logs now and then is enough.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from tidelog.broker.housekeeping.events import EventLog
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.replicas import Replica, Replicas
+from tidelog.metadata_quorum.controller.damage import DamagedReplica
+from tidelog.metadata_quorum.image import NO_LEADER, PartitionImage
+from tidelog.metadata_quorum.port import ImageSource
+from tidelog.ports import Clock
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, PartitionId
+
+LOOK_MS: Final = 500
+RETRY_MS: Final = 5_000
+"""Until a report that was refused, or a repair that failed, is tried again."""
+REPORTS_MAX: Final = 1_000
+_NS_PER_MS: Final = 1_000_000
+
+
+class DamageCalls(Protocol):
+    """What is asked of the controller."""
+
+    async def report_damaged(
+        self, damaged: Sequence[DamagedReplica]
+    ) -> tuple[TidelogError | None, ...]:
+        """None for each that it has taken out."""
+
+
+class Repair:
+    """One a broker; `run` for its life."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: ImageSource,
+        clock: Clock,
+        calls: DamageCalls,
+        events: EventLog,
+        *,
+        broker_id: BrokerId,
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._clock = clock
+        self._calls = calls
+        self._events = events
+        self._broker_id = broker_id
+        self._not_before_ms: dict[PartitionKey, int] = {}
+        self._told: dict[PartitionKey, None] = {}
+        self.repaired_count = 0
+        """Replicas that were begun anew since the start."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_MS)
+            damaged = [each for each in self._replicas if _is_damaged(each)]
+            await self._report([each for each in damaged if self._is_due(each)])
+            for replica in damaged:
+                if self._is_due(replica) and self._can_be_copied(self._image_of(replica)):
+                    await self._begin_anew(replica)
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // _NS_PER_MS
+
+    def _is_due(self, replica: Replica) -> bool:
+        return self._now_ms() >= self._not_before_ms.get(replica.log.key, 0)
+
+    def _image_of(self, replica: Replica) -> PartitionImage | None:
+        key = replica.log.key
+        return self._metadata.image().partition(key.topic_id, key.partition)
+
+    def _can_be_copied(self, partition: PartitionImage | None) -> bool:
+        """Whether nobody counts on this broker's replica, and another one leads."""
+        if partition is None or self._is_counted_on(partition):
+            return False
+        return partition.leader_id not in (self._broker_id, NO_LEADER)
+
+    def _is_counted_on(self, partition: PartitionImage) -> bool:
+        return self._broker_id in (
+            *partition.in_sync_replicas,
+            *partition.eligible_replicas,
+            *partition.last_known_eligible,
+        )
+
+    async def _report(self, damaged: Sequence[Replica]) -> None:
+        """Those that somebody counts on; an only replica has nobody to take over."""
+        reported: list[DamagedReplica] = []
+        for replica in damaged:
+            partition = self._image_of(replica)
+            if partition is None or len(partition.replicas) == 1:
+                continue
+            self._tell_once(replica)
+            if self._is_counted_on(partition) and len(reported) < REPORTS_MAX:
+                key = replica.log.key
+                reported.append(
+                    DamagedReplica(
+                        topic_id=key.topic_id,
+                        partition=key.partition,
+                        leader_epoch=partition.leader_epoch,
+                    )
+                )
+        if not reported:
+            return
+        try:
+            errors = await self._calls.report_damaged(reported)
+        except TidelogError:
+            # No controller, or none that answers: looked at again soon.
+            return
+        for each, error in zip(reported, errors, strict=True):
+            key = PartitionKey(each.topic_id, PartitionId(each.partition))
+            if error is not None:
+                self._wait(key)
+                self._events.warning("damaged_replica_kept", partition=key, error=error)
+
+    def _tell_once(self, replica: Replica) -> None:
+        key, failure = replica.log.key, replica.log.failure
+        if key not in self._told and failure is not None:
+            self._told[key] = None
+            # Its leader must not count on what it said before.
+            self._replicas.renew_role(key)
+            self._events.warning("replica_damaged", partition=key, error=failure)
+
+    def _wait(self, key: PartitionKey) -> None:
+        self._not_before_ms[key] = self._now_ms() + RETRY_MS
+
+    async def _begin_anew(self, replica: Replica) -> None:
+        key = replica.log.key
+        if self._replicas.get(key.topic_id, key.partition) is not replica or replica.is_led:
+            return
+        try:
+            kept_as = await self._replicas.begin_anew(key)
+        except TidelogError as error:
+            self._wait(key)
+            self._events.warning("damaged_replica_kept", partition=key, error=error)
+            return
+        if not kept_as:
+            return
+        self._told.pop(key, None)
+        self._not_before_ms.pop(key, None)
+        self.repaired_count += 1
+        self._events.warning(
+            "replica_begun_anew", partition=key, directory=replica.directory.name, kept_as=kept_as
+        )
+
+
+def _is_damaged(replica: Replica) -> bool:
+    failure = replica.log.failure
+    return (
+        failure is not None
+        and failure.code is ErrorCode.STORAGE_CORRUPT
+        and replica.directory.failure is None
+        and replica.directory.is_open
+    )
