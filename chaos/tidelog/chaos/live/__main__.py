@@ -1,7 +1,7 @@
 """`python -m tidelog.chaos.live [--case NAME]`: faults of real processes, and what they showed.
 
 Without a case a node is killed while it is written to, and every record is counted; `--case` runs
-those of the metadata quorum.
+those of the metadata quorum and of a replicated cluster.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, run_cluster_case
+from tidelog.chaos.live.cluster_rounds import RATE, Budget
 from tidelog.chaos.live.kill_while_producing import Verdict, run
 from tidelog.chaos.live.quorum_cases import CASES
 from tidelog.wire.errors import TidelogError
@@ -35,12 +37,14 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tidelog.chaos.live", description=__doc__)
-    parser.add_argument("--case", choices=[PRODUCING, *CASES, "quorum"], default=PRODUCING)
+    parser.add_argument("--case", choices=[PRODUCING, *CASES, "quorum", *CLUSTER_CASES])
     parser.add_argument("--rounds", type=int, help="how often; default: the case's own number")
     parser.add_argument("--seed", type=int, default=1, help="decides when and where")
     parser.add_argument(
         "--acknowledged-min", type=int, default=3_000, help="records acknowledged before each kill"
     )
+    parser.add_argument("--seconds", type=float, help="of a cluster: rounds begin until then")
+    parser.add_argument("--rate", type=float, default=RATE, help="of a cluster: records a second")
     parser.add_argument("--directory", help="an empty one, kept with logs and histories")
     return parser
 
@@ -55,7 +59,9 @@ def _directory(given: str | None, stack: ExitStack) -> Path:
 
 
 def _run(arguments: argparse.Namespace, directory: Path) -> int:
-    if arguments.case == PRODUCING:
+    if arguments.case in CLUSTER_CASES:
+        return run_cluster(arguments, arguments.case, directory)
+    if arguments.case in (None, PRODUCING):
         rounds = arguments.rounds or PRODUCING_ROUNDS
         least = arguments.acknowledged_min
         found = run(directory, rounds=rounds, seed=arguments.seed, acknowledged_min=least)
@@ -71,6 +77,18 @@ def _run(arguments: argparse.Namespace, directory: Path) -> int:
         codes.append(case.run(place, rounds=rounds, seed=arguments.seed))
         print(f"{name} took {time.monotonic() - began:.0f} s\n", flush=True)
     return max(codes)
+
+
+def run_cluster(arguments: argparse.Namespace, name: str, directory: Path) -> int:
+    """One case of a replicated cluster."""
+    case, began = CLUSTER_CASES[name], time.monotonic()
+    print(f"== {name}: {case.summary}", flush=True)
+    budget = Budget(rounds=arguments.rounds or case.rounds, seconds=arguments.seconds)
+    code = run_cluster_case(
+        name, directory, budget=budget, seed=arguments.seed, rate=arguments.rate
+    )
+    print(f"{name} took {time.monotonic() - began:.0f} s, exit code {code}")
+    return code
 
 
 def report(verdict: Verdict) -> int:

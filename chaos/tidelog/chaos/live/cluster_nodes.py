@@ -30,7 +30,7 @@ LOG_TAIL_CHARACTERS: Final = 1_500
 
 
 class TidelogCluster:
-    """`nodes` nodes, all of them broker and controller. Enter it to start it, leave it to end it."""
+    """All nodes are broker and controller. Enter it to start it, leave it to end it."""
 
     name = "Tidelog"
     topic = TOPIC

@@ -1,0 +1,75 @@
+"""The live cases of a replicated cluster by name: `python -m tidelog.chaos.live --case NAME`.
+
+Owns names, sizes and exit codes: 0 sound, 1 an anomaly or a partition that stood still until the
+heal, 3 a run that proves nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.chaos.live.cluster_faults import Full, Kill, Latency, OneWay, Pause, Reset, Restart
+from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
+from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
+from tidelog.chaos.live.cluster_run import RunDone, print_figures, run_under_fault
+from tidelog.chaos.live.cluster_verdict import report
+
+NODES: Final = 3
+
+
+class ClusterCase(NamedTuple):
+    """One case."""
+
+    fault: Callable[[TidelogCluster], Fault]
+    rounds: int
+    summary: str
+
+
+CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
+    "broker-kill": ClusterCase(Kill, 6, "kill -9 of a broker"),
+    "broker-pause": ClusterCase(Pause, 3, "SIGSTOP of a broker"),
+    "broker-partition-one-way": ClusterCase(
+        OneWay, 4, "a broker that its peers do not hear, or that does not hear them"
+    ),
+    "broker-partition-full": ClusterCase(Full, 3, "a broker cut off from its peers"),
+    "broker-latency": ClusterCase(Latency, 3, "late bytes between a broker and its peers"),
+    "broker-reset": ClusterCase(Reset, 3, "connections between a broker and its peers are reset"),
+    "broker-restart": ClusterCase(Restart, 3, "SIGTERM and a start, broker after broker"),
+}
+
+
+def run_cluster_case(
+    name: str,
+    directory: Path,
+    *,
+    budget: Budget,
+    seed: int,
+    rate: float = RATE,
+    partitions: int = PARTITIONS,
+    acks: str = "all",
+) -> int:
+    """Everything in that directory; the exit code."""
+    case = CLUSTER_CASES[name]
+    with TidelogCluster(directory, nodes=NODES, partitions=partitions, acks=acks) as cluster:
+        done = run_under_fault(
+            cluster, case.fault(cluster), directory, budget=budget, rate=rate, seed=seed
+        )
+        print_figures(f"{cluster.name}, {name}", done, partitions)
+        return exit_code(done)
+
+
+def exit_code(done: RunDone) -> int:
+    """Print the verdict; see the module."""
+    code = report(done.verdict)
+    if code == 1:
+        return 1
+    for number, each in enumerate(done.rounds, 1):
+        if each.is_stuck:
+            print(f"STUCK: in round {number} something stood still until the fault was undone")
+            code = 1
+    if code == 1:
+        return 1
+    if not done.is_valid:
+        print("INVALID: in some round nothing was acknowledged before the fault, or nobody felt it")
+        return 3
+    return code

@@ -1,0 +1,136 @@
+"""One run of a cluster under a fault from its first record to the verdict, and the figures of it.
+
+Owns the order: load, rounds, no more load, every broker killed and started, everything read by an
+independent reader, judged. It is the same for every system that is put under it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.live.cluster_gaps import acknowledged_at, longest_gap_ms
+from tidelog.chaos.live.cluster_journal import read_journal
+from tidelog.chaos.live.cluster_load import ClusterLoad
+from tidelog.chaos.live.cluster_rounds import (
+    Budget,
+    Fault,
+    RoundDone,
+    run_rounds,
+    wait_warm,
+    wait_whole,
+)
+from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
+from tidelog.chaos.live.cluster_verdict import LiveVerdict, judge, read_back
+from tidelog.chaos.live.quorum_rounds import percentile
+
+BEFORE_NS: Final = 200_000_000
+"""The span of a round begins so long before the strike."""
+
+
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """How long partitions stood still in the rounds of a run."""
+
+    led_ms: tuple[float, ...]
+    """One for each partition that the victim led, of every round."""
+    all_ms: tuple[float, ...]
+    """One for each partition, of every round."""
+
+
+class RunDone(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a run has shown."""
+
+    rounds: tuple[RoundDone, ...]
+    unavailable: Unavailable
+    verdict: LiveVerdict
+    seconds: float
+    acknowledged_per_second: float
+    held_back: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether every round counts."""
+        return bool(self.rounds) and all(each.counts for each in self.rounds)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something stood still until the fault was undone."""
+        return any(each.is_stuck for each in self.rounds)
+
+
+def run_under_fault(
+    cluster: ClusterUnderTest,
+    fault: Fault,
+    directory: Path,
+    *,
+    budget: Budget,
+    rate: float,
+    seed: int,
+) -> RunDone:
+    """From the first record to the verdict."""
+    clients = directory / "clients"
+    clients.mkdir(parents=True)
+    load = ClusterLoad(cluster, clients, rate=rate)
+    try:
+        load.begin()
+        wait_warm(cluster, load)
+        began, before = time.monotonic(), load.acknowledged
+        rounds = run_rounds(cluster, load, fault, budget, Random(seed))
+        seconds, acknowledged = time.monotonic() - began, load.acknowledged - before
+        journals = load.end()
+    finally:
+        load.kill()
+    wait_whole(cluster)
+    cluster.restart_all()
+    read = read_back(cluster.reader(), clients / "read.jsonl")
+    verdict = judge(journals, read, topic=cluster.topic, partition_count=cluster.partition_count)
+    return RunDone(
+        rounds=tuple(rounds),
+        unavailable=unavailable(journals, rounds, cluster.partition_count),
+        verdict=verdict,
+        seconds=seconds,
+        acknowledged_per_second=acknowledged / seconds,
+        held_back=load.held_back,
+    )
+
+
+def unavailable(
+    journals: Mapping[str, Path], rounds: Sequence[RoundDone], partition_count: int
+) -> Unavailable:
+    """From just before each strike until all was in sync again."""
+    entries = (each for file in journals.values() for each in read_journal(file))
+    ends = acknowledged_at(entries, partition_count)
+    led: list[float] = []
+    everywhere: list[float] = []
+    for each in rounds:
+        for partition in range(partition_count):
+            from_ns = each.struck_ns - BEFORE_NS
+            gap_ms = longest_gap_ms(ends[partition], from_ns, each.whole_ns)
+            everywhere.append(gap_ms)
+            if partition in each.led:
+                led.append(gap_ms)
+    return Unavailable(led_ms=tuple(led), all_ms=tuple(everywhere))
+
+
+def figures_of(samples: Sequence[float]) -> str:
+    """p50, p99 and the largest."""
+    if not samples:
+        return "nothing"
+    return (
+        f"p50 {percentile(samples, 0.5):.0f} ms, p99 {percentile(samples, 0.99):.0f} ms, "
+        f"max {max(samples):.0f} ms"
+    )
+
+
+def print_figures(name: str, done: RunDone, partition_count: int) -> None:
+    """What it costs a producer."""
+    rounds = len(done.rounds)
+    print(
+        f"{name}: {rounds} rounds in {done.seconds:.0f} s, {partition_count} partitions, "
+        f"{done.acknowledged_per_second:.0f} records/s acknowledged, {done.held_back} held back"
+    )
+    print(f"  no acknowledgement in what the broker led: {figures_of(done.unavailable.led_ms)}")
+    print(f"  no acknowledgement in any partition:       {figures_of(done.unavailable.all_ms)}")
