@@ -19,6 +19,8 @@ class Position(msgspec.Struct, kw_only=True):
     """Where one replica stood when it was looked at last."""
 
     log_end_offset: int = 0
+    flushed_offset: int = 0
+    cut_count: int = 0
     high_watermark: int = 0
     leader_epoch: int = -1
     is_led: bool = False

@@ -194,8 +194,9 @@ class ClusterNode:
         return None if side is None else side.metadata.image()
 
     def failures(self) -> list[TidelogError]:
-        """Why directories of it have stopped."""
+        """Why directories or partitions of it have stopped."""
         found = [each.failure for each in self.directories()]
+        found += [replica.log.failure for replica in self.replicas()]
         return [failure for failure in found if failure is not None]
 
 

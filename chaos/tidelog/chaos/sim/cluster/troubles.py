@@ -108,6 +108,7 @@ class ClusterTroubles:
         is_failed = any(medium.is_failed for medium in node.machine.media.values())
         self.kill(node, is_machine=is_failed)
         if is_failed and not node.machine.is_down:
+            self._watch.on_crash(node)
             node.machine.crash()
         self.restarts += 1
         node.start()
@@ -141,7 +142,7 @@ class ClusterTroubles:
         life = victim.process
 
         def crash() -> None:
-            if victim.process is life and victim.is_alive:
+            if victim.process is life and victim.is_alive and not self.is_over:
                 self._world.faults.took_effect(FaultKind.MACHINE_CRASH, victim.name)
                 self.kill(victim, is_machine=True)
 

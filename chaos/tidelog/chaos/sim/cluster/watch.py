@@ -51,8 +51,10 @@ class ClusterWatch:
             self._check_losses()
         for replica in node.replicas():
             self._see(node, replica)
-        for directory in node.directories():
-            self._hook(node, directory)
+        if node.living is not None and node.living._broker is not None:
+            # Before that its replicas have not yet asked to be told of watermarks themselves.
+            for directory in node.directories():
+                self._hook(node, directory)
 
     def _check_losses(self) -> None:
         """Nobody is in sync any more only where the machines of all of them have crashed."""
@@ -108,6 +110,8 @@ class ClusterWatch:
             self._check(node, board, replica, before)
         is_led = replica.is_led
         before.log_end_offset = log.log_end_offset
+        if not _is_being_cut(log, before):
+            before.flushed_offset, before.cut_count = log.flushed_offset, log.cut_count
         before.high_watermark = log.high_watermark
         before.leader_epoch = log.leader_epoch
         before.is_led = is_led
@@ -126,7 +130,8 @@ class ClusterWatch:
             *steps.nothing_committed_is_truncated(board, name, log, before),
         ]
         if node.node_id in board.image.in_sync_replicas:
-            found += steps.watermark_is_flushed(board, name, log)
+            if not _is_being_cut(log, before):
+                found += steps.watermark_is_flushed(board, name, log)
             found += steps.in_sync_holds_committed(board, name, log)
         if replica.is_led:
             found += steps.one_leader_an_epoch(board, node.node_id, log.leader_epoch)
@@ -139,14 +144,16 @@ class ClusterWatch:
             self.board.report(violation)
 
     def _in_sync_known(self, node: ClusterNode, board: PartitionBoard) -> int:
-        """As the node's own metadata or the newest say, whichever set is larger."""
-        image = node.image()
-        own = None
-        if image is not None:
-            own = image.partition(board.key.topic_id, board.key.partition)
+        """As the metadata that the node acts on, or the newest, say, whichever set is larger.
+
+        An image is shown a moment before a leader acts on it.
+        """
         sets = [board.image.in_sync_replicas]
-        if own is not None:
-            sets.append(own.in_sync_replicas)
+        broker = None if node.living is None else node.living._broker
+        if broker is not None:
+            own = broker.replicas._applied.partition(board.key.topic_id, board.key.partition)
+            if own is not None:
+                sets.append(own.in_sync_replicas)
         return max(len(each) for each in sets)
 
     def _ends(self, board: PartitionBoard) -> dict[str, PartitionLog]:
@@ -159,7 +166,10 @@ class ClusterWatch:
             if broker is None or not broker.is_recovered:
                 continue
             replica = broker.replicas.get(board.key.topic_id, board.key.partition)
-            if replica is not None and replica.log.failure is None:
+            position = board.positions.get(node.node_id)
+            if replica is None or replica.log.failure is not None or position is None:
+                continue
+            if not _is_being_cut(replica.log, position):
                 found[node.name] = replica.log
         return found
 
@@ -168,17 +178,22 @@ class ClusterWatch:
     def on_death(self, node: ClusterNode, *, is_machine: bool) -> None:
         """Just before it dies."""
         self._look_at(node)
+        if is_machine:
+            self.on_crash(node)
+            return
         for replica in node.replicas():
             board = self.board.partitions.get(replica.log.key)
-            if board is None:
-                continue
-            if not is_machine:
+            if board is not None:
                 self.lives.on_death(node.name, board, replica.log)
-            elif replica.log.flushed_offset < board.committed:
+
+    def on_crash(self, node: ClusterNode) -> None:
+        """Its machine crashes now, with or without a process."""
+        self.crashed_ns[node.node_id] = node.world.loop.now_ns
+        for board in self.board.partitions.values():
+            position = board.positions.get(node.node_id)
+            if position is not None and position.flushed_offset < board.committed:
                 board.lacking[node.node_id] = None
-        if is_machine:
-            self.crashed_ns[node.node_id] = node.world.loop.now_ns
-            self._excuse_losses(node)
+        self._excuse_losses(node)
 
     def _excuse_losses(self, node: ClusterNode) -> None:
         """With flush=replicated a record is gone when every one of those that were sure to hold it
@@ -221,3 +236,8 @@ class ClusterWatch:
         for board in self.board.partitions.values():
             if board.excuse is not None:
                 self.history.excuse(board.name, board.excuse)
+
+
+def _is_being_cut(log: PartitionLog, position: Position) -> bool:
+    """Its tail goes just now: until that is done less than what is flushed counts as flushed."""
+    return log.flushed_offset < position.flushed_offset and log.cut_count == position.cut_count

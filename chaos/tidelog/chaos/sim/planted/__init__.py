@@ -85,6 +85,7 @@ PLANTED: Final = {
     "skeleton": "tidelog.chaos.sim.planted.of_skeleton:PLANTED",
     "quorum": "tidelog.chaos.sim.planted.of_quorum:PLANTED",
     "log": "tidelog.chaos.sim.planted.of_log:PLANTED",
+    "cluster": "tidelog.chaos.sim.planted.of_cluster:PLANTED",
 }
 """By suite, where its bugs are."""
 

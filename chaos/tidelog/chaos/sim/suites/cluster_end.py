@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.chaos.sim.suites.cluster import ClusterRun
 
 _MS: Final = 1_000_000
-_WHOLE_NS: Final = 60_000 * _MS
+_WHOLE_NS: Final = 40_000 * _MS
 _LOOK_NS: Final = 200 * _MS
 _RESTORE_MS: Final = 1_000
 _DRAIN_NS: Final = 60_000 * _MS

@@ -1,0 +1,375 @@
+"""Bugs that the cluster suite must find: in the core's roles, in replication, in the controller.
+
+Some are mistakes that other systems are known for: a watermark that trusts one replica, a follower
+that cuts its log to its watermark, an in-sync set that shrinks and forgets who held what.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.broker.log import open_log as open_log_module
+from tidelog.broker.log import read as read_module
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerState
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition import core_again, core_roles
+from tidelog.broker.partition.commit import NOT_KNOWN
+from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect
+from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.partition.producer_check import find_duplicate
+from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
+from tidelog.broker.replication import leader_session
+from tidelog.broker.replication.follower_partition import FollowedPartition
+from tidelog.broker.replication.in_sync_set import InSyncSet
+from tidelog.broker.replication.leader_partition import LeaderPartition
+from tidelog.broker.replication.stream_messages import (
+    Divergence,
+    FollowerPosition,
+    PartitionNews,
+)
+from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.metadata_quorum.controller import brokers
+from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, TopicImage
+from tidelog.ports import Disk
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+
+_MISROUTED_EVERY: Final = 16
+
+
+# -- what is committed -------------------------------------------------------------------------
+
+
+def acknowledge_before_the_commit() -> Substitution:
+    """A batch with acks=all is answered when the leader has written it."""
+
+    def answer_written(
+        core: object, planned: Planned, answer: Acknowledge, effects: list[Effect]
+    ) -> None:
+        del core, planned
+        effects.append(answer)
+
+    return Substitution(core_roles, "answer_written", answer_written)
+
+
+def watermark_from_log_end() -> Substitution:
+    """With flush=sync a replica counts with what it has written, flushed or not."""
+
+    def position_of(log_end_offset: int, flushed_offset: int, *, is_flush_sync: bool) -> int:
+        del flushed_offset, is_flush_sync
+        return log_end_offset
+
+    return Substitution(core_roles, "position_of", position_of)
+
+
+def watermark_from_the_leader_alone() -> Substitution:
+    """The leader waits for nobody."""
+
+    def committed_offset(
+        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
+    ) -> int:
+        del others
+        return NOT_KNOWN if in_sync_count < in_sync_min else own_position
+
+    return Substitution(core_roles, "committed_offset", committed_offset)
+
+
+def watermark_from_one_follower() -> Substitution:
+    """The fastest follower decides, not the slowest."""
+
+    def committed_offset(
+        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
+    ) -> int:
+        if in_sync_count < in_sync_min:
+            return NOT_KNOWN
+        return min(own_position, max(others, default=own_position))
+
+    return Substitution(core_roles, "committed_offset", committed_offset)
+
+
+def watermark_below_the_minimum() -> Substitution:
+    """It moves however few are in sync."""
+
+    def committed_offset(
+        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
+    ) -> int:
+        del in_sync_count, in_sync_min
+        return min([own_position, *others])
+
+    return Substitution(core_roles, "committed_offset", committed_offset)
+
+
+def tell_followers_too_much() -> Substitution:
+    """Followers are told the leader's log end for its watermark."""
+    original = LeaderPartition.news
+
+    def news(self: LeaderPartition, piece: Any = None) -> PartitionNews:
+        made = original(self, piece)
+        return msgspec.structs.replace(made, high_watermark=self.log.log_end_offset)
+
+    return Substitution(LeaderPartition, "news", news)
+
+
+def serve_beyond_the_watermark() -> Substitution:
+    """Reads end where the log ends."""
+
+    def bound_of(log: PartitionLog, upper_bound: int | None) -> int:
+        del upper_bound
+        return log.log_end_offset
+
+    return Substitution(read_module, "_bound_of", bound_of)
+
+
+def forget_the_watermark_on_restart() -> Substitution:
+    """After a start everything in the log counts as committed."""
+
+    def hold_back(self: PartitionLog, committed_offset: int) -> None:
+        del committed_offset
+        self.keep_uncommitted()
+
+    return Substitution(PartitionLog, "hold_back", hold_back)
+
+
+# -- copies ------------------------------------------------------------------------------------
+
+
+def truncate_to_the_watermark() -> Substitution:
+    """A follower of a new leader cuts its log to the watermark that it knows."""
+    original = DirectoryOwner.truncate
+
+    async def truncate(
+        self: DirectoryOwner, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
+    ) -> Offset:
+        return await original(self, log, min(offset, log.high_watermark), is_unclean=is_unclean)
+
+    return Substitution(DirectoryOwner, "truncate", truncate)
+
+
+def ignore_where_logs_part() -> Substitution:
+    """A follower's log counts as a prefix of its leader's, whatever epochs it holds."""
+
+    def divergence_of(log: PartitionLog, position: FollowerPosition) -> Divergence | None:
+        del log, position
+        return None
+
+    return Substitution(leader_session, "divergence_of", divergence_of)
+
+
+def promise_what_is_not_flushed() -> Substitution:
+    """A follower tells the end of its log for what it has flushed."""
+    original = FollowedPartition.position
+
+    def position(self: FollowedPartition, log: PartitionLog) -> FollowerPosition:
+        made = original(self, log)
+        return msgspec.structs.replace(made, flushed_offset=made.log_end_offset)
+
+    return Substitution(FollowedPartition, "position", position)
+
+
+def expand_too_early() -> Substitution:
+    """A follower comes into sync as soon as it is heard of."""
+
+    def is_near(self: InSyncSet, broker_id: BrokerId) -> bool:
+        return self.position(broker_id) is not None
+
+    return Substitution(InSyncSet, "_is_near", is_near)
+
+
+def misroute_a_batch() -> Substitution:
+    """Now and then a batch is appended to another partition of its directory."""
+    original = DirectoryOwner.submit
+
+    def submit(
+        self: DirectoryOwner, log: PartitionLog, batch: bytes, header: BatchHeader, **options: Any
+    ) -> Any:
+        if header.crc % _MISROUTED_EVERY == 0:
+            others = [
+                each.log
+                for each in self._core.partitions.values()
+                if each.log is not log and isinstance(each.role, Leading)
+            ]
+            log = others[0] if others else log
+        return original(self, log, batch, header, **options)
+
+    return Substitution(DirectoryOwner, "submit", submit)
+
+
+# -- producers ---------------------------------------------------------------------------------
+
+
+def forget_producers_on_restart() -> Substitution:
+    """A start knows nothing of the producers that wrote before it."""
+
+    async def open_forgetful(
+        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: Any
+    ) -> OpenedLog:
+        opened = await open_log(disk, key, leader_epoch, marks)
+        opened.log.producers = ProducerState()
+        return opened
+
+    return Substitution(open_log_module, "open_log", open_forgetful)
+
+
+def store_a_duplicate() -> Substitution:
+    """A batch that is sent again gets a new offset."""
+    original = core_again.judge
+
+    def judge(partition: Partition, append: AppendBatch) -> Again | None:
+        original(partition, append)
+        return None
+
+    return Substitution(core_again, "judge", judge)
+
+
+def accept_a_gap() -> Substitution:
+    """A batch before which another one is missing is stored."""
+
+    def find_with_gaps(
+        known: Producer | None, header: BatchHeader, *, tried: str
+    ) -> ProducedBatch | None:
+        try:
+            return find_duplicate(known, header, tried=tried)
+        except TidelogError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
+                return None
+            raise
+
+    return Substitution(core_again, "find_duplicate", find_with_gaps)
+
+
+# -- the controller ----------------------------------------------------------------------------
+
+
+def elect_anybody() -> Substitution:
+    """The preferred replica leads if it is alive, in sync or not."""
+
+    def choose(self: PartitionState, staying: Collection[BrokerId], view: ReplicaView) -> BrokerId:
+        del staying
+        for candidate in self.preference():
+            if view.is_usable(candidate):
+                return candidate
+        return NO_LEADER
+
+    return Substitution(PartitionState, "_choose", choose)
+
+
+def shrink_and_count_on_all() -> Substitution:
+    """Whoever leaves the in-sync set may lead still, however many stay and go on without it."""
+    original = PartitionState.set_in_sync
+
+    def set_in_sync(self: PartitionState, wanted: Collection[BrokerId], minimum: int) -> None:
+        del minimum
+        original(self, wanted, len(self.replicas) + 1)
+
+    return Substitution(PartitionState, "set_in_sync", set_in_sync)
+
+
+def count_on_a_crashed_machine() -> Substitution:
+    """A broker of which the machine has crashed keeps its place in the in-sync set."""
+
+    def may_lack_records(known: BrokerImage, registration: Registration, topic: TopicImage) -> bool:
+        del known, registration, topic
+        return False
+
+    return Substitution(brokers, "_may_lack_records", may_lack_records)
+
+
+def reassign_before_the_copy() -> Substitution:
+    """A reassignment ends when it begins: those that come count as in sync."""
+    original = PartitionState.finish_reassignment
+
+    def finish(self: PartitionState, view: ReplicaView, minimum: int) -> bool:
+        usable = [each for each in self.adding if view.is_usable(each)]
+        self.in_sync = tuple(
+            each for each in self.replicas if each in self.in_sync or each in usable
+        )
+        return original(self, view, minimum)
+
+    return Substitution(PartitionState, "finish_reassignment", finish)
+
+
+_COMMITTED: Final = frozenset(
+    {
+        "not_flushed",
+        "not_copied",
+        "watermark_ahead",
+        "watermark_not_flushed",
+        "in_sync_lacks",
+        "leader_lacks",
+        "lost_write",
+        "unseen",
+        "vanished",
+        "served_uncommitted",
+        "truncated_below_watermark",
+        "falling_watermark",
+    }
+)
+"""What says that something was promised that not all had."""
+_LOST: Final = frozenset(
+    {
+        "in_sync_lacks",
+        "leader_lacks",
+        "lost_write",
+        "unseen",
+        "vanished",
+        "watermark_ahead",
+        "truncated_below_watermark",
+        "replicas_differ",
+        "inconsistent_offsets",
+        "reused_offset",
+        "fresh_offset",
+        "misplaced",
+    }
+)
+"""What says that somebody who lacked something was counted on."""
+_OF_PRODUCERS: Final = frozenset(
+    {
+        "duplicate",
+        "misplaced",
+        "reordered",
+        "overtaken",
+        "forgotten_producer",
+        "rebuilt_producers",
+        "producers_differ",
+        "ext_nonmonotonic_send",
+    }
+)
+
+
+def _plant(make: Any, expected: frozenset[str]) -> Plant:
+    return Plant(make=make, expected=expected)
+
+
+PLANTED: Final[Mapping[str, Plant]] = {
+    "acknowledge_before_the_commit": _plant(acknowledge_before_the_commit, _COMMITTED),
+    "watermark_from_log_end": _plant(watermark_from_log_end, _COMMITTED),
+    "watermark_from_the_leader_alone": _plant(watermark_from_the_leader_alone, _COMMITTED),
+    "watermark_from_one_follower": _plant(watermark_from_one_follower, _COMMITTED),
+    "watermark_below_the_minimum": _plant(
+        watermark_below_the_minimum, frozenset({"watermark_below_minimum"})
+    ),
+    "tell_followers_too_much": _plant(tell_followers_too_much, _COMMITTED | _LOST),
+    "serve_beyond_the_watermark": _plant(
+        serve_beyond_the_watermark, frozenset({"served_uncommitted", "beyond_watermark"})
+    ),
+    "forget_the_watermark_on_restart": _plant(forget_the_watermark_on_restart, _COMMITTED | _LOST),
+    "truncate_to_the_watermark": _plant(truncate_to_the_watermark, _LOST),
+    "ignore_where_logs_part": _plant(ignore_where_logs_part, _LOST),
+    "promise_what_is_not_flushed": _plant(promise_what_is_not_flushed, _COMMITTED),
+    "expand_too_early": _plant(expand_too_early, _LOST),
+    "misroute_a_batch": _plant(misroute_a_batch, frozenset({"from_nowhere", "not_flushed"})),
+    "forget_producers_on_restart": _plant(forget_producers_on_restart, _OF_PRODUCERS),
+    "store_a_duplicate": _plant(store_a_duplicate, _OF_PRODUCERS),
+    "accept_a_gap": _plant(accept_a_gap, _OF_PRODUCERS),
+    "elect_anybody": _plant(elect_anybody, _LOST),
+    "shrink_and_count_on_all": _plant(shrink_and_count_on_all, _LOST),
+    "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
+    "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
+}
+"""By name; for the runner's `--planted` and the tests."""
