@@ -10,7 +10,7 @@ from tidelog.broker.log.segments import NO_TIMESTAMP
 from tidelog.broker.log.state import NO_GAPS
 from tidelog.broker.partition import core_again
 from tidelog.broker.partition.messages import AppendBatch
-from tidelog.broker.partition.rounds import Partition, Planned, SegmentPlan, WriteRound
+from tidelog.broker.partition.rounds import Following, Partition, Planned, SegmentPlan, WriteRound
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -117,11 +117,16 @@ def _is_full(partition: Partition, size_bytes: int, age_ms: int, plan: SegmentPl
 def _check_copy(partition: Partition, append: AppendBatch, plan: SegmentPlan) -> None:
     """A copy goes where its leader says: at or behind the end of the log, in order of epochs."""
     log, end_offset, header = partition.log, plan.end_offset, append.header
-    if (
+    role = partition.role
+    is_misfit = (
         header.base_offset < end_offset
         or append.behind not in (-1, end_offset)
         or not plan.leader_epoch <= header.leader_epoch <= log.leader_epoch
-    ):
+    )
+    if isinstance(role, Following):
+        is_misfit = is_misfit or (append.is_continued and role.is_refusing)
+        role.is_refusing = is_misfit
+    if is_misfit:
         raise TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             tried=f"append a copy to {log.key}",

@@ -108,6 +108,8 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     behind: int = -1
     """A copy: where the log must end; -1: at or before its first offset, which may be behind a gap
     that a compaction has left."""
+    is_continued: bool = False
+    """A copy that goes on behind the one before it: refused if that was."""
 
 
 class RollSegment(msgspec.Struct, frozen=True, kw_only=True):

@@ -208,6 +208,7 @@ class OwnerRequests:
                     append_time_ms=-1,
                     is_replica=True,
                     behind=expected,
+                    is_continued=number > 1,
                 )
             )
             position, expected = end, header.next_offset

@@ -108,9 +108,11 @@ class Leading:
 class Following:
     """What a replica that follows knows of its leader."""
 
-    __slots__ = ("leader_watermark",)
+    __slots__ = ("is_refusing", "leader_watermark")
 
     def __init__(self) -> None:
+        self.is_refusing = False
+        """The last copy did not fit: what goes on behind it does not either."""
         self.leader_watermark = Offset(0)
         """What comes up to here is committed already."""
 
