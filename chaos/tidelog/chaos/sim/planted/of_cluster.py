@@ -4,7 +4,7 @@ Some are mistakes that other systems are known for: a watermark that trusts one 
 that cuts its log to its watermark, an in-sync set that shrinks and forgets who held what.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,7 @@ from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerState
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition import core_again, core_roles
-from tidelog.broker.partition.commit import NOT_KNOWN
-from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect
+from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Lead
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.partition.producer_check import find_duplicate
 from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
@@ -68,41 +67,31 @@ def watermark_from_log_end() -> Substitution:
     return Substitution(core_roles, "position_of", position_of)
 
 
+def _leading_with(change: Callable[[Lead], Lead]) -> Substitution:
+    """The core is told something else than what its leader has to wait for."""
+    original = core_roles.on_lead
+
+    def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
+        original(core, change(message), effects)
+
+    return Substitution(core_roles, "on_lead", on_lead)
+
+
 def watermark_from_the_leader_alone() -> Substitution:
     """The leader waits for nobody."""
-
-    def committed_offset(
-        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
-    ) -> int:
-        del others
-        return NOT_KNOWN if in_sync_count < in_sync_min else own_position
-
-    return Substitution(core_roles, "committed_offset", committed_offset)
+    return _leading_with(lambda message: msgspec.structs.replace(message, others=()))
 
 
 def watermark_from_one_follower() -> Substitution:
-    """The fastest follower decides, not the slowest."""
-
-    def committed_offset(
-        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
-    ) -> int:
-        if in_sync_count < in_sync_min:
-            return NOT_KNOWN
-        return min(own_position, max(others, default=own_position))
-
-    return Substitution(core_roles, "committed_offset", committed_offset)
+    """One follower is enough."""
+    return _leading_with(
+        lambda message: msgspec.structs.replace(message, others=message.others[:1])
+    )
 
 
 def watermark_below_the_minimum() -> Substitution:
     """It moves however few are in sync."""
-
-    def committed_offset(
-        own_position: int, others: Iterable[int], *, in_sync_count: int, in_sync_min: int
-    ) -> int:
-        del in_sync_count, in_sync_min
-        return min([own_position, *others])
-
-    return Substitution(core_roles, "committed_offset", committed_offset)
+    return _leading_with(lambda message: msgspec.structs.replace(message, in_sync_count=1 << 10))
 
 
 def tell_followers_too_much() -> Substitution:

@@ -1,0 +1,59 @@
+"""The suite of a cluster: a slice of its seeds is clean, replays alike, and finds planted bugs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.cluster.plan import DISK_KINDS, draw_plan
+from tidelog.chaos.sim.planted.of_cluster import PLANTED
+from tidelog.chaos.sim.planted.search import find
+from tidelog.chaos.sim.seeds import Seeds
+from tidelog.chaos.sim.suites.cluster import CLUSTER, REPLICATION_MAX
+
+SLICE = 12
+PLANTED_SEEDS_MAX = 2_000
+PLANTS_MIN = 15
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Simulated nodes log what they suffer."""
+    with runner.quiet():
+        yield
+
+
+@pytest.mark.slow
+def test_a_slice_of_seeds_shows_no_violation() -> None:
+    totals = runner.run_seeds(CLUSTER, range(SLICE))
+    assert [(result.seed, result.violations) for result in totals.failures] == []
+    assert totals.counting >= SLICE * 2 // 3, "most seeds do enough to count"
+
+
+@pytest.mark.slow
+def test_a_seed_replays_to_the_same_hash() -> None:
+    assert CLUSTER.run(5, None).trace_hash == CLUSTER.run(5, None).trace_hash
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
+    found = find(CLUSTER, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
+    print(found)
+    assert found.seed is not None, str(found)
+
+
+def test_there_are_enough_planted_bugs() -> None:
+    assert len(PLANTED) >= PLANTS_MIN
+
+
+def test_plans_vary_in_nodes_racks_copies_and_settings() -> None:
+    plans = [draw_plan(Seeds(seed), replication_max=REPLICATION_MAX) for seed in range(200)]
+    assert {len(plan.nodes) for plan in plans} == {3, 4, 5}
+    assert {len({node.rack for node in plan.nodes}) for plan in plans} == {1, 2, 3}
+    topics = [topic for plan in plans for topic in plan.topics]
+    assert {topic.replication_factor for topic in topics} == {1, 2, 3}
+    assert {topic.in_sync_min for topic in topics} == {1, 2}
+    assert {topic.is_flush_sync for topic in topics} == {False, True}
+    assert all(topic.in_sync_min <= topic.replication_factor for topic in topics)
+    assert DISK_KINDS & {kind for plan in plans for kind in plan.kinds}
