@@ -78,6 +78,10 @@ class CopyLog:
         kept = [each for each in self.batches if each[0].next_offset <= offset]
         self._read_again(kept, log.log_start_offset)
 
+    def become(self, batches: list[tuple[BatchHeader, bytes]]) -> None:
+        """Another replica's log stands for this one; both have all that is committed."""
+        self._read_again(batches, self.log.log_start_offset)
+
     def trim(self, offset: int) -> None:
         log = self.log
         assert offset <= log.high_watermark, "what is not committed is not trimmed"

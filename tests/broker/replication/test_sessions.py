@@ -13,7 +13,7 @@ from tidelog.broker.replication.follower_partition import (
 from tidelog.broker.replication.leader_answer import AnswerDraft
 from tidelog.broker.replication.stream_messages import Lane
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import Offset, PartitionEpoch
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionEpoch
 
 KEY = key_of()
 
@@ -299,6 +299,37 @@ def test_logs_that_part_in_several_epochs_are_cut_step_by_step() -> None:
     assert follower.batches == leader.batches
 
 
+def test_a_log_is_cut_where_its_own_epoch_ends_if_that_is_earlier() -> None:
+    world = SessionWorld()
+    leader, follower = world.leader.logs[KEY], world.follower.logs[KEY]
+    for epoch, writes in ((1, 2), (5, 5)):
+        follower.follow(epoch)
+        for _ in range(writes):
+            follower.write(b"x")
+    for epoch, writes in ((1, 5), (6, 1)):
+        leader.lead(epoch)
+        for _ in range(writes):
+            leader.write(b"x")
+    world.follow(KEY, 6)
+    world.ask()
+    world.deliver_request()
+    world.answer()
+    assert world.deliver_answer() == [CutTo(key=KEY, offset=Offset(2), is_unclean=False)]
+    world.settle()
+    assert follower.batches == leader.batches
+
+
+def test_news_of_another_epoch_than_is_followed_are_not_taken_in() -> None:
+    world = in_session()
+    world.write()
+    world.answer()
+    answer = world.answers.popleft()
+    news = msgspec.structs.replace(answer.partitions[0], leader_epoch=LeaderEpoch(2))
+    world.answers.append(msgspec.structs.replace(answer, partitions=(news,)))
+    assert world.deliver_answer() == []
+    assert world.follower_session.partitions[KEY].phase is Phase.REFUSED
+
+
 def test_committed_records_are_cut_only_where_somebody_decided_so() -> None:
     for is_unclean in (False, True):
         world = SessionWorld()
@@ -334,6 +365,24 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     world.settle()
     assert world.follower.logs[KEY].batches == leader.batches
     assert world.follower.logs[KEY].log.log_start_offset == 7
+
+
+def test_a_follower_that_ends_within_the_batch_of_the_leaders_start_begins_anew() -> None:
+    world = SessionWorld()
+    leader, follower = world.leader.logs[KEY], world.follower.logs[KEY]
+    for log in (leader, follower):
+        log.lead(1)
+        log.write(b"both", 4)
+    follower.write(b"never committed")
+    follower.follow(1)
+    leader.lead(2)
+    leader.write(b"of epoch 2", 3)
+    leader.commit(7)
+    leader.trim(6)
+    world.follow(KEY, 2)
+    world.settle()
+    assert follower.batches == leader.batches
+    assert follower.log.log_start_offset == 6
 
 
 def test_a_follower_of_an_emptied_log_begins_anew_at_its_start() -> None:

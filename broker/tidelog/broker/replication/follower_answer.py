@@ -144,9 +144,13 @@ def _is_new_start(
     leader_start_offset: int,
 ) -> bool:
     """Whether the log can go on with this batch only if it begins with it: all before it is gone at
-    the leader, or the log is empty and begins within it."""
+    the leader, or the log is empty and begins within it, or ends within it, below the leader's
+    start: what is there the leader has no epochs of any more, it may be another's.
+    """
     expected = partition.expected_offset
     if first.base_offset > expected:
         return leader_start_offset > expected
+    if first.base_offset == expected or first.next_offset <= expected:
+        return False
     is_empty = log.log_start_offset == expected and session.view.is_settled(partition.key)
-    return first.base_offset < expected and is_empty and first.next_offset > expected
+    return is_empty or leader_start_offset >= expected
