@@ -105,15 +105,22 @@ def test_refusals_of_single_moves_leave_the_others_alone() -> None:
     refusal(ErrorCode.INVALID_ARGUMENT, fenced.answer[0])
 
 
-def test_doubled_moves_too_many_and_a_throttle_that_nobody_minds_are_refused() -> None:
+def test_doubled_moves_and_too_many_are_refused() -> None:
     image = clusters.with_topic(clusters.cluster(2), (1,))
     for wanted in ((move(2), move(2)), (move(2),) * 10_001):
         with pytest.raises(TidelogError) as caught:
             alter_reassignments(image, wanted)
         clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
-    with pytest.raises(TidelogError) as caught:
-        alter_reassignments(image, (), throttle_bytes_per_second=5)
-    clusters.raised(ErrorCode.INVALID_CONFIGURATION, caught)
+
+
+def test_a_throttle_that_a_move_names_is_the_cluster_s_from_then_on() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1,))
+    throttled = clusters.after(
+        image, alter_reassignments(image, (), throttle_bytes_per_second=5_000)
+    )
+    assert throttled.cluster_configuration["reassignment.throttle.bytes.per.second"] == "5000"
+    again = alter_reassignments(throttled, (), throttle_bytes_per_second=5_000)
+    assert again.records == ()
 
 
 def test_a_plan_evens_out_replicas_and_leaders_with_few_moves() -> None:

@@ -6,7 +6,6 @@ is what `DirectoryOwner.turn` is for. Stops 7 and 8 of a record's walk.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,12 +17,11 @@ from tidelog.broker.replication.controller_calls import InSyncCalls
 from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN, InSyncSet
 from tidelog.broker.replication.in_sync_types import Change, Count, Led, Position
 from tidelog.metadata_quorum.controller.partition_state import is_able
+from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE, REPLICA_LAG_MS
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
-LAG_MS: Final = 10_000
-"""So long may a member of a set be behind before it is asked out."""
 TICKS_A_LAG: Final = 10
 CHANGES_AT_ONCE_MAX: Final = 1_000
 _NS_PER_MS: Final = 1_000_000
@@ -75,12 +73,11 @@ class InSyncKeeper:
         calls: InSyncCalls,
         *,
         broker_id: BrokerId,
-        lag_ms: Callable[[], int] = lambda: LAG_MS,
     ) -> None:
         self._clock = clock
         self._calls = calls
         self._broker_id = broker_id
-        self._lag_ms = lag_ms
+        self._lag_ms = _lag_ms(Image())
         self._held: dict[PartitionKey, _Held] = {}
         self._brokers = _Brokers()
         self._to_ask: dict[PartitionKey, None] = {}
@@ -94,6 +91,10 @@ class InSyncKeeper:
     def on_image(self, image: Image) -> None:
         """Before the roles of that image are told."""
         before, self._brokers.image = self._brokers.image, image
+        if image.cluster_configuration is not before.cluster_configuration:
+            self._lag_ms = _lag_ms(image)
+            for held in self._held.values():
+                held.set.lag_ms = self._lag_ms
         if before.brokers is image.brokers:
             return
         now_ms = self._now_ms()
@@ -117,7 +118,7 @@ class InSyncKeeper:
                 led,
                 self._brokers,
                 is_flush_sync=is_flush_sync,
-                lag_ms=self._lag_ms(),
+                lag_ms=self._lag_ms,
                 now_ms=now_ms,
             ),
             log,
@@ -224,9 +225,9 @@ class InSyncKeeper:
             scope.start(self._ask(), name="in-sync sets")
 
     async def _tick(self) -> None:
-        tick_ms = max(1, self._lag_ms() // TICKS_A_LAG)
         last_ms = self._now_ms()
         while True:
+            tick_ms = self._lag_ms // TICKS_A_LAG
             await self._clock.sleep(tick_ms)
             now_ms = self._now_ms()
             held_up_ms, last_ms = now_ms - last_ms - tick_ms, now_ms
@@ -267,3 +268,9 @@ class InSyncKeeper:
             await self._news.wait()
             return
         await self._clock.sleep(RETRY_MS_MIN)
+
+
+def _lag_ms(image: Image) -> int:
+    """So long may a member of a set be behind before it is asked out."""
+    default = CATALOGUE[REPLICA_LAG_MS].default
+    return int(image.cluster_configuration.get(REPLICA_LAG_MS, default))

@@ -91,7 +91,8 @@ class InSyncSet:
         self._broker_id = broker_id
         self._log = log
         self._brokers = brokers
-        self._lag_ms = lag_ms
+        self.lag_ms = lag_ms
+        """So long may a member of the set be behind before it is asked out."""
         self._positions: dict[BrokerId, Position] = {}
         self._caught_up_ms: dict[BrokerId, int] = {}
         self._awaited: dict[BrokerId, tuple[Offset, int]] = {}
@@ -186,7 +187,7 @@ class InSyncSet:
             if position.counted(is_flush_sync=self.is_flush_sync) >= end:
                 self._caught_up_ms[broker_id] = now_ms
         for broker_id, since_ms in list(self._coming.items()):
-            if now_ms - since_ms > self._lag_ms:
+            if now_ms - since_ms > self.lag_ms:
                 del self._coming[broker_id]
         return self._settle(now_ms)
 
@@ -271,7 +272,7 @@ class InSyncSet:
             each
             for each in self.led.in_sync
             if each != self._broker_id
-            and now_ms - self._caught_up_ms.get(each, now_ms) > self._lag_ms
+            and now_ms - self._caught_up_ms.get(each, now_ms) > self.lag_ms
         )
 
     def _asking_for(self, wanted: Iterable[BrokerId]) -> Change | None:

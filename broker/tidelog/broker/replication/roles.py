@@ -51,9 +51,14 @@ class RoleKeeper:
         self._roles: dict[PartitionKey, _Role] = {}
         self._followed: dict[PartitionKey, Followed] = {}
         self._has_moved = False
+        self._cluster_configuration = Image().cluster_configuration
 
     def on_image(self, image: Image) -> None:
         """An image is about to be taken over."""
+        if image.cluster_configuration is not self._cluster_configuration:
+            # The fetchers look for their throttle in it.
+            self._cluster_configuration = image.cluster_configuration
+            self._has_moved = True
         self._in_sync.on_image(image)
 
     def take(

@@ -38,11 +38,13 @@ DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 LEADER_REBALANCE: Final = "auto.leader.rebalance.enable"
 LEADER_REBALANCE_PARTITIONS: Final = "leader.rebalance.partitions.max"
 REASSIGNMENT_THROTTLE: Final = "reassignment.throttle.bytes.per.second"
+REPLICA_LAG_MS: Final = "replica.lag.time.max.ms"
 
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 1 << 40
 BATCH_BYTES_MIN: Final = 61
 PARTITIONS_OF_A_TOPIC_MAX: Final = 100_000
+REPLICA_LAG_MS_MIN: Final = 500
 HOUR_MS: Final = 60 * 60 * 1000
 DAY_MS: Final = 24 * HOUR_MS
 NAME_LENGTH_MAX: Final = 100
@@ -265,9 +267,18 @@ _CLUSTER_SETTINGS: Final = (
         default="0",
         scopes=_CLUSTER,
         lowest=0,
-        served=("0",),
         documentation="How many bytes a second are copied to each broker while replicas move; "
         "0: no limit.",
+    ),
+    Setting(
+        name=REPLICA_LAG_MS,
+        kind=Kind.NUMBER,
+        default="10000",
+        scopes=_CLUSTER,
+        lowest=REPLICA_LAG_MS_MIN,
+        highest=DAY_MS,
+        documentation="A replica that was not caught up with its leader for so long, in "
+        "milliseconds, is in sync no more; `acks=all` waits for it until then.",
     ),
 )
 
