@@ -68,6 +68,8 @@ class ClusterClient:
         self._topics: dict[str, Incarnation] = {}
         self._leaders: dict[tuple[TopicId, int], Leader] = {}
         self._asked_ns: dict[str, int] = {}
+        self.addresses: dict[int, str] = {}
+        """Of brokers, as metadata told them last."""
         self.sealed = 0
         """Values that it has made."""
         self.on_error: Callable[[TidelogError], None] = _ignore
@@ -119,6 +121,7 @@ class ClusterClient:
                 self._topics.pop(name, None)
             return None
         addresses = {broker.broker_id: broker.address for broker in answer.brokers}
+        self.addresses |= addresses
         found = Incarnation(name, TopicId(topic.topic_id), len(topic.partitions))
         self._topics[name] = found
         self._asked_ns[name] = self.now_ns

@@ -1,4 +1,5 @@
-"""Reads partitions of a cluster from their leaders, in sessions without a seek."""
+"""Reads partitions of a cluster, in sessions without a seek: from their leaders, or, with a rack,
+from the replica near by that a leader names."""
 
 from typing import Final
 
@@ -16,14 +17,18 @@ from tidelog.wire.batch import CorruptBatch
 from tidelog.wire.errors import TidelogError
 
 _WAIT_MS: Final = 200
+_NEAR_NS: Final = 3_000_000_000
 _CREDIT_BYTES: Final = 64 * 1024
 
 
 class ClusterReader:
     """Of one client; remembers where it stands in each partition."""
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: ClusterClient, *, rack: str = "") -> None:
         self.client = client
+        self._rack = rack
+        self._near: dict[str, tuple[str, int]] = {}
+        """By partition, the replica to ask, and until when."""
         self._sessions = 0
         self._stands: dict[str, tuple[str, int]] = {}
 
@@ -37,20 +42,29 @@ class ClusterReader:
         key = topic.key(partition)
         if key not in self._stands or (not is_final and self.client.below(40) == 0):
             self.begin_session(key)
-        leader = await self.client.find_leader(topic, partition)
-        if leader is None:
+        address = await self._find(topic, partition)
+        if address is None:
             return -1
         try:
             if is_final or self.client.below(3):
-                return await self._fetch(leader.address, topic, partition, is_final)
-            return await self._fetch_stream(leader.address, topic, partition)
+                return await self._fetch(address, topic, partition, is_final)
+            return await self._fetch_stream(address, topic, partition)
         except CorruptBatch:
             del self._stands[key]
             return -1
         except TidelogError as error:
             self.client.on_error(error)
             self.client.forget_leader(topic, partition)
+            self._near.pop(key, None)
             return -1
+
+    async def _find(self, topic: Incarnation, partition: int) -> str | None:
+        """Whom to ask."""
+        near = self._near.get(topic.key(partition))
+        if near is not None and self.client.now_ns < near[1]:
+            return near[0]
+        leader = await self.client.find_leader(topic, partition)
+        return None if leader is None else leader.address
 
     def position(self, topic: Incarnation, partition: int) -> int:
         """Where it stands."""
@@ -61,6 +75,7 @@ class ClusterReader:
         request = fetch_pb2.FetchRequest(
             positions=[fetch_position(topic, partition, self.position(topic, partition))],
             max_wait_ms=0 if final else _WAIT_MS,
+            client_rack=self._rack,
         )
         answer = await self.client.ask(
             address, FETCH, request, fetch_pb2.FetchResponse, timeout_ms=3_000
@@ -76,6 +91,7 @@ class ClusterReader:
                 positions=[fetch_position(topic, partition, self.position(topic, partition))],
                 credit_bytes=_CREDIT_BYTES,
                 session_epoch=1,
+                client_rack=self._rack,
             )
             await stream.send(request.SerializeToString())
             for _ in range(1 + self.client.below(4)):
@@ -102,6 +118,9 @@ class ClusterReader:
         if part.error.code:
             raise error_of(part.error)
         key = topic.key(part.partition)
+        if self._rack and part.preferred_replica in self.client.addresses:
+            until_ns = self.client.now_ns + _NEAR_NS
+            self._near[key] = (self.client.addresses[part.preferred_replica], until_ns)
         reader, position = self._stands[key]
         try:
             found = decode_answer(topic, part, position)

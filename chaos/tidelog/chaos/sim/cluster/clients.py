@@ -40,7 +40,7 @@ def start_producer(run: "ClusterRun", name: str, acks: Acks) -> Process:
 
 async def _produce(run: "ClusterRun", client: ClusterClient, producer: SequencedProducer) -> None:
     while True:
-        await client.ports.clock.sleep(client.below(600))
+        await client.ports.clock.sleep(client.below(900))
         topic = await some_topic(run, client)
         if topic is None:
             continue
@@ -69,7 +69,7 @@ def start_engine(run: "ClusterRun", name: str, acks: Acks) -> Process:
         async with TaskScope() as scope:
             scope.start(producer.run(), name="engine")
             while True:
-                await ports.clock.sleep(client.below(500))
+                await ports.clock.sleep(client.below(900))
                 names = list(run.topics())
                 route = producer.route(names[client.below(len(names))]) if names else None
                 if route is None or producer.unfinished > _UNFINISHED_MAX:
@@ -82,13 +82,14 @@ def start_engine(run: "ClusterRun", name: str, acks: Acks) -> Process:
 
 
 def start_reader(run: "ClusterRun", name: str) -> Process:
-    """Reads here and there, each partition from its start on."""
+    """Reads here and there, each partition from its start on, of leaders or near by."""
 
     async def live(ports: SimulatedPorts) -> None:
         client = run.client(ports, name)
-        reader = ClusterReader(client)
+        racks = ("", *(node.rack for node in run.plan.nodes))
+        reader = ClusterReader(client, rack=racks[client.below(len(racks))])
         while True:
-            await ports.clock.sleep(1 + client.below(300))
+            await ports.clock.sleep(1 + client.below(400))
             topic = await some_topic(run, client)
             if topic is not None:
                 await reader.read(topic, client.below(topic.partition_count))
