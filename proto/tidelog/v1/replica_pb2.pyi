@@ -46,7 +46,9 @@ Global___ReplicaLane: _TypeAlias = ReplicaLane  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchRequest(_message.Message):
-    """Where the follower stands."""
+    """Where the follower stands. A request that says nothing new asks whether the leader hears: it is
+    answered at once.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -69,7 +71,9 @@ class ReplicaFetchRequest(_message.Message):
     lane: Global___ReplicaLane.ValueType
     """Which stream this is. First request of a stream only."""
     session_id: _builtins.int
-    """Chosen at random by the follower for each full start."""
+    """Chosen by the follower for each full start: higher than all before it on this lane within its
+    broker epoch, and random besides. A stream that begins with a lower one comes late: refused.
+    """
     session_sequence: _builtins.int
     """1 for a full start, then one more with each request."""
     confirmed_answer: _builtins.int
@@ -82,13 +86,16 @@ class ReplicaFetchRequest(_message.Message):
     """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaPosition]:
-        """Full start: all partitions that the follower pulls here. Otherwise those whose position
-        changed.
+        """Full start: the partitions that the follower pulls here, the first 1,000 of them; the next
+        requests name the others. Otherwise those whose position changed, and those that are named,
+        for the first time or again: these stand in `removed` as well, and what was answered to
+        earlier requests does not concern them. A change of one that is not in the session is
+        passed over.
         """
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaPartition]:
-        """Partitions that the follower pulls here no longer."""
+        """Partitions that the follower pulls here no longer, or names again."""
 
     def __init__(
         self,
@@ -316,7 +323,7 @@ class ReplicaDivergence(_message.Message):
     leader_epoch: _builtins.int
     """The largest epoch, not above the follower's last one, that the leader's log knows; -1: none."""
     end_offset: _builtins.int
-    """Where that epoch ends in the leader's log, exclusive."""
+    """Where that epoch ends in the leader's log, exclusive; with no epoch, where that log starts."""
     def __init__(
         self,
         *,

@@ -10,6 +10,7 @@ from tidelog.broker.replication.follower_partition import (
     Phase,
     RestartAt,
 )
+from tidelog.broker.replication.follower_session import NAMES_MAX
 from tidelog.broker.replication.leader_answer import AnswerDraft
 from tidelog.broker.replication.stream_messages import Lane
 from tidelog.wire.errors import ErrorCode
@@ -42,6 +43,17 @@ def test_a_full_start_names_every_partition() -> None:
     assert ask is not None
     assert ask.session_sequence == 1
     assert [each.key.partition for each in ask.positions] == [0, 1, 2]
+
+
+def test_many_partitions_are_named_by_several_requests() -> None:
+    world = SessionWorld(2 * NAMES_MAX + 1)
+    counts = []
+    while (ask := world.ask()) is not None:
+        counts.append(len(ask.positions))
+    assert counts == [NAMES_MAX, NAMES_MAX, 1]
+    while world.requests:
+        world.deliver_request()
+    assert len(world.leader_session.partitions) == 2 * NAMES_MAX + 1
 
 
 def test_what_is_written_is_copied_committed_and_confirmed() -> None:

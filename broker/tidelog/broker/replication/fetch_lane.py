@@ -131,6 +131,8 @@ class FetchLane:
         self._is_probe_due = False
         self._is_probed = False
         self._wakes_at_ms: int | None = None
+        self._epoch = BrokerEpoch(-1)
+        """Of this broker, as the present stream has told it."""
         self._scope: TaskScope | None = None
         self.trouble: TidelogError | None = None
         """Why the last stream ended; None while one is answered."""
@@ -214,6 +216,7 @@ class FetchLane:
             raise _left(f"the cluster address of broker {self.leader_id} is not known")
         stream = self._context.network.stream(address, REPLICA_FETCH)
         self._heard_ms, self._is_probed = self._context.now_ms(), False
+        self._epoch = self._context.broker_epoch()
         try:
             async with TaskScope() as scope:
                 scope.start(self._receive(stream), name="copies from a leader")
@@ -267,7 +270,7 @@ class FetchLane:
             ask,
             cluster_id=context.cluster_id,
             broker_id=context.broker_id,
-            broker_epoch=context.broker_epoch(),
+            broker_epoch=self._epoch,
             lane=self.lane,
         )
 
@@ -286,10 +289,15 @@ class FetchLane:
             self._news.set()
 
     async def _watch_silence(self) -> None:
-        """A leader may be gone without a word: ask, and give it up if it does not answer."""
+        """A leader may be gone without a word: ask, and give it up if it does not answer.
+
+        Under another broker epoch this one is heard only on a new stream.
+        """
         limits = self._context.limits
         while True:
             await self._context.clock.sleep(limits.probe_ms // 2)
+            if self._context.broker_epoch() != self._epoch:
+                raise _left(f"broker {self._context.broker_id} has registered anew")
             silent_ms = self._context.now_ms() - self._heard_ms
             if silent_ms >= limits.silence_ms:
                 raise _left(f"broker {self.leader_id} was silent for {silent_ms} ms")

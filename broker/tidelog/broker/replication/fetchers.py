@@ -159,7 +159,7 @@ class Fetchers:
             return
         other = Lane.CATCH_UP if lane.lane is Lane.LIVE else Lane.LIVE
         self._leave(move.key)
-        self._enter(move.key, move.followed, self._lane(lane.leader_id, other))
+        self._enter(move.key, self._followed[move.key], self._lane(lane.leader_id, other))
 
     def _on_moved(self, key: PartitionKey) -> None:
         lane = self._lane_of.get(key)

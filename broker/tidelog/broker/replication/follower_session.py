@@ -41,6 +41,8 @@ from tidelog.broker.replication.stream_messages import (
 )
 from tidelog.wire.errors import TidelogError
 
+NAMES_MAX: Final = 1_000
+"""Partitions named in one request: the leader looks at each, and others wait meanwhile."""
 CONFIRM_LAG_MAX: Final = 2
 """So many written answers may be unconfirmed while there is nothing else to tell: below the
 leader's bound, or both would wait."""
@@ -309,10 +311,13 @@ class FollowerSession:
         return is_wanted and self.view.is_settled(key) and self.view.log(key) is not None
 
     def _name_wanted(self) -> list[FollowerPosition]:
-        """Name what can be named; the rest stays wanted."""
-        positions = []
+        """Name what can be named, but not too much at once; the rest stays wanted."""
+        positions: list[FollowerPosition] = []
         wanted, self._wanted = self._wanted, {}
         for key in wanted:
+            if len(positions) >= NAMES_MAX:
+                self._wanted[key] = None
+                continue
             partition = self.partitions[key]
             log = self.view.log(key)
             if partition.phase is not Phase.WANTED:

@@ -37,7 +37,7 @@ class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """From here on a replica that is not in sync belongs on the catch-up lane."""
     near_end_bytes: int = 1024 * 1024
     """Up to here a replica belongs on the live lane."""
-    retry_ms: int = 50
+    retry_ms: int = 20
     """Before a stream is opened again, or a refused partition is named again; doubles each time."""
     retry_ms_max: int = 1_000
     probe_ms: int = 3_000
