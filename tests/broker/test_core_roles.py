@@ -309,6 +309,16 @@ def test_damage_tells_those_who_wait_for_a_commit() -> None:
     assert code_of(core, token) is ErrorCode.STORAGE_CORRUPT
 
 
+def test_damage_tells_those_whose_batch_is_being_written_as_well() -> None:
+    core = leader()
+    token = core.append()
+    error = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="read", happened="it is damaged")
+    core.tell(FailPartition(key=KEY, error=error))
+    core.drain()
+    assert code_of(core, token) is ErrorCode.STORAGE_CORRUPT
+    assert core.core.is_idle
+
+
 def test_a_stop_tells_those_who_wait_for_a_commit() -> None:
     core = leader()
     token = core.append()

@@ -1,9 +1,9 @@
 """One data directory's partitions: plans offsets, groups writes and flushes, acknowledges. Pure.
 
 Owns the log states of every partition in the directory. It must never acknowledge acks=all before
-the flush that covers the batch, reuse an offset that a reader or a producer may have seen, write
-behind bytes of which the fate is unknown, or let go of a file that a restart would miss. Stops 6, 8
-and 9 of a record's walk.
+the batch is committed, and of an only replica before the flush that covers it, reuse an offset that
+a reader or a producer may have seen, write behind bytes of which the fate is unknown, or let go of
+a file that a restart would miss. Stops 6, 8 and 9 of a record's walk.
 
 Theory of operation. Appends wait in one queue. One write is in flight at a time and takes all that
 waits; one flush round is in flight at a time and covers all that was written before it began:
@@ -26,6 +26,10 @@ Where a log begins and ends is marked before anything goes (core_trim, core_cut)
 
     trim ── mark written ── flushed ──▶ log_start moves ──▶ files wholly below it are removed
     cut ── written part waits for nobody ── lower mark flushed ──▶ files are cut ──▶ log_end moves
+
+Of several replicas one leads, and commits what all have that it waits for; the others follow, store
+what it has stored, and commit what it has committed (core_roles). Batches of idempotent producers
+are judged when they are planned (core_again).
 
 A full disk cuts the round back, flushes the cut, refuses the round's batches and goes on; below the
 free-space floor appends are refused before it comes to that. Damage stops one partition. Any other
@@ -150,12 +154,12 @@ class DirectoryCore:
         effects: list[Effect] = []
         for message in messages:
             self._on_message(message, effects)
-        if self.moved:
-            self._tell_moved(effects)
         if self.cuts:
             core_cut.advance(self, effects)
         if self.removals:
             core_removal.advance(self, effects)
+        if self.moved:
+            self._tell_moved(effects)
         if self.failure is None:
             core_write.begin_write(self, effects)
             self._begin_flush(effects)

@@ -87,6 +87,8 @@ def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
         _await_flush(core, again, effects)
     elif again.end_offset <= partition.log.high_watermark:
         effects.append(again.answer)
+    elif partition.log.failure is not None:
+        effects.append(Refuse(token=append.token, error=partition.log.failure))
     elif core.is_stopping:
         effects.append(Refuse(token=append.token, error=stopping(append.key)))
     else:

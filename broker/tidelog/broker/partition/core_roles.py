@@ -193,6 +193,8 @@ def answer_written(
         effects.append(Refuse(token=answer.token, error=indeterminate(append.key)))
     elif not append.is_flush_awaited:
         effects.append(answer)
+    elif partition.log.failure is not None:
+        effects.append(Refuse(token=answer.token, error=partition.log.failure))
     elif core.is_stopping:
         effects.append(Refuse(token=answer.token, error=stopping(append.key)))
     else:

@@ -263,7 +263,12 @@ class OwnerRequests:
     async def truncate(
         self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
     ) -> Offset:
-        """Make the log end at the offset; returns where it ends once that is durable."""
+        """Make the log end at the offset; returns where it ends once that is durable.
+
+        Refused below the high watermark unless `is_unclean`, with FENCED_LEADER_EPOCH by one that
+        leads others, or when another leader epoch begins before anything is cut. As long as the
+        log's `is_being_cut` is set nobody may be told where it ends.
+        """
         return await self._asked(
             lambda token: TruncateTail(
                 token=token, key=log.key, offset=offset, is_unclean=is_unclean
