@@ -22,7 +22,7 @@ from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
-TICKS_A_LAG: Final = 10
+TICKS_A_LAG: Final = 4
 CHANGES_AT_ONCE_MAX: Final = 1_000
 _NS_PER_MS: Final = 1_000_000
 

@@ -101,6 +101,8 @@ class InSyncSet:
         """Where the epoch begins, or somewhat behind; None: the owner has not begun it yet."""
         self._coming: dict[BrokerId, int] = {}
         """On the way in, not asked for yet: since when."""
+        self._has_given_up = False
+        """Some are on the way in no more, and the owner waits for them still."""
         self._asked: dict[BrokerId, None] = {}
         """Whoever was asked for at this partition epoch."""
         self._change: Change | None = None
@@ -184,8 +186,12 @@ class InSyncSet:
         """Time has passed."""
         end = self._log.log_end_offset
         for broker_id, position in self._positions.items():
-            if position.counted(is_flush_sync=self.is_flush_sync) >= end:
+            offset = position.flushed_offset if self.is_flush_sync else position.log_end_offset
+            if offset >= end:
                 self._caught_up_ms[broker_id] = now_ms
+        if not (self._coming or self._has_given_up):
+            # Nothing else becomes different by time alone, and there may be thousands of these.
+            return None
         for broker_id, since_ms in list(self._coming.items()):
             if now_ms - since_ms > self.lag_ms:
                 del self._coming[broker_id]
@@ -255,6 +261,7 @@ class InSyncSet:
         """Another set than the committed one, or None. Who lags goes before anybody comes."""
         lagging = self._lagging(now_ms)
         if lagging:
+            self._has_given_up = bool(self._coming)
             self._coming.clear()
             return self._asking_for(each for each in self.led.in_sync if each not in lagging)
         if not self._coming or self._round_counted < self._round:
@@ -322,6 +329,7 @@ class InSyncSet:
                 if is_new and self._is_able(each) and self._is_near(each):
                     self._coming[each] = now_ms
                     self._caught_up_ms[each] = now_ms
+        self._has_given_up = False
         others, in_sync_count = self.others, len(self.led.in_sync)
         if self._told == (others, in_sync_count):
             return None
