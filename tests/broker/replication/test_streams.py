@@ -24,9 +24,10 @@ from tidelog.broker.rpc.replica import (
     encode_ask,
 )
 from tidelog.chaos.sim.faults import FaultKind
+from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.image import BrokerImage
 from tidelog.ports import Stream
-from tidelog.v1 import errors_pb2, produce_pb2, replica_pb2
+from tidelog.v1 import config_admin_pb2, errors_pb2, produce_pb2, replica_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
@@ -175,6 +176,39 @@ def test_a_follower_far_behind_catches_up_on_the_other_lane_and_comes_back() -> 
         await are_alike(cluster, topic)
 
     on_three_brokers(work)
+
+
+@pytest.mark.slow
+def test_catching_up_takes_as_long_as_the_throttle_says() -> None:
+    async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
+        follower = follower_of(topic)
+        cluster.nodes[follower].kill()
+        await topic.in_sync(*(number for number in (1, 2, 3) if number != follower))
+        log = replica_of(cluster, topic, topic.now().leader_id).log
+        while not has_behind(log, 0, 2 * DEFAULT_REPLICATION_LIMITS.far_behind_bytes):
+            await produce_bytes(cluster, topic, 900_000)
+        await set_throttle(cluster, 1_000_000)
+        await cluster.nodes[follower].restart()
+        await asyncio.sleep(10)
+        copied = replica_of(cluster, topic, follower).log.log_end_offset * 900_000
+        assert 6_000_000 <= copied <= 11_000_000
+        await set_throttle(cluster, 0)
+        await asyncio.sleep(3)
+        await topic.in_sync(1, 2, 3)
+        await are_alike(cluster, topic)
+
+    on_three_brokers(work)
+
+
+async def set_throttle(cluster: Cluster, bytes_per_second: int) -> None:
+    alteration = config_admin_pb2.ConfigAlteration(
+        target=config_admin_pb2.ConfigTarget(kind=config_admin_pb2.CONFIG_TARGET_KIND_CLUSTER)
+    )
+    alteration.changes.add(name=REASSIGNMENT_THROTTLE, value=str(bytes_per_second))
+    request = config_admin_pb2.AlterConfigsRequest(alterations=[alteration])
+    data = await cluster.call(1, "ConfigService/AlterConfigs", request.SerializeToString())
+    (result,) = config_admin_pb2.AlterConfigsResponse.FromString(data).results
+    assert not result.HasField("error"), result
 
 
 async def produce_bytes(cluster: Cluster, topic: ReplicatedTopic, size: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replication.fetch_context import FetchContext
 from tidelog.broker.replication.follower_partition import (
     AppendCopies,
     CommitTo,
@@ -28,86 +29,16 @@ from tidelog.broker.replication.follower_partition import (
     TrimTo,
 )
 from tidelog.broker.replication.follower_session import FollowerSession
-from tidelog.broker.replication.stream_messages import FetchAsk, Followed, Lane, ReplicationLimits
-from tidelog.broker.replication.throttle import Throttle
+from tidelog.broker.replication.stream_messages import FetchAsk, Followed, Lane
 from tidelog.broker.rpc.replica import REPLICA_FETCH, decode_answer, encode_ask
-from tidelog.ports import Clock, Network, Random, Stream, TaskScope
+from tidelog.ports import Stream, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas import Replica, Replicas
+    from tidelog.broker.replicas import Replica
 
 _NS_PER_MS: Final = 1_000_000
-_SESSION_BITS: Final = 32
-
-
-class FetchContext:
-    """What all lanes of a broker share."""
-
-    def __init__(
-        self,
-        replicas: Replicas,
-        network: Network,
-        clock: Clock,
-        random: Random,
-        *,
-        cluster_id: str,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
-        address_of: Callable[[BrokerId], str | None],
-        limits: ReplicationLimits,
-    ) -> None:
-        self.replicas = replicas
-        self.network = network
-        self.clock = clock
-        self._random = random
-        self.cluster_id = cluster_id
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.address_of = address_of
-        self.limits = limits
-        self.throttle = Throttle()
-        self.on_settled: Callable[[PartitionKey], None] = _nobody_waits
-        """Called when nothing is under way in a log any more."""
-        self._under_way: dict[PartitionKey, int] = {}
-        self._sessions = 0
-
-    def next_session_id(self) -> int:
-        """Ascending within this broker's epoch, so that the leader tells a stream that comes late;
-        random besides."""
-        self._sessions += 1
-        return (self._sessions << _SESSION_BITS) + self._random.below(1 << _SESSION_BITS)
-
-    def replica(self, key: PartitionKey) -> Replica | None:
-        """None: it is not held here, or has stopped."""
-        replica = self.replicas.get(key.topic_id, key.partition)
-        return None if replica is None or replica.log.failure is not None else replica
-
-    def is_settled(self, key: PartitionKey) -> bool:
-        """See `FollowerView`."""
-        return key not in self._under_way
-
-    def begin(self, key: PartitionKey) -> None:
-        """Something was asked of the log."""
-        self._under_way[key] = self._under_way.get(key, 0) + 1
-
-    def end(self, key: PartitionKey) -> None:
-        """It is done, or refused."""
-        left = self._under_way[key] - 1
-        if left:
-            self._under_way[key] = left
-        else:
-            del self._under_way[key]
-            self.on_settled(key)
-
-    def now_ms(self) -> int:
-        """Monotonic."""
-        return self.clock.monotonic_ns() // _NS_PER_MS
-
-
-def _nobody_waits(key: PartitionKey) -> None:
-    del key
 
 
 class FetchLane:
@@ -246,7 +177,7 @@ class FetchLane:
         now_ms = context.now_ms()
         may_confirm = True
         if self.lane is Lane.CATCH_UP:
-            throttle = context.throttle
+            throttle = context.throttle()
             session.max_bytes = throttle.answer_bytes(context.limits.answer_bytes_max)
             wait_ns = throttle.wait_ns(context.clock.monotonic_ns())
             may_confirm = wait_ns == 0
@@ -284,7 +215,7 @@ class FetchLane:
             self._is_probed = False
             self._has_answered = True
             if self.lane is Lane.CATCH_UP:
-                context.throttle.spend(len(data), context.clock.monotonic_ns())
+                context.throttle().spend(len(data), context.clock.monotonic_ns())
             self._perform(session.on_answer(decode_answer(data), now_ms))
             self._news.set()
 

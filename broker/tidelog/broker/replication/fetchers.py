@@ -14,7 +14,8 @@ import msgspec
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replicas
-from tidelog.broker.replication.fetch_lane import FetchContext, FetchLane
+from tidelog.broker.replication.fetch_context import FetchContext
+from tidelog.broker.replication.fetch_lane import FetchLane
 from tidelog.broker.replication.follower_partition import MoveTo
 from tidelog.broker.replication.stream_messages import (
     DEFAULT_REPLICATION_LIMITS,
@@ -22,7 +23,6 @@ from tidelog.broker.replication.stream_messages import (
     Lane,
     ReplicationLimits,
 )
-from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Network, Random, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -60,6 +60,7 @@ class Fetchers:
     ) -> None:
         self._context = FetchContext(
             replicas,
+            metadata,
             network,
             clock,
             random,
@@ -71,7 +72,6 @@ class Fetchers:
         )
         self._context.on_settled = self._on_settled
         self._replicas = replicas
-        self._metadata = metadata
         self._followed: dict[PartitionKey, Followed] = {}
         self._lane_of: dict[PartitionKey, FetchLane] = {}
         self._lanes: dict[tuple[BrokerId, Lane], FetchLane] = {}
@@ -84,7 +84,6 @@ class Fetchers:
 
         Their owners were told to follow before this.
         """
-        self._set_throttle()
         for key in [key for key in self._followed if key not in followed]:
             del self._followed[key]
             self._leave(key)
@@ -190,7 +189,3 @@ class Fetchers:
         lane = self._lane_of.get(key)
         if lane is not None:
             lane.wake()
-
-    def _set_throttle(self) -> None:
-        text = self._metadata.image().cluster_configuration.get(REASSIGNMENT_THROTTLE)
-        self._context.throttle.set_rate(0 if text is None else int(text))
