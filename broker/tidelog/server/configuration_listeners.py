@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tidelog.ports import TlsFiles
+from tidelog.ports import ListenerLimits, TlsFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -62,6 +62,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(description="`host:port` that others are told; empty: the address that was bound."),
     ] = ""
     tls: TlsSettings = TlsSettings()
+    limits: ListenerLimits = ListenerLimits()
 
     def tls_files(self) -> TlsFiles | None:
         """In the network port's words; None: plaintext."""

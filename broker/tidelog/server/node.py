@@ -178,6 +178,7 @@ class Node:
             reflection_services=services,
             tls=settings.tls_files(),
             requires_client_certificate=settings.tls.client_auth == "required",
+            limits=settings.limits,
         )
         try:
             server = await self._ports.network.serve(listener, methods)

@@ -19,9 +19,10 @@ to it):
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from tidelog.ports.request_context import RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -108,6 +109,75 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     at a calling end the authorities that gRPC comes with."""
 
 
+class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one listener takes from its callers, all of them and each."""
+
+    connections_max: Annotated[
+        int,
+        Meta(description="Open connections; beyond it one more is closed at once.", ge=1),
+    ] = 8_192
+    calls_max: Annotated[
+        int,
+        Meta(
+            description="Calls in progress, parked streams included; beyond it a call is refused "
+            "RESOURCE_EXHAUSTED.",
+            ge=1,
+        ),
+    ] = 16_384
+    connection_calls_max: Annotated[
+        int,
+        Meta(description="Calls in progress of one connection; more wait at the caller.", ge=1),
+    ] = 1_024
+    request_bytes_max: Annotated[
+        int,
+        Meta(
+            description="One message of a caller; a larger one is refused without being kept.",
+            ge=64 * 1024,
+            le=MESSAGE_BYTES_MAX,
+        ),
+    ] = MESSAGE_BYTES_MAX
+    request_memory_bytes: Annotated[
+        int,
+        Meta(
+            description="Messages whose handlers are at work, together; beyond it a call is "
+            "refused RESOURCE_EXHAUSTED, and streams are not read.",
+            ge=1024 * 1024,
+        ),
+    ] = 256 * 1024 * 1024
+    answer_memory_bytes: Annotated[
+        int,
+        Meta(
+            description="Large answers of calls that callers have not taken yet, together; beyond "
+            "it a call is refused RESOURCE_EXHAUSTED.",
+            ge=1024 * 1024,
+        ),
+    ] = 256 * 1024 * 1024
+    connection_answer_bytes: Annotated[
+        int,
+        Meta(description="The same of one connection.", ge=1024 * 1024),
+    ] = 64 * 1024 * 1024
+    call_ms_max: Annotated[
+        int,
+        Meta(
+            description="How long a call may take, whatever its caller says; streams may stay.",
+            ge=1_000,
+            le=86_400_000,
+        ),
+    ] = 3_600_000
+    connection_idle_ms: Annotated[
+        int,
+        Meta(description="A connection without calls is closed after this time.", ge=1_000),
+    ] = 600_000
+    connection_age_ms: Annotated[
+        int,
+        Meta(
+            description="A connection that is older gets no new calls, so that callers spread "
+            "anew; open streams stay.",
+            ge=10_000,
+        ),
+    ] = 3_600_000
+
+
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """An address to serve on."""
 
@@ -122,6 +192,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     requires_client_certificate: bool = False
     """With TLS: whoever has no certificate of the authorities cannot connect. The subject of the
     certificate is the principal of the caller."""
+    limits: ListenerLimits = ListenerLimits()
 
 
 class Server(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
+import msgspec
 
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import (
@@ -25,6 +26,7 @@ from tidelog.ports.network import (
     UnaryMethod,
 )
 from tidelog.ports.real import network_errors, network_options
+from tidelog.ports.real.network_memory import SMALL_ANSWER_BYTES, ListenerMemory
 from tidelog.ports.request_context import ANONYMOUS, NO_DEADLINE_NS, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -32,6 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
 NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
 
 _PRINCIPAL_KEYS: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
 """What gRPC tells of a certificate that it has checked."""
@@ -43,7 +46,9 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 class HandlerStream:
     """The handler's end of a stream."""
 
-    def __init__(self, context: _Context, method: str) -> None:
+    def __init__(self, context: _Context, method: str, memory: ListenerMemory) -> None:
+        self._memory = memory
+        self._held_bytes = 0
         self._context = context
         self._method = method
         self._task = asyncio.current_task()
@@ -66,6 +71,8 @@ class HandlerStream:
         self._check_open()
         if self._is_receive_broken:
             raise self._closed("an earlier receive was cancelled")
+        self.let_go()
+        await self._memory.wait_room()
         try:
             message: object = await self._context.read()
         except asyncio.CancelledError:
@@ -74,7 +81,17 @@ class HandlerStream:
             raise
         except grpc.aio.BaseError:
             raise self._closed("the caller is gone") from None
-        return message if isinstance(message, bytes) else None
+        if not isinstance(message, bytes):
+            return None
+        self._held_bytes = len(message)
+        self._memory.take(self._held_bytes)
+        return message
+
+    def let_go(self) -> None:
+        """The handler is done with the last message: it asks for the next one, or has ended."""
+        if self._held_bytes:
+            self._memory.give_back(self._held_bytes)
+            self._held_bytes = 0
 
     async def end_sending(self) -> None:
         """A handler ends its sending by returning."""
@@ -96,14 +113,14 @@ class HandlerStream:
 
 
 def generic_handlers(
-    methods: Mapping[str, Method], listener: Listener, clock: Clock
+    methods: Mapping[str, Method], listener: Listener, clock: Clock, memory: ListenerMemory
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """One per service; bytes are neither read nor written on the way."""
     services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for full_name, method in methods.items():
         service, name = split_name(full_name)
         make = _unary if isinstance(method, UnaryMethod) else _stream
-        services.setdefault(service, {})[name] = make(method, full_name, listener, clock)
+        services.setdefault(service, {})[name] = make(method, full_name, listener, clock, memory)
     return tuple(
         grpc.method_handlers_generic_handler(service, handlers)
         for service, handlers in services.items()
@@ -118,15 +135,24 @@ def split_name(full_name: str) -> tuple[str, str]:
 
 
 def _unary(
-    method: Method, full_name: str, listener: Listener, clock: Clock
+    method: Method, full_name: str, listener: Listener, clock: Clock, memory: ListenerMemory
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     assert isinstance(method, UnaryMethod), full_name
     handler: UnaryHandler = method.handler
 
     async def serve(message: bytes, context: _Context) -> bytes:
         async def answer() -> bytes:
-            result = await handler(request_context(context, listener, clock), message)
+            connection = context.peer()
+            memory.admit(full_name, connection, len(message))
+            try:
+                asked = request_context(context, listener, clock)
+                result = await _serve_in_time(
+                    handler, asked, message, clock, listener.limits.call_ms_max
+                )
+            finally:
+                memory.give_back(len(message))
             _check_size(result, f"answer {full_name}")
+            _hold(result, context, connection, full_name, memory)
             return result
 
         return await _supervise(answer, context, full_name)
@@ -135,13 +161,13 @@ def _unary(
 
 
 def _stream(
-    method: Method, full_name: str, listener: Listener, clock: Clock
+    method: Method, full_name: str, listener: Listener, clock: Clock, memory: ListenerMemory
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     assert isinstance(method, StreamMethod), full_name
     handler: StreamHandler = method.handler
 
     async def serve(_messages: object, context: _Context) -> None:
-        stream = HandlerStream(context, full_name)
+        stream = HandlerStream(context, full_name, memory)
         try:
             await _supervise(
                 lambda: handler(request_context(context, listener, clock), stream),
@@ -154,6 +180,8 @@ def _stream(
             task = asyncio.current_task()
             assert task is not None, "a handler runs in a task"
             task.uncancel()
+        finally:
+            stream.let_go()
         if stream.is_cancelled:
             await context.abort(grpc.StatusCode.CANCELLED, "the peer broke the stream")
 
@@ -178,6 +206,47 @@ async def _supervise(
         network_errors.status_of(failure), network_errors.status_text(failure), trailer
     )
     raise AssertionError("abort returned")
+
+
+def _hold(
+    answer: bytes, context: _Context, connection: str, full_name: str, memory: ListenerMemory
+) -> None:
+    """Count a large answer until the caller has it."""
+    length_bytes = len(answer)
+    if length_bytes < SMALL_ANSWER_BYTES:
+        return
+    memory.hold_answer(full_name, connection, length_bytes)
+
+    def let_go(_: object) -> None:
+        memory.let_answer_go(connection, length_bytes)
+
+    # The published types of this method fit no function.
+    on_done: Any = let_go
+    context.add_done_callback(on_done)
+
+
+async def _serve_in_time(
+    handler: UnaryHandler, asked: RequestContext, message: bytes, clock: Clock, limit_ms: int
+) -> bytes:
+    """gRPC ends a call at its caller's deadline; this one is for callers without a short one."""
+    now_ns = clock.monotonic_ns()
+    limit_ns = limit_ms * NS_PER_MS
+    if asked.deadline_ns - now_ns <= limit_ns:
+        return await handler(asked, message)
+    asked = msgspec.structs.replace(asked, deadline_ns=now_ns + limit_ns)
+    limit = asyncio.timeout(limit_ms / 1000)
+    try:
+        async with limit:
+            return await handler(asked, message)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried="serve a call without a deadline",
+            happened=f"it took longer than listeners.{asked.listener}.limits.call_ms_max = "
+            f"{limit_ms}",
+        ) from None
 
 
 def request_context(context: _Context, listener: Listener, clock: Clock) -> RequestContext:

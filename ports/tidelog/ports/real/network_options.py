@@ -6,19 +6,11 @@ than it allows), so they stand side by side here and nowhere else.
 
 from typing import Final
 
-from tidelog.ports.network import MESSAGE_BYTES_MAX
+from tidelog.ports.network import MESSAGE_BYTES_MAX, ListenerLimits
 
 CLIENT_ID_KEY: Final = "tidelog-client-id"
 """The metadata entry in which a caller says what it calls itself."""
 
-CONCURRENT_RPCS_MAX: Final = 16_384
-"""Of one listener, parked streams included; beyond it calls end as RESOURCE_EXHAUSTED."""
-
-PENDING_RPCS_MAX: Final = CONCURRENT_RPCS_MAX
-"""Calls that wait to be taken up. gRPC's own limit of 1,000 cancels the consumers that come back
-together after a restart, and gives no cause."""
-
-STREAMS_PER_CONNECTION_MAX: Final = 1_024
 METADATA_BYTES_MAX: Final = 16 * 1024
 
 CLIENT_PING_MS: Final = 5_000
@@ -32,11 +24,6 @@ SERVER_PING_MS: Final = 30_000
 SERVER_PING_TIMEOUT_MS: Final = 10_000
 """A client whose machine vanished holds its streams no longer than the sum of the two."""
 
-CONNECTION_IDLE_MS: Final = 10 * 60_000
-CONNECTION_AGE_MS: Final = 60 * 60_000
-"""Older connections get no new calls, so that clients spread anew over addresses. Open streams
-live on: breaking them would make the outcome of what they carry unknown."""
-
 CONNECT_TIMEOUT_MS: Final = 3_000
 RECONNECT_FIRST_MS: Final = 100
 RECONNECT_MAX_MS: Final = 1_000
@@ -49,29 +36,33 @@ message that unfolds to gigabytes is unfolded before its size is looked at."""
 Options = list[tuple[str, int]]
 
 _MESSAGES: Final[Options] = [
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.compression_enabled_algorithms_bitset", UNCOMPRESSED_ONLY),
 ]
 
 
-def server_options() -> Options:
-    """For every listener."""
+def server_options(limits: ListenerLimits) -> Options:
+    """For a listener."""
     return [
         *_MESSAGES,
+        ("grpc.max_receive_message_length", limits.request_bytes_max),
+        ("grpc.max_allowed_incoming_connections", limits.connections_max),
         # Without it two nodes on one port share its connections, and neither reports a mistake.
         ("grpc.so_reuseport", 0),
-        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
-        ("grpc.server.max_pending_requests", PENDING_RPCS_MAX),
-        ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_RPCS_MAX),
+        ("grpc.max_concurrent_streams", limits.connection_calls_max),
+        # gRPC's own limit of 1,000 calls that wait to be taken up cancels the consumers that come
+        # back together after a restart, and gives no cause.
+        ("grpc.server.max_pending_requests", limits.calls_max),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * limits.calls_max),
         ("grpc.keepalive_time_ms", SERVER_PING_MS),
         ("grpc.keepalive_timeout_ms", SERVER_PING_TIMEOUT_MS),
         ("grpc.http2.ping_timeout_ms", SERVER_PING_TIMEOUT_MS),
         ("grpc.http2.min_ping_interval_without_data_ms", CLIENT_PING_MIN_MS),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
-        ("grpc.max_connection_age_ms", CONNECTION_AGE_MS),
+        ("grpc.max_connection_idle_ms", limits.connection_idle_ms),
+        # Without a grace: breaking open streams would make the outcome of what they carry unknown.
+        ("grpc.max_connection_age_ms", limits.connection_age_ms),
     ]
 
 
@@ -91,6 +82,7 @@ def channel_options() -> Options:
     """For every connection made from here."""
     return [
         *_MESSAGES,
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         # Otherwise two networks of one process share connections, and close() closes none.
         ("grpc.use_local_subchannel_pool", 1),
         *ping_options(),

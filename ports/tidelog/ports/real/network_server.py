@@ -16,6 +16,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, Method
 from tidelog.ports.real import network_extras, network_options
 from tidelog.ports.real.network_handlers import generic_handlers, split_name
+from tidelog.ports.real.network_memory import ListenerMemory
 from tidelog.ports.real.network_tls import RealCertificates
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -26,8 +27,14 @@ class GrpcServer:
     """A listener at work."""
 
     def __init__(
-        self, server: grpc.aio.Server, address: str, extras: network_extras.Extras
+        self,
+        server: grpc.aio.Server,
+        address: str,
+        extras: network_extras.Extras,
+        memory: ListenerMemory,
     ) -> None:
+        self.memory: Final = memory
+        """What is held of callers' messages, for whoever counts."""
         self._server = server
         self._address = address
         self._extras = extras
@@ -52,15 +59,16 @@ async def start_server(
     """Bind and serve; an address or files that cannot be used raise, and tell why."""
     credentials = None if listener.tls is None else certificates.server_credentials(listener)
     server = grpc.aio.server(
-        options=network_options.server_options(),
-        maximum_concurrent_rpcs=network_options.CONCURRENT_RPCS_MAX,
+        options=network_options.server_options(listener.limits),
+        maximum_concurrent_rpcs=listener.limits.calls_max,
     )
-    server.add_generic_rpc_handlers(generic_handlers(methods, listener, clock))
+    memory = ListenerMemory(listener.name, listener.limits)
+    server.add_generic_rpc_handlers(generic_handlers(methods, listener, clock, memory))
     services = sorted({split_name(method)[0] for method in methods})
     extras = await network_extras.add_extras(server, services, listener.reflection_services)
     address = _bind(server, listener, credentials)
     await server.start()
-    return GrpcServer(server, address, extras)
+    return GrpcServer(server, address, extras, memory)
 
 
 def _bind(
