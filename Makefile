@@ -74,9 +74,11 @@ sim: ## the simulated cluster (SUITE=name SEED=n | SEEDS=n SECONDS=n RESUME=1)
 	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(RESUME),--resume) $(ARGS)
 
-chaos: ## real processes under faults: kill -9 while producing, or CASE=name (ROUNDS=n SEED=n)
+chaos: ## real processes under faults: CASE=name (ROUNDS=n | SECONDS=n, SEED=n; PEERS=kafka)
 	@tools/setup.sh dev
-	@$(PYTHON) -m tidelog.chaos.live $(if $(CASE),--case $(CASE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(PYTHON) -m $(if $(PEERS),bench.failover --peers $(PEERS),tidelog.chaos.live) \
+	  $(if $(CASE),--case $(CASE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: ## measure, beside a peer in the same run with PEERS=kafka, the quorum with PEERS=etcd
 	@tools/setup.sh dev

@@ -1,7 +1,7 @@
 """One Apache Kafka node (KRaft) on loopback, in a directory of its own, ended by its pid.
 
 Owns jars, configuration and lifecycle of the peer. It must never change Kafka's defaults beyond
-what a single node needs: the peer is measured as its users run it.
+what nodes on one machine need: the peer is measured as its users run it.
 """
 
 import base64
@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -25,6 +26,7 @@ DOWNLOAD_SECONDS_MAX: Final = 300.0
 FORMAT_SECONDS_MAX: Final = 60.0
 LISTEN_SECONDS_MAX: Final = 60.0
 LISTEN_POLL_SECONDS: Final = 0.01
+REPLICAS_MAX: Final = 3
 
 
 class PeerMissingError(RuntimeError):
@@ -74,21 +76,50 @@ def cluster_id() -> str:
 
 def properties(client_port: int, controller_port: int, data: Path) -> str:
     """The configuration of a single node that is broker and controller."""
-    client, controller = f"127.0.0.1:{client_port}", f"127.0.0.1:{controller_port}"
+    return member_properties(1, {1: client_port}, {1: controller_port}, data)
+
+
+def member_properties(
+    number: int, client_ports: Mapping[int, int], controller_ports: Mapping[int, int], data: Path
+) -> str:
+    """The configuration of one of several nodes, all of them broker and controller."""
+    client = f"127.0.0.1:{client_ports[number]}"
+    controller = f"127.0.0.1:{controller_ports[number]}"
+    replicas = min(REPLICAS_MAX, len(client_ports))
     lines = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{controller}",
+        "node.id": str(number),
+        "controller.quorum.voters": ",".join(
+            f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
+        ),
         "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
         "advertised.listeners": f"PLAINTEXT://{client}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str((replicas + 1) // 2),
         "group.initial.rebalance.delay.ms": "0",
     }
     return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def format_storage(file: Path, identity: str) -> None:
+    """Once before a node's first start."""
+    tool = java("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(file))
+    tool.wait_end(timeout_seconds=FORMAT_SECONDS_MAX)
+
+
+def wait_listening(port: int) -> None:
+    """Until somebody takes connections there."""
+    deadline = time.monotonic() + LISTEN_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(LISTEN_POLL_SECONDS)
+    raise PeerMissingError("Apache Kafka is left out: it did not listen in time")
 
 
 class KafkaNode:
@@ -101,12 +132,11 @@ class KafkaNode:
         self.bootstrap = f"127.0.0.1:{client_port}"
         file = root / "server.properties"
         file.write_text(properties(client_port, controller_port, root / "data"))
-        tool = java("kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(file))
-        tool.wait_end(timeout_seconds=FORMAT_SECONDS_MAX)
+        format_storage(file, cluster_id())
         self.started = time.perf_counter()
         self._child = java("kafka.Kafka", str(file))
         try:
-            self._wait_listening(client_port)
+            wait_listening(client_port)
         except BaseException:
             self.close()
             raise
@@ -115,16 +145,6 @@ class KafkaNode:
     @property
     def pid(self) -> int:
         return self._child.pid
-
-    def _wait_listening(self, port: int) -> None:
-        deadline = time.monotonic() + LISTEN_SECONDS_MAX
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-                return
-            except OSError:
-                time.sleep(LISTEN_POLL_SECONDS)
-        raise PeerMissingError("Apache Kafka is left out: it did not listen in time")
 
     def close(self) -> None:
         self._child.stop()

@@ -1,10 +1,10 @@
 """The network between real nodes and their clients: one Toxiproxy proxy for each directed path.
 
 Owns the proxies and what is done to them. A connection that node A opens to node B runs through
-the proxy A to B, and bytes flow both ways on it; so "B hears nothing from A" holds back what A
-sends on its own connections to B, and what it answers on B's connections to A. Bytes that are held
-back arrive when the path is whole again, as TCP would deliver them. It must never touch a proxy
-that it has not made.
+the proxy A to B, and bytes flow both ways on it; so "B hears nothing from A" drops what A sends on
+its own connections to B, and what it answers on B's connections to A. Nobody is told: connections
+stand, and new ones are accepted, until the path is whole again; then those that lack bytes are
+closed. It must never touch a proxy that it has not made.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,12 +42,12 @@ class Toxic(msgspec.Struct, frozen=True):
 
 def silence(talker: int, listener: int) -> list[Toxic]:
     """What `talker` sends does not reach `listener`, whoever has opened the connection."""
-    held: dict[str, int] = {"rate": 0}
+    dropped: dict[str, int] = {"timeout": 0}
     toxics = []
     if talker != CLIENTS:
-        toxics.append(Toxic((listener, talker), "bandwidth", BACK, held))
+        toxics.append(Toxic((listener, talker), "timeout", BACK, dropped))
     if listener != CLIENTS:
-        toxics.append(Toxic((talker, listener), "bandwidth", TO, held))
+        toxics.append(Toxic((talker, listener), "timeout", TO, dropped))
     return toxics
 
 
@@ -114,7 +114,7 @@ class Paths:
             self._toxics[each.path, each.name] = each
 
     def clear(self) -> None:
-        """All paths are whole; what was held back flows on."""
+        """All paths are whole."""
         for path, name in self._toxics:
             self._proxies[path].destroy_toxic(name)
         self._toxics.clear()

@@ -1,0 +1,109 @@
+"""`python -m bench.failover --peers kafka`: kill -9 of brokers, Tidelog's and Apache Kafka's.
+
+Owns the order of a run: the same script, the same rounds, rate, partitions and replicas, one
+system behind the other, and a table of how long partitions stood still. It must never fail for
+being slow; it fails for a record that is lost.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Final
+
+from bench.peers.kafka.cluster import KafkaCluster
+from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
+from bench.processes import ChildFailedError
+from bench.table import load_average
+from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, NODES, exit_code
+from tidelog.chaos.live.cluster_faults import Kill
+from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, PARTITIONS, REPLICAS, TidelogCluster
+from tidelog.chaos.live.cluster_rounds import RATE, Budget
+from tidelog.chaos.live.cluster_run import RunDone, figures_of, print_figures, run_under_fault
+from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
+from tidelog.chaos.live.quorum_rounds import percentile
+from tidelog.wire.errors import TidelogError
+
+CASE: Final = "broker-kill"
+Make = Callable[[Path], AbstractContextManager[ClusterUnderTest]]
+
+
+def main() -> int:
+    """Exit code 0: no record is lost; else as the live cases have it."""
+    arguments = _parser().parse_args()
+    if arguments.case != CASE:
+        print(f"only --case {CASE} has a peer beside it", file=sys.stderr)
+        return 2
+    systems: list[tuple[str, Make]] = [("Tidelog", _tidelog(arguments))]
+    try:
+        prepare()
+        systems.append((f"Apache Kafka {KAFKA_VERSION}", _kafka(arguments)))
+    except PeerMissingError as error:
+        print(error)
+    print(
+        f"{arguments.partitions} partitions, {REPLICAS} replicas, min.insync.replicas="
+        f"{IN_SYNC_MIN}, acks=all with sequences, {arguments.rate:.0f} records/s of 100 bytes by "
+        f"4 producers; Tidelog flushes before it acknowledges, Kafka does not; {load_average()}"
+    )
+    done: dict[str, RunDone] = {}
+    codes: list[int] = []
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-failover-")))
+        for name, make in systems:
+            print(f"== {name}: {CLUSTER_CASES[CASE].summary}", flush=True)
+            try:
+                done[name] = _run(make, place / name.split()[0].lower(), arguments)
+            except (TidelogError, ChildFailedError, PeerMissingError) as error:
+                print(f"{name} is left out: {error}")
+                codes.append(2)
+                continue
+            print_figures(name, done[name], arguments.partitions)
+            codes.append(exit_code(done[name]))
+    print_beside(done)
+    return max(codes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench.failover", description=__doc__)
+    parser.add_argument("--case", default=CASE)
+    parser.add_argument("--peers", choices=["kafka"], default="kafka")
+    parser.add_argument("--rounds", type=int, default=CLUSTER_CASES[CASE].rounds)
+    parser.add_argument("--seconds", type=float, help="of each system: rounds begin until then")
+    parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def _tidelog(arguments: argparse.Namespace) -> Make:
+    return lambda place: TidelogCluster(place, nodes=NODES, partitions=arguments.partitions)
+
+
+def _kafka(arguments: argparse.Namespace) -> Make:
+    return lambda _place: KafkaCluster(nodes=NODES, partitions=arguments.partitions)
+
+
+def _run(make: Make, place: Path, arguments: argparse.Namespace) -> RunDone:
+    budget = Budget(rounds=arguments.rounds, seconds=arguments.seconds)
+    with make(place) as cluster:
+        return run_under_fault(
+            cluster, Kill(cluster), place, budget=budget, rate=arguments.rate, seed=arguments.seed
+        )
+
+
+def print_beside(done: dict[str, RunDone]) -> None:
+    """One line a system, and how much longer the peer stands still."""
+    print("\nlongest time without an acknowledgement, of each partition that the broker led")
+    for name, each in done.items():
+        print(f"  {name:20}  {figures_of(each.unavailable.led_ms)}")
+    if len(done) == 2:
+        ours, theirs = (each.unavailable.led_ms for each in done.values())
+        if ours and theirs:
+            median = percentile(theirs, 0.5) / percentile(ours, 0.5)
+            print(f"  the peer's by ours: p50 {median:.1f}, max {max(theirs) / max(ours):.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
