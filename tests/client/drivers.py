@@ -35,6 +35,8 @@ class LoopThread:
                 return await found
             return found
 
+        if self.loop.is_closed():
+            return asyncio.run(work())
         return asyncio.run_coroutine_threadsafe(work(), self.loop).result(CALL_S)
 
     def close(self) -> None:

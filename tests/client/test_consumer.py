@@ -1,4 +1,4 @@
-"""The synchronous consumer and the admin client against a server in memory."""
+"""Consumer and admin client of both drivers against a server in memory."""
 
 import threading
 from collections.abc import Iterator
@@ -6,20 +6,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.contract_server import ContractServer
-from tidelog.client import (
-    AdminClient,
-    Consumer,
-    NewTopic,
-    OffsetAndTimestamp,
-    Producer,
-    TopicPartition,
-)
+from tests.client.drivers import BOTH, Clients
+from tidelog.client import Consumer, NewTopic, OffsetAndTimestamp, Producer, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError, WakeupError
 from tidelog.wire.batch import decode_records
 
 pytestmark = pytest.mark.slow
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture(params=BOTH, ids=repr)
+def clients(request: pytest.FixtureRequest) -> Clients:
+    found = request.param
+    assert isinstance(found, Clients)
+    return found
 
 
 @pytest.fixture
@@ -41,10 +42,12 @@ def values(records: list[object]) -> list[int]:
     return [int(record.value) for record in records]  # type: ignore[attr-defined]
 
 
-def test_a_subscription_without_group_reads_all_partitions(server: ContractServer) -> None:
+def test_a_subscription_without_group_reads_all_partitions(
+    clients: Clients, server: ContractServer
+) -> None:
     produce(server, 10)
     produce(server, 10, partition=1, first=10)
-    with Consumer(
+    with clients.Consumer(
         "t",
         bootstrap_servers=server.address,
         auto_offset_reset="earliest",
@@ -58,9 +61,13 @@ def test_a_subscription_without_group_reads_all_partitions(server: ContractServe
     assert found == list(range(20))
 
 
-def test_iteration_can_be_left_and_taken_up_at_the_next_record(server: ContractServer) -> None:
+def test_iteration_can_be_left_and_taken_up_at_the_next_record(
+    clients: Clients, server: ContractServer
+) -> None:
     produce(server, 20)
-    with Consumer(bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign([T0])
         for record in consumer:
             if record.offset == 6:
@@ -72,10 +79,10 @@ def test_iteration_can_be_left_and_taken_up_at_the_next_record(server: ContractS
 
 
 def test_seeking_into_the_middle_of_a_batch_skips_the_records_before(
-    server: ContractServer,
+    clients: Clients, server: ContractServer
 ) -> None:
     produce(server, 20)
-    with Consumer(bootstrap_servers=server.address) as consumer:
+    with clients.Consumer(bootstrap_servers=server.address) as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 13)
         assert next(consumer).offset == 13
@@ -87,27 +94,27 @@ def test_seeking_into_the_middle_of_a_batch_skips_the_records_before(
         assert consumer.position(T0) == 0
 
 
-def test_latest_begins_behind_what_is_there(server: ContractServer) -> None:
+def test_latest_begins_behind_what_is_there(clients: Clients, server: ContractServer) -> None:
     produce(server, 5)
-    with Consumer("t", bootstrap_servers=server.address) as consumer:
+    with clients.Consumer("t", bootstrap_servers=server.address) as consumer:
         assert consumer.poll(300) == {}
         assert consumer.position(T0) == 5
         produce(server, 1, first=5)
         assert [r.offset for r in consumer.poll(20_000)[T0]] == [5]
 
 
-def test_poll_gives_at_most_what_was_asked_for(server: ContractServer) -> None:
+def test_poll_gives_at_most_what_was_asked_for(clients: Clients, server: ContractServer) -> None:
     produce(server, 20)
-    with Consumer(
+    with clients.Consumer(
         "t", bootstrap_servers=server.address, auto_offset_reset="earliest", max_poll_records=7
     ) as consumer:
         sizes = [len(consumer.poll(5_000)[T0]) for _ in range(3)]
     assert sizes == [7, 7, 6]
 
 
-def test_raw_batches_carry_positions_and_decode(server: ContractServer) -> None:
+def test_raw_batches_carry_positions_and_decode(clients: Clients, server: ContractServer) -> None:
     produce(server, 10)
-    with Consumer(bootstrap_servers=server.address) as consumer:
+    with clients.Consumer(bootstrap_servers=server.address) as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 3)
         batches = consumer.poll_batches(20_000)
@@ -121,10 +128,14 @@ def test_raw_batches_carry_positions_and_decode(server: ContractServer) -> None:
     assert batches[-1].next_offset == 10
 
 
-def test_a_paused_partition_is_silent_and_goes_on_where_it_stood(server: ContractServer) -> None:
+def test_a_paused_partition_is_silent_and_goes_on_where_it_stood(
+    clients: Clients, server: ContractServer
+) -> None:
     produce(server, 10)
     produce(server, 10, partition=1, first=10)
-    with Consumer(bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign([T0, T1])
         consumer.pause(T0)
         assert consumer.paused() == {T0}
@@ -137,9 +148,13 @@ def test_a_paused_partition_is_silent_and_goes_on_where_it_stood(server: Contrac
         assert next(consumer).offset == 0
 
 
-def test_pausing_in_the_middle_of_a_chunk_loses_nothing(server: ContractServer) -> None:
+def test_pausing_in_the_middle_of_a_chunk_loses_nothing(
+    clients: Clients, server: ContractServer
+) -> None:
     produce(server, 10)
-    with Consumer(bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign([T0])
         iterator = iter(consumer)
         assert [next(iterator).offset for _ in range(3)] == [0, 1, 2]
@@ -149,27 +164,29 @@ def test_pausing_in_the_middle_of_a_chunk_loses_nothing(server: ContractServer) 
         assert [next(iterator).offset for _ in range(3)] == [3, 4, 5]
 
 
-def test_offsets_by_place_and_time(server: ContractServer) -> None:
+def test_offsets_by_place_and_time(clients: Clients, server: ContractServer) -> None:
     produce(server, 10)
-    with Consumer(bootstrap_servers=server.address) as consumer:
+    with clients.Consumer(bootstrap_servers=server.address) as consumer:
         assert consumer.beginning_offsets([T0, T1]) == {T0: 0, T1: 0}
         assert consumer.end_offsets([T0, T1]) == {T0: 10, T1: 0}
         found = consumer.offsets_for_times({T0: 5, T1: 5})
         assert found == {T0: OffsetAndTimestamp(5, 5, 1), T1: None}
 
 
-def test_topics_and_their_partitions_are_listed(server: ContractServer) -> None:
+def test_topics_and_their_partitions_are_listed(clients: Clients, server: ContractServer) -> None:
     server.create("t", 2)
-    with Consumer(bootstrap_servers=server.address) as consumer:
+    with clients.Consumer(bootstrap_servers=server.address) as consumer:
         assert consumer.topics() == {"t"}
         assert consumer.partitions_for_topic("t") == {0, 1}
         assert consumer.partitions_for_topic("missing") is None
         assert consumer.bootstrap_connected()
 
 
-def test_an_offset_out_of_range_without_reset_is_told(server: ContractServer) -> None:
+def test_an_offset_out_of_range_without_reset_is_told(
+    clients: Clients, server: ContractServer
+) -> None:
     produce(server, 5)
-    with Consumer(bootstrap_servers=server.address, auto_offset_reset="none") as consumer:
+    with clients.Consumer(bootstrap_servers=server.address, auto_offset_reset="none") as consumer:
         consumer.assign([T0])
         with pytest.raises(TidelogError) as caught:
             consumer.poll(20_000)
@@ -181,11 +198,13 @@ def test_an_offset_out_of_range_without_reset_is_told(server: ContractServer) ->
 
 
 def test_an_answer_with_a_wrong_sum_is_refused_and_asked_for_again(
-    server: ContractServer,
+    clients: Clients, server: ContractServer
 ) -> None:
     produce(server, 5)
     server.wrong_fetch_sum = True
-    with Consumer("t", bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+    with clients.Consumer(
+        "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
+    ) as consumer:
         with pytest.raises(TidelogError) as caught:
             next(consumer)
         assert caught.value.code is ErrorCode.CORRUPT_BATCH
@@ -204,14 +223,16 @@ def _first_good(consumer: Consumer) -> int:
     raise AssertionError("no good answer came")
 
 
-def test_a_consumer_reads_on_when_the_broker_comes_back() -> None:
+def test_a_consumer_reads_on_when_the_broker_comes_back(clients: Clients) -> None:
     with ContractServer() as server:
         produce(server, 5)
-        consumer = Consumer("t", bootstrap_servers=server.address, auto_offset_reset="earliest")
+        consumer = clients.Consumer(
+            "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
+        )
         assert [next(consumer).offset for _ in range(5)] == list(range(5))
-        port, logs, topics = server.port, server.logs, server.topics
+        port, logs, topics, ids = server.port, server.logs, server.topics, server.ids_given
     with consumer, ContractServer(port=port) as again:
-        again.logs, again.topics = logs, topics
+        again.logs, again.topics, again.ids_given = logs, topics, ids
         produce(again, 1, first=5)
         assert next(consumer).offset == 5
 
@@ -242,18 +263,20 @@ def test_two_threads_in_one_consumer_are_told(server: ContractServer) -> None:
         assert [error.code for error in errors] == [ErrorCode.CANCELLED]
 
 
-def test_a_missing_topic_is_told_when_it_may_not_be_created(server: ContractServer) -> None:
+def test_a_missing_topic_is_told_when_it_may_not_be_created(
+    clients: Clients, server: ContractServer
+) -> None:
     server.auto_create = False
     with (
-        Consumer("t", bootstrap_servers=server.address, retry_backoff_ms=50) as consumer,
+        clients.Consumer("t", bootstrap_servers=server.address, retry_backoff_ms=50) as consumer,
         pytest.raises(TidelogError) as caught,
     ):
         consumer.poll(20_000)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
 
 
-def test_topics_are_created_listed_and_described(server: ContractServer) -> None:
-    with AdminClient(bootstrap_servers=server.address) as admin:
+def test_topics_are_created_listed_and_described(clients: Clients, server: ContractServer) -> None:
+    with clients.AdminClient(bootstrap_servers=server.address) as admin:
         created = admin.create_topics([NewTopic("a", 3), NewTopic("b")])
         assert [(topic.name, topic.num_partitions) for topic in created] == [("a", 3), ("b", 1)]
         assert admin.list_topics() == ["a", "b"]
@@ -272,11 +295,15 @@ def test_topics_are_created_listed_and_described(server: ContractServer) -> None
         assert admin.list_topics() == ["a", "b", "c"]
 
 
-def test_offsets_of_an_unknown_topic_are_refused_without_waiting(server: ContractServer) -> None:
+def test_offsets_of_an_unknown_topic_are_refused_without_waiting(
+    clients: Clients, server: ContractServer
+) -> None:
     server.auto_create = False
     server.create("orders")
     with (
-        Consumer(bootstrap_servers=server.address, default_api_timeout_ms=5_000) as consumer,
+        clients.Consumer(
+            bootstrap_servers=server.address, default_api_timeout_ms=5_000
+        ) as consumer,
         pytest.raises(TidelogError, match="did you mean 'orders'") as caught,
     ):
         consumer.end_offsets([TopicPartition("ordres", 0)])

@@ -91,12 +91,21 @@ class AsyncAdminClient(Client):
         validate_only: bool = False,
     ) -> list[CreatedTopic]:
         """Create topics; the first that could not be created raises, the others are created."""
+        return all_or_raise(await self.try_create_topics(new_topics, timeout_ms, validate_only))
+
+    async def try_create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> list[CreatedTopic | TidelogError]:
+        """The same with each topic's own outcome, in order."""
         limit_ms = self._limit_ms(timeout_ms)
         request = wire.create_topics_request(
             new_topics, validate_only=validate_only, timeout_ms=limit_ms
         )
         data = await self._any("create topics", wire.CREATE_TOPICS, request, limit_ms)
-        return all_or_raise(wire.read_created_topics(data))
+        return wire.read_created_topics(data)
 
     async def delete_topics(
         self, topics: Iterable[str | bytes], timeout_ms: int | None = None

@@ -280,6 +280,16 @@ class AsyncConsumer(Client):
             raise
         return set(range(len(found.partitions)))
 
+    async def bootstrap_connected(self) -> bool:
+        """Whether the cluster answers, or has answered this client before."""
+        self._check_usable("reach the cluster")
+        if not self._metadata.is_known:
+            try:
+                await self._calls.refresh((), self._options.bootstrap_timeout_ms)
+            except TidelogError:
+                return False
+        return True
+
     # Records.
 
     async def getone(self) -> ConsumerRecord:

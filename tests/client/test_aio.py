@@ -1,0 +1,173 @@
+"""What only the asyncio clients have: cancellation, one loop, no thread held up."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.client.contract_server import ContractServer
+from tidelog.client import TopicPartition
+from tidelog.client.aio import AsyncConsumer, AsyncProducer
+from tidelog.client.errors import ErrorCode, TidelogError
+
+pytestmark = pytest.mark.slow
+
+T0 = TopicPartition("t", 0)
+DEADLINE_S = 30
+
+
+def with_server(work: Callable[[ContractServer], Awaitable[None]]) -> None:
+    """Run the coroutine beside a server in memory."""
+
+    async def main(server: ContractServer) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await work(server)
+
+    with ContractServer(default_partitions=1) as server:
+        asyncio.run(main(server))
+
+
+async def produce(server: ContractServer, count: int, *, first: int = 0) -> None:
+    async with AsyncProducer(bootstrap_servers=server.address) as producer:
+        for number in range(first, first + count):
+            await producer.send("t", b"%d" % number)
+
+
+def test_a_wait_that_is_cancelled_loses_no_record() -> None:
+    async def work(server: ContractServer) -> None:
+        server.create("t")
+        async with AsyncConsumer(
+            "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
+        ) as consumer:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await consumer.getone()
+            await produce(server, 20)
+            assert [(await consumer.getone()).offset for _ in range(20)] == list(range(20))
+            assert await consumer.position(T0) == 20
+
+    with_server(work)
+
+
+def test_iterating_getone_and_getmany_take_up_where_the_other_left() -> None:
+    async def work(server: ContractServer) -> None:
+        await produce(server, 30)
+        async with AsyncConsumer(
+            "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
+        ) as consumer:
+            seen = []
+            async for record in consumer:
+                seen.append(record.offset)
+                if record.offset == 6:
+                    break
+            seen.append((await consumer.getone()).offset)
+            assert await consumer.position(T0) == 8
+            while len(seen) < 30:
+                found = await consumer.getmany(timeout_ms=5_000, max_records=9)
+                seen += [record.offset for record in found[T0]]
+            assert seen == list(range(30))
+            assert consumer.metrics()["records_read"] == 30
+
+    with_server(work)
+
+
+def test_two_coroutines_in_one_consumer_are_told() -> None:
+    async def work(server: ContractServer) -> None:
+        server.create("t")
+        async with AsyncConsumer("t", bootstrap_servers=server.address) as consumer:
+            waiting = asyncio.ensure_future(consumer.getone())
+            await asyncio.sleep(0)
+            with pytest.raises(TidelogError) as caught:
+                await consumer.getmany()
+            assert caught.value.code is ErrorCode.CONCURRENT_USE
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    with_server(work)
+
+
+def test_who_waits_when_the_consumer_is_stopped_is_told() -> None:
+    async def work(server: ContractServer) -> None:
+        server.create("t")
+        consumer = AsyncConsumer("t", bootstrap_servers=server.address)
+        waiting = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(0.2)
+        await consumer.stop()
+        with pytest.raises(TidelogError) as caught:
+            await waiting
+        assert caught.value.code is ErrorCode.CLOSED
+        await consumer.stop()
+
+    with_server(work)
+
+
+def test_a_full_buffer_makes_the_sender_wait_and_lets_him_go_on() -> None:
+    async def work(server: ContractServer) -> None:
+        async with AsyncProducer(
+            bootstrap_servers=server.address, buffer_memory=64 * 1024, batch_size=16 * 1024
+        ) as producer:
+            futures = [await producer.send("t", b"v" * 1_000) for _ in range(500)]
+            await producer.flush(20)
+            assert [(await each).offset for each in futures] == list(range(500))
+            assert producer.metrics()["waits_for_room"] > 0
+            assert producer.metrics()["buffer_reserved_bytes"] == 0
+
+    with_server(work)
+
+
+def test_whoever_gives_up_waiting_for_a_record_cancels_nobody_elses() -> None:
+    async def work(server: ContractServer) -> None:
+        async with AsyncProducer(bootstrap_servers=server.address, linger_ms=500) as producer:
+            first, second = await producer.send("t", b"a"), await producer.send("t", b"b")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await first
+            assert (await second).offset == 1
+            assert (await first).offset == 0
+            with pytest.raises(TidelogError, match="await the future"):
+                (await producer.send("t", b"c")).get(1)
+
+    with_server(work)
+
+
+def test_a_client_belongs_to_the_loop_on_which_it_was_first_used() -> None:
+    with ContractServer() as server:
+        producer = AsyncProducer(bootstrap_servers=server.address)
+
+        async def use() -> None:
+            async with asyncio.timeout(DEADLINE_S):
+                await producer.send_and_wait("t", b"v")
+
+        with asyncio.Runner() as first, asyncio.Runner() as second:
+            first.run(use())
+            with pytest.raises(TidelogError, match="another event loop"):
+                second.run(use())
+            first.run(producer.stop())
+
+
+def test_nobody_there_is_told_soon_and_in_words() -> None:
+    async def work() -> None:
+        consumer = AsyncConsumer("t", bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=500)
+        try:
+            with pytest.raises(TidelogError) as caught:
+                await consumer.start()
+            assert "127.0.0.1:1: connection refused" in caught.value.happened
+        finally:
+            await consumer.stop()
+
+    asyncio.run(work())
+
+
+def test_synchronous_programs_load_nothing_of_it_and_it_loads_no_grpc() -> None:
+    program = (
+        "import sys, tidelog.client as c\n"
+        "c.Producer().close(); c.Consumer('t').close(); c.AdminClient().close()\n"
+        "assert not any(name.startswith('tidelog.client.aio') for name in sys.modules)\n"
+        "import tidelog.client.aio as aio\n"
+        "aio.AsyncProducer(); aio.AsyncConsumer('t'); aio.AsyncAdminClient()\n"
+        "assert 'grpc' not in sys.modules, 'grpc was imported'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
