@@ -1,7 +1,8 @@
 """`tidelog produce`: lines from stdin, each a record.
 
 Owns how a line becomes key and value, and the promise behind exit code 0: every line is stored as
-`acks` says. A line whose outcome is unknown is never sent again. Stop 1 of a record's walk.
+`acks` says. A line whose outcome is unknown is sent again only under a number by which the cluster
+knows it (`enable_idempotence`). Stop 1 of a record's walk.
 """
 
 import argparse
