@@ -433,7 +433,7 @@ class Consumer(Client):
         """What is left of the present chunk, or the next one, waited for."""
         chunk = self._chunk
         if chunk is not None:
-            if chunk.count_left and not self._is_paused(chunk):
+            if chunk.count_left and self._is_due(chunk):
                 return chunk
             self._note_position(chunk)
         while True:
@@ -468,9 +468,10 @@ class Consumer(Client):
         if not chunk.count_left:
             self._chunk = None
 
-    def _is_paused(self, chunk: Chunk) -> bool:
+    def _is_due(self, chunk: Chunk) -> bool:
+        """Neither paused nor void: a broker may have told of a truncation since."""
         state = self._core.partitions.get(chunk.topic_partition)
-        return state is not None and state.is_paused
+        return state is not None and chunk.generation == state.generation and not state.is_paused
 
     def _put_back_chunk(self) -> None:
         """Records that were decoded and not taken are fetched again."""
