@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from bench.peers.kafka.cluster import KafkaCluster
 from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
 from bench.processes import ChildFailedError
@@ -24,9 +26,17 @@ from tidelog.chaos.live.cluster_rounds import RATE, Budget
 from tidelog.chaos.live.cluster_run import RunDone, figures_of, print_figures, run_under_fault
 from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
 from tidelog.chaos.live.quorum_rounds import percentile
+from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
 from tidelog.wire.errors import TidelogError
 
 CASE: Final = "broker-kill"
+FAILURES: Final = (
+    TidelogError,
+    ChildFailedError,
+    PeerMissingError,
+    KafkaException,
+    ToxiproxyMissingError,
+)
 Make = Callable[[Path], AbstractContextManager[ClusterUnderTest]]
 
 
@@ -55,7 +65,7 @@ def main() -> int:
             print(f"== {name}: {CLUSTER_CASES[CASE].summary}", flush=True)
             try:
                 done[name] = _run(make, place / name.split()[0].lower(), arguments)
-            except (TidelogError, ChildFailedError, PeerMissingError) as error:
+            except FAILURES as error:
                 print(f"{name} is left out: {error}")
                 codes.append(2)
                 continue

@@ -15,6 +15,7 @@ from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, run_cluster_case
 from tidelog.chaos.live.cluster_rounds import RATE, Budget
 from tidelog.chaos.live.kill_while_producing import Verdict, run
 from tidelog.chaos.live.quorum_cases import CASES
+from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
 from tidelog.wire.errors import TidelogError
 
 PRODUCING = "producing"
@@ -32,6 +33,9 @@ def main() -> int:
             return _run(arguments, _directory(arguments.directory, stack))
         except TidelogError as error:
             print(f"error: {error.tried}\n{error.happened}\nhint: {error.hint}", file=sys.stderr)
+            return 2
+        except ToxiproxyMissingError as error:
+            print(f"error: {error}", file=sys.stderr)
             return 2
 
 

@@ -5,24 +5,34 @@ heal, 3 a run that proves nothing.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.chaos.live.cluster_damage import Corrupt, FullDisk, check_mount
 from tidelog.chaos.live.cluster_faults import Full, Kill, Latency, OneWay, Pause, Reset, Restart
 from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, print_figures, run_under_fault
 from tidelog.chaos.live.cluster_verdict import report
+from tidelog.chaos.live.quorum_full_disk import small_disk
 
 NODES: Final = 3
+SMALL: Final = 1
+SMALL_BYTES: Final = 256 * 1024 * 1024
+
+
+Make = Callable[[TidelogCluster], Fault]
 
 
 class ClusterCase(NamedTuple):
     """One case."""
 
-    fault: Callable[[TidelogCluster], Fault]
+    fault: Make
     rounds: int
     summary: str
+    has_small_disk: bool = False
+    """Whether node `SMALL` has a disk of its own that can be filled."""
 
 
 CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
@@ -35,6 +45,10 @@ CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
     "broker-latency": ClusterCase(Latency, 3, "late bytes between a broker and its peers"),
     "broker-reset": ClusterCase(Reset, 3, "connections between a broker and its peers are reset"),
     "broker-restart": ClusterCase(Restart, 3, "SIGTERM and a start, broker after broker"),
+    "corrupt-minority": ClusterCase(Corrupt, 4, "turned bits in the logs of one broker"),
+    "disk-full": ClusterCase(
+        lambda cluster: FullDisk(cluster, SMALL), 2, "no room on the disk of one broker", True
+    ),
 }
 
 
@@ -50,7 +64,16 @@ def run_cluster_case(
 ) -> int:
     """Everything in that directory; the exit code."""
     case = CLUSTER_CASES[name]
-    with TidelogCluster(directory, nodes=NODES, partitions=partitions, acks=acks) as cluster:
+    with ExitStack() as stack:
+        data_dirs = {}
+        if case.has_small_disk:
+            disk = stack.enter_context(small_disk(directory / "small", SMALL_BYTES))
+            data_dirs[SMALL] = check_mount(disk) / "data"
+        cluster = stack.enter_context(
+            TidelogCluster(
+                directory, nodes=NODES, partitions=partitions, data_dirs=data_dirs, acks=acks
+            )
+        )
         done = run_under_fault(
             cluster, case.fault(cluster), directory, budget=budget, rate=rate, seed=seed
         )

@@ -40,10 +40,10 @@ def bit_flip(directory: Path, *, rounds: int, seed: int) -> int:
         return run_under_load(cluster, directory, seed, faults)
 
 
-def flip(file: Path, draw: _Draw) -> tuple[int, int]:
-    """One bit, somewhere in the file; which byte, and of how many."""
+def flip(file: Path, draw: _Draw, *, upper: float = 1.0) -> tuple[int, int]:
+    """One bit, somewhere in that part of the file; which byte, and of how many."""
     size = file.stat().st_size
-    place = draw.randrange(size)
+    place = draw.randrange(max(1, int(size * upper)))
     with file.open("r+b") as content:
         content.seek(place)
         byte = content.read(1)[0] ^ (1 << draw.randrange(8))

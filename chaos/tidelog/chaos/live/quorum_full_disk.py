@@ -16,6 +16,8 @@ from tidelog.chaos.live.quorum_rounds import wait_writes
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SMALL_BYTES: Final = 64 * 1024 * 1024
+FILL_BYTES_MAX: Final = 512 * 1024 * 1024
+"""A disk with more room than that is nobody's small one."""
 MOUNT_SECONDS_MAX: Final = 10.0
 TELL_SECONDS_MAX: Final = 40.0
 WRITES_MEANWHILE: Final = 100
@@ -24,10 +26,10 @@ _CHUNK: Final = bytes(4_096)
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[Path | None]:
+def small_disk(place: Path, size_bytes: int = SMALL_BYTES) -> Iterator[Path | None]:
     """Mounted there while it is used; None: not allowed."""
     place.mkdir()
-    options = f"size={SMALL_BYTES}"
+    options = f"size={size_bytes}"
     if os.geteuid() != 0 or _run("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)) != 0:
         yield None
         return
@@ -52,7 +54,7 @@ def without_room(cluster: QuorumCluster, load: QuorumLoad, disk: Path, number: i
         _take_role(cluster, number, leads=leads)
         said_before = cluster.nodes[number].log_text().count(ErrorCode.STORAGE_FULL.name)
         filler = disk / FILLER
-        _fill(filler)
+        fill(filler)
         try:
             wait_writes(cluster, load, WRITES_MEANWHILE)
             said = _wait_told(cluster, number, said_before)
@@ -72,10 +74,11 @@ def _take_role(cluster: QuorumCluster, number: int, *, leads: bool) -> None:
     cluster.client.ask(cluster.client.transfer(address, to, 5_000))
 
 
-def _fill(file: Path) -> None:
+def fill(file: Path) -> None:
+    """Until there is no room for another block on the file system that it is on."""
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY, 0o600)
     try:
-        for _ in range(SMALL_BYTES // len(_CHUNK) + 1):
+        for _ in range(FILL_BYTES_MAX // len(_CHUNK)):
             os.write(descriptor, _CHUNK)
     except OSError:
         return
