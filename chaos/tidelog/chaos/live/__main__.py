@@ -20,6 +20,8 @@ from tidelog.wire.errors import TidelogError
 
 PRODUCING = "producing"
 PRODUCING_ROUNDS = 10
+ACKNOWLEDGE_EARLY = "acknowledge-early"
+"""Producers take a leader's word for everybody's."""
 
 
 def main() -> int:
@@ -49,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, help="of a cluster: rounds begin until then")
     parser.add_argument("--rate", type=float, default=RATE, help="of a cluster: records a second")
+    parser.add_argument(
+        "--planted", choices=[ACKNOWLEDGE_EARLY], help="a mistake that the verdict has to find"
+    )
     parser.add_argument("--directory", help="an empty one, kept with logs and histories")
     return parser
 
@@ -89,7 +94,12 @@ def run_cluster(arguments: argparse.Namespace, name: str, directory: Path) -> in
     print(f"== {name}: {case.summary}", flush=True)
     budget = Budget(rounds=arguments.rounds or case.rounds, seconds=arguments.seconds)
     code = run_cluster_case(
-        name, directory, budget=budget, seed=arguments.seed, rate=arguments.rate
+        name,
+        directory,
+        budget=budget,
+        seed=arguments.seed,
+        rate=arguments.rate,
+        acks="1" if arguments.planted == ACKNOWLEDGE_EARLY else "all",
     )
     print(f"{name} took {time.monotonic() - began:.0f} s, exit code {code}")
     return code
