@@ -228,7 +228,7 @@ class Script:
                 StreamBroken(
                     broker_id=int(words[0]),
                     stream=int(words[1]),
-                    error=failure(ErrorCode.UNAVAILABLE),
+                    error=failure(ErrorCode[words[2] if len(words) > 2 else "UNAVAILABLE"]),
                 )
             ),
             "answer": self._answer,

@@ -1,6 +1,6 @@
 """What clients accept, refuse and default to."""
 
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -16,6 +16,8 @@ from tidelog.client.options import (
     ProducerArguments,
     ProducerOptions,
     bootstrap_addresses,
+    build,
+    is_idempotent,
 )
 
 
@@ -60,6 +62,27 @@ def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str)
     error = refused(make)
     assert error.code is ErrorCode.NOT_IMPLEMENTED
     assert name in error.tried
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, True),
+        ({"acks": -1}, True),
+        ({"acks": "1"}, False),
+        ({"acks": 0}, False),
+        ({"retries": 0}, False),
+        ({"enable_idempotence": False}, False),
+        ({"enable_idempotence": True}, True),
+        ({"acks": 1, "enable_idempotence": False}, False),
+        ({"max_in_flight_requests_per_connection": 100}, True),
+    ],
+)
+def test_a_producer_is_idempotent_where_it_can_be_unless_told_otherwise(
+    arguments: dict[str, Any], expected: bool
+) -> None:
+    options = build(ProducerOptions, "Producer", arguments)
+    assert is_idempotent(options) is expected
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,31 @@ def test_numbers_of_a_topic_that_was_created_again_begin_at_0() -> None:
     assert [outcome for outcome in world.outcomes.values() if isinstance(outcome, TidelogError)]
     batch = produce(world)
     assert (batch.topic_id, batch.producer_epoch, batch.base_sequence) == (b"j" * 16, 0, 0)
+
+
+def test_a_close_without_waiting_tells_what_may_be_stored_from_what_is_not() -> None:
+    world = started(in_flight_max=1)
+    waiting = produce(world)
+    broken = StreamBroken(broker_id=1, stream=1, error=failure(ErrorCode.UNAVAILABLE))
+    world.step(broken)
+    closed = TidelogError(ErrorCode.CLOSED, tried="produce", happened="the producer was closed")
+    world.perform(world.core.abandon(closed))
+    codes = {
+        number: outcome.code
+        for number, outcome in world.outcomes.items()
+        if isinstance(outcome, TidelogError)
+    }
+    assert codes == {0: ErrorCode.INDETERMINATE, waiting.number: ErrorCode.CLOSED}
+
+
+def test_a_broker_counts_as_silent_after_a_second_without_the_answer_that_it_owes() -> None:
+    world = started()
+    world.tick(999)
+    assert not world.core.is_silent(1)
+    world.tick(1)
+    assert world.core.is_silent(1)
+    assert not world.core.is_silent(2)
+    answer(world, ErrorCode.BATCH_TOO_LARGE)
+    assert not world.core.is_silent(1), "it owes nothing"
+    produce(world)
+    assert not world.core.is_silent(1), "that is a new second"

@@ -34,6 +34,9 @@ STALE_METADATA: Final = frozenset(
 )
 """The client's view of the cluster is older than the broker's."""
 
+NOT_LET_IN: Final = frozenset({ErrorCode.PERMISSION_DENIED, ErrorCode.UNAUTHENTICATED})
+"""A stream that ends so was refused before anything on it was looked at."""
+
 SEQUENCE_REFUSED: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE,

@@ -29,8 +29,9 @@ from tidelog.client.engine.batch import Batch, Outcome
 from tidelog.client.engine.judge import PlainJudge, SequenceJudge
 from tidelog.client.engine.lane import Lane
 from tidelog.client.engine.link import Link, Request
+from tidelog.client.engine.links import Links
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
-from tidelog.client.engine.outcomes import STALE_METADATA, indeterminate
+from tidelog.client.engine.outcomes import NOT_LET_IN, STALE_METADATA, indeterminate
 from tidelog.client.engine.producer_ids import ProducerIdDesk
 from tidelog.client.engine.producer_messages import (
     Answered,
@@ -41,7 +42,6 @@ from tidelog.client.engine.producer_messages import (
     LeaderHint,
     MetadataArrived,
     MetadataFailed,
-    OpenStream,
     ProducerEffect,
     ProducerIdAllocated,
     ProducerIdFailed,
@@ -58,8 +58,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 BATCHES_IN_FLIGHT_MAX: Final = 16
 """Of one partition, numbered: as many as a partition remembers of a producer."""
-SILENCE_NS: Final = 1_000 * NS_PER_MS
-"""So long without an answer, and metadata is asked whether somebody else leads."""
 
 
 LaneKey = tuple[str, int]
@@ -79,8 +77,8 @@ class ProducerCore:
         self.metadata = metadata
         self.topics = topics
         self.lanes: dict[LaneKey, Lane] = {}
-        self.links: dict[int, Link] = {}
-        self.streams_opened = 0
+        self._links = Links(backoff)
+        self.links = self._links.by_broker
         self.requests_sent = 0
         self._backoff = backoff
         self._effects: list[ProducerEffect] = []
@@ -145,7 +143,9 @@ class ProducerCore:
         self._end_waits(now_ns)
         self._expire(now_ns)
         self._send(now_ns)
-        self._look_behind_silence(now_ns)
+        # A broker that hangs cannot say that another one leads by now.
+        if self.settings.is_idempotent and self._links.look_behind_silence(now_ns):
+            self.topics.refresh(now_ns)
         self._effects += self.topics.tick(now_ns)
         self._effects += self.producer_ids.tick(now_ns)
         effects, self._effects = self._effects, []
@@ -164,20 +164,14 @@ class ProducerCore:
             if self.settings.is_idempotent and (lane.in_flight or lane.refused):
                 oldest_ns = min(each.opened_at_ns for each in (*lane.in_flight, *lane.refused))
                 deadlines.append(oldest_ns + delivery_ns)
-        for link in self.links.values():
-            if link.retry_at_ns:
-                deadlines.append(link.retry_at_ns)
-            silent_since_ns = link.silent_since_ns
-            if silent_since_ns is not None:
-                deadlines.append(silent_since_ns + self.settings.request_timeout_ms * NS_PER_MS)
-                if self.settings.is_idempotent:
-                    deadlines.append(max(silent_since_ns, link.looked_at_ns) + SILENCE_NS)
+        deadlines += self._links.deadlines(
+            self.settings.request_timeout_ms, is_silence_looked_at=self.settings.is_idempotent
+        )
         return min(deadlines, default=None)
 
     def is_silent(self, broker_id: int) -> bool:
         """Whether the broker owes an answer for so long that another one had better be asked."""
-        link = self.links.get(broker_id)
-        return link is not None and link.looked_at_ns > 0 and link.silent_since_ns is not None
+        return self._links.is_silent(broker_id)
 
     def unfinished(self) -> list[Batch]:
         """Every batch without an outcome, in no order across partitions."""
@@ -247,27 +241,27 @@ class ProducerCore:
             lane.retry_at_ns = 0
 
     def _on_stream_opened(self, message: StreamOpened) -> None:
-        link = self._current(message.broker_id, message.stream)
+        link = self._links.current(message.broker_id, message.stream)
         if link is None:
             self._effects.append(BreakStream(broker_id=message.broker_id, stream=message.stream))
             return
         link.is_open, link.failures, link.retry_at_ns = True, 0, 0
 
     def _on_connect_failed(self, message: ConnectFailed, now_ns: int) -> None:
-        link = self._current(message.broker_id, message.stream)
+        link = self._links.current(message.broker_id, message.stream)
         if link is None:
             return
         self._lose(link, message.error, now_ns)
 
     def _on_stream_broken(self, message: StreamBroken, now_ns: int) -> None:
-        link = self._current(message.broker_id, message.stream)
+        link = self._links.current(message.broker_id, message.stream)
         if link is None:
             return
         self._judge_unanswered(link, message.error, now_ns)
         self._lose(link, message.error, now_ns)
 
     def _on_answered(self, message: Answered, now_ns: int) -> None:
-        link = self._current(message.broker_id, message.stream)
+        link = self._links.current(message.broker_id, message.stream)
         request = None if link is None else link.requests.pop(message.correlation_id, None)
         if link is None or request is None:
             return
@@ -312,7 +306,10 @@ class ProducerCore:
                 if lane is None or batch.attempts != attempt or batch not in lane.in_flight:
                     continue
                 lane.in_flight.remove(batch)
-                self._judge_as.lost(lane, batch, cause, now_ns)
+                if cause.code in NOT_LET_IN:
+                    self._judge_as.answered(lane, batch, cause, now_ns)
+                else:
+                    self._judge_as.lost(lane, batch, cause, now_ns)
                 self._settle(batch.topic, batch.partition, lane)
 
     def _settle(self, topic: str, partition: int, lane: Lane) -> None:
@@ -325,14 +322,8 @@ class ProducerCore:
 
     # Links.
 
-    def _current(self, broker_id: int, stream: int) -> Link | None:
-        link = self.links.get(broker_id)
-        return link if link is not None and link.stream == stream else None
-
     def _lose(self, link: Link, error: TidelogError, now_ns: int) -> None:
-        link.close()
-        link.failures += 1
-        link.retry_at_ns = now_ns + self._backoff.delay_ns(link.failures)
+        self._links.lose(link, now_ns)
         self.topics.refresh(now_ns)
         for (topic, partition), lane in self.lanes.items():
             leader = self.metadata.leader(topic, partition)
@@ -345,38 +336,20 @@ class ProducerCore:
         for lane in self.lanes.values():
             if lane.retry_at_ns and now_ns >= lane.retry_at_ns:
                 lane.retry_at_ns = 0
-        for link in self.links.values():
-            if link.retry_at_ns and now_ns >= link.retry_at_ns:
-                link.retry_at_ns = 0
+        self._links.end_waits(now_ns)
 
     def _expire(self, now_ns: int) -> None:
-        timeout_ns = self.settings.request_timeout_ms * NS_PER_MS
-        for link in self.links.values():
-            if not link.requests or link.stream is None:
-                continue
-            oldest = next(iter(link.requests.values()))
-            if now_ns >= oldest.sent_at_ns + timeout_ns:
-                happened = f"no answer within request_timeout_ms={self.settings.request_timeout_ms}"
-                error = TidelogError(
-                    ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened
-                )
-                self._effects.append(BreakStream(broker_id=link.broker_id, stream=link.stream))
-                self._judge_unanswered(link, error, now_ns)
-                self._lose(link, error, now_ns)
+        timeout_ms = self.settings.request_timeout_ms
+        for link in self._links.overdue(now_ns, timeout_ms):
+            assert link.stream is not None, f"broker {link.broker_id} has requests and no stream"
+            happened = f"no answer within request_timeout_ms={timeout_ms}"
+            error = TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened)
+            self._effects.append(BreakStream(broker_id=link.broker_id, stream=link.stream))
+            self._judge_unanswered(link, error, now_ns)
+            self._lose(link, error, now_ns)
         for (topic, partition), lane in list(self.lanes.items()):
             self._judge_as.expire(lane, now_ns, self.settings.delivery_timeout_ms)
             self._settle(topic, partition, lane)
-
-    def _look_behind_silence(self, now_ns: int) -> None:
-        """A broker that hangs cannot say that another one leads by now."""
-        if not self.settings.is_idempotent:
-            return
-        for link in self.links.values():
-            since_ns = link.silent_since_ns
-            if since_ns is None or now_ns < max(since_ns, link.looked_at_ns) + SILENCE_NS:
-                continue
-            link.looked_at_ns = now_ns
-            self.topics.refresh(now_ns)
 
     # Sending.
 
@@ -418,20 +391,18 @@ class ProducerCore:
         return not self.settings.is_idempotent or len(lane.in_flight) < limit
 
     def _is_sendable(self, broker: BrokerView) -> bool:
-        link = self.links.setdefault(broker.broker_id, Link(broker.broker_id))
-        if link.retry_at_ns:
-            return False
-        if link.stream is None:
-            self.streams_opened += 1
-            link.stream = self.streams_opened
-            self._effects.append(
-                OpenStream(broker_id=broker.broker_id, stream=link.stream, address=broker.address)
-            )
-        return link.is_open and len(link.requests) < self.settings.in_flight_max
+        opening = self._links.open(broker)
+        if opening is not None:
+            self._effects.append(opening)
+        link = self.links[broker.broker_id]
+        return link.is_open and not link.retry_at_ns and self._has_slot(link)
+
+    def _has_slot(self, link: Link) -> bool:
+        return len(link.requests) < self.settings.in_flight_max
 
     def _fill(self, link: Link, lanes: list[tuple[Lane, int]], now_ns: int) -> None:
         """As many requests as the limit allows; in each at most one batch of a partition."""
-        while lanes and len(link.requests) < self.settings.in_flight_max:
+        while lanes and self._has_slot(link):
             batches: list[Batch] = []
             epochs: list[int] = []
             size_bytes = 0
