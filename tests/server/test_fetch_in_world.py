@@ -1,4 +1,4 @@
-"""Reading beside leader changes on whole nodes: parked streams, followers, whom a reader is told."""
+"""Reading beside leader changes on whole nodes: parked streams, followers, who is sent where."""
 
 import asyncio
 
