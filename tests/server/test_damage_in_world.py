@@ -117,6 +117,22 @@ def test_a_byte_that_rots_below_the_watermark_of_the_leader_costs_no_record() ->
     three().run(work)
 
 
+def test_clients_are_told_to_come_back_until_another_leads() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        damage(topic, old)
+        await asyncio.sleep(0.05)
+        assert await topic.try_produce(old) is ErrorCode.NOT_LEADER
+        with pytest.raises(AssertionError, match="NOT_LEADER"):
+            await topic.read(old)
+        await topic.produce(1)
+        await topic.holds_all()
+
+    three().run(work)
+
+
 def test_the_last_replica_that_holds_everything_stays_as_it_is() -> None:
     async def work(cluster: Cluster) -> None:
         topic = await ReplicatedTopic.create(cluster, settings={"min.insync.replicas": "1"})

@@ -66,3 +66,41 @@ def test_records_acknowledged_by_all_outlive_their_leader_and_it_comes_back(
                 found[int(record.value)] = (record.partition, record.offset)
         assert len(acknowledged) > RECORDS * 9 // 10
         assert {number: found.get(number) for number in acknowledged} == acknowledged
+
+
+def test_a_byte_that_rots_under_a_leader_costs_no_record_and_its_copy_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    with cluster(data) as running:
+        bootstrap = ",".join(running.addresses)
+        with AdminClient(bootstrap_servers=bootstrap) as admin:
+            (made,) = admin.create_topics([NewTopic("t", 1)])
+            with Producer(bootstrap_servers=bootstrap, acks="all") as producer:
+                sent = [producer.send("t", b"%d" % number) for number in range(RECORDS)]
+                assert [each.get(WAIT_S).offset for each in sent] == list(range(RECORDS))
+            (topic,) = admin.describe_topics(["t"])
+            node = data / f"node-{topic.partitions[0].leader}"
+            partition = node / f"{made.topic_id.hex()}-0"
+            flip(next(partition.glob("*.log")))
+            with Consumer(
+                "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+            ) as consumer:
+                values = [int(next(consumer).value) for _ in range(RECORDS)]
+            assert values == list(range(RECORDS))
+
+            def is_whole() -> bool:
+                (now,) = admin.describe_topics(["t"])
+                kept = list(node.glob("*.damaged-1"))
+                return len(kept) == 1 and len(now.partitions[0].isr) == 3
+
+            wait_for(is_whole)
+
+
+def flip(segment: Path) -> None:
+    """Let one bit in the middle of the file rot."""
+    with segment.open("r+b") as file:
+        file.seek(segment.stat().st_size // 2)
+        (before,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([before ^ 0x10]))

@@ -98,6 +98,8 @@ class Replicas:
         self._inherited: Mapping[str, str] = {}
         self._leaving: list[Replica] = []
         """Not placed here any more: their files are to go."""
+        self.irreplaceable: dict[PartitionKey, None] = {}
+        """Damaged, and nobody else holds every acknowledged record."""
         self._left: dict[PartitionKey, None] = {}
         """Of which the files are not gone yet."""
         self._removing = asyncio.Semaphore(REMOVALS_MAX)
@@ -218,7 +220,7 @@ class Replicas:
             raise self._missing(topic_id, partition, tried)
         log = replica.log
         if log.failure is not None:
-            raise fresh(log.failure)
+            raise fresh(self.told(key, log.failure))
         if not replica.is_led:
             raise self._missing(topic_id, partition, tried)
         if leader_epoch not in (-1, replica.leader_epoch):
@@ -230,6 +232,19 @@ class Replicas:
                 f"the partition is at {replica.leader_epoch}",
             )
         return replica
+
+    def told(self, key: PartitionKey, error: TidelogError) -> TidelogError:
+        """What a client hears of damage: to come back, where another replica is about to lead."""
+        if error.code is not ErrorCode.STORAGE_CORRUPT or key in self.irreplaceable:
+            return error
+        partition = self._applied.partition(key.topic_id, key.partition)
+        if partition is None or len(partition.replicas) == 1:
+            return error
+        return TidelogError(
+            ErrorCode.NOT_LEADER,
+            tried=error.tried,
+            happened=f"this broker's copy is damaged, another one takes over: {error.happened}",
+        )
 
     def watch(self, key: PartitionKey, watcher: Watcher) -> None:
         """Call back when the partition's high watermark moves or the partition stops."""
@@ -371,6 +386,7 @@ class Replicas:
     def _let_go(self, key: PartitionKey, partition: PartitionImage | None) -> None:
         """The image does not place it here any more; None: its topic was deleted."""
         self._lost.pop(key, None)
+        self.irreplaceable.pop(key, None)
         replica = self._replicas.pop(key, None)
         if replica is None:
             return

@@ -151,6 +151,8 @@ class FetchHandler:
         leader = None
         if self._places is not None and error.code in _OTHERS_LEAD:
             leader = self._places.leader(position.topic_id, position.partition)
+        key = PartitionKey(TopicId(position.topic_id), PartitionId(position.partition))
+        error = self.replicas.told(key, error)
         leader_id, leader_epoch = (None, NO_LEADER_EPOCH) if leader is None else leader
         return PartitionBatches(
             topic_id=position.topic_id,

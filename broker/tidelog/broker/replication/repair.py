@@ -123,7 +123,10 @@ class Repair:
             return
         for each, error in zip(reported, errors, strict=True):
             key = PartitionKey(each.topic_id, PartitionId(each.partition))
+            self._replicas.irreplaceable.pop(key, None)
             if error is not None:
+                if error.code is ErrorCode.NO_ELIGIBLE_LEADER:
+                    self._replicas.irreplaceable[key] = None
                 self._wait(key)
                 self._events.warning("damaged_replica_kept", partition=key, error=error)
 
