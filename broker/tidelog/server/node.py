@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tidelog.broker.directory import LogDirectory
+from tidelog.broker.quota import Quotas
 from tidelog.broker.rpc.guard import Gate, guard_methods
 from tidelog.broker.rpc.metadata_table import (
     METADATA_FILES,
     build_metadata_methods,
     settled_at_once,
 )
+from tidelog.broker.rpc.quotas import with_quotas
 from tidelog.broker.rpc.table import BROKER_FILES, build_broker_methods
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
@@ -241,7 +243,7 @@ class Node:
         assert all(accesses[name].listener == CLIENT_LISTENER for name in methods), (
             "the client listener serves what the contract assigns to it"
         )
-        return methods
+        return with_quotas(methods, Quotas(side.metadata.image), self._ports.clock)
 
     def _is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""

@@ -389,7 +389,8 @@ Global___ConfigAlterationResult: _TypeAlias = ConfigAlterationResult  # noqa: Y0
 @_typing.final
 class Quota(_message.Message):
     """Limits for the clients of one client id, counted on each broker. Over them a broker slows the
-    client down through `throttle_ms` and by reading slower; it refuses nothing.
+    client down through `throttle_ms` and by reading slower. It refuses, RESOURCE_EXHAUSTED, only
+    calls beyond 64 of a client id that wait already.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

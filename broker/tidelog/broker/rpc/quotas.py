@@ -1,0 +1,185 @@
+"""Quotas around the methods that produce and fetch: counted, told by throttle_ms, then by delay.
+
+Stands outside of the handlers, which know nothing of it: a request is counted by its bytes when it
+comes, an answer when it goes. Administration is never held back: it is how a quota is lifted.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.quota import DELAYED_CALLS_MAX, ClientQuota, Quotas, Use
+from tidelog.ports import (
+    Clock,
+    Method,
+    RequestContext,
+    Stream,
+    StreamHandler,
+    StreamMethod,
+    UnaryHandler,
+    UnaryMethod,
+)
+from tidelog.v1 import fetch_pb2, produce_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+Tell = Callable[[bytes, int], bytes]
+"""The answer with throttle_ms in it."""
+
+
+class _Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """How a method is counted."""
+
+    produces: bool = False
+    fetches: bool = False
+    tell: Tell | None = None
+    """None: its answer has no field for it; the client is only held back."""
+
+    def of_request(self, message: bytes) -> Use:
+        return Use(requests=1, produce_bytes=len(message) if self.produces else 0)
+
+    def of_answer(self, answer: bytes) -> Use:
+        return Use(fetch_bytes=len(answer) if self.fetches else 0)
+
+
+def _tell_produce(answer: bytes, throttle_ms: int) -> bytes:
+    # Fields that come later replace those before: nothing is parsed.
+    return answer + produce_pb2.ProduceResponse(throttle_ms=throttle_ms).SerializeToString()
+
+
+def _tell_fetch(answer: bytes, throttle_ms: int) -> bytes:
+    return answer + fetch_pb2.FetchResponse(throttle_ms=throttle_ms).SerializeToString()
+
+
+def _tell_produce_stream(answer: bytes, throttle_ms: int) -> bytes:
+    message = produce_pb2.ProduceStreamResponse.FromString(answer)
+    if not message.HasField("response"):
+        return answer
+    message.response.throttle_ms = throttle_ms
+    return message.SerializeToString()
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "/tidelog.v1.ProduceService/Produce": _Kind(produces=True, tell=_tell_produce),
+    "/tidelog.v1.ProduceService/ProduceStream": _Kind(produces=True, tell=_tell_produce_stream),
+    "/tidelog.v1.FetchService/Fetch": _Kind(fetches=True, tell=_tell_fetch),
+    "/tidelog.v1.FetchService/FetchStream": _Kind(fetches=True),
+    "/tidelog.v1.RecordsService/ProduceRecords": _Kind(produces=True),
+    "/tidelog.v1.RecordsService/FetchRecords": _Kind(fetches=True),
+    "/tidelog.v1.MetadataService/GetMetadata": _Kind(),
+    "/tidelog.v1.MetadataService/ListOffsets": _Kind(),
+}
+
+
+def with_quotas(methods: Mapping[str, Method], quotas: Quotas, clock: Clock) -> dict[str, Method]:
+    """The same methods; those that move records behind the quotas."""
+    found = dict(methods)
+    for name, kind in _KINDS.items():
+        method = found.get(name)
+        if isinstance(method, UnaryMethod):
+            found[name] = UnaryMethod(_limited(name, method.handler, kind, quotas, clock))
+        elif isinstance(method, StreamMethod):
+            found[name] = StreamMethod(_limited_stream(method.handler, kind, quotas, clock))
+    return found
+
+
+def _limited(
+    name: str, handler: UnaryHandler, kind: _Kind, quotas: Quotas, clock: Clock
+) -> UnaryHandler:
+    async def limited(context: RequestContext, message: bytes) -> bytes:
+        client = quotas.of(context.client_id, clock.monotonic_ns())
+        if client is None:
+            return await handler(context, message)
+        if client.debt_ms(clock.monotonic_ns()):
+            await _wait_turn(name, context.client_id, client, quotas, clock)
+        client.take(kind.of_request(message), clock.monotonic_ns())
+        answer = await handler(context, message)
+        client.take(kind.of_answer(answer), clock.monotonic_ns())
+        throttle_ms = client.debt_ms(clock.monotonic_ns())
+        return answer if not throttle_ms or kind.tell is None else kind.tell(answer, throttle_ms)
+
+    return limited
+
+
+async def _wait_turn(
+    name: str, client_id: str, client: ClientQuota, quotas: Quotas, clock: Clock
+) -> None:
+    """Hold a call back that came too early, or refuse it if too many wait already."""
+    if client.delayed_calls >= DELAYED_CALLS_MAX:
+        quotas.refused_count += 1
+        raise TidelogError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            tried=f"call {name}",
+            happened=f"client id `{client_id}` is over its quota, and {DELAYED_CALLS_MAX} of its "
+            "calls wait already",
+            hint="Wait for throttle_ms before the next request, or raise the quota.",
+        )
+    client.delayed_calls += 1
+    try:
+        await _pay(client, quotas, clock)
+    finally:
+        client.delayed_calls -= 1
+
+
+async def _pay(client: ClientQuota, quotas: Quotas, clock: Clock) -> None:
+    """Until the client owes nothing. Whoever waited beside may have used up the room again."""
+    quotas.delayed_count += 1
+    while delay_ms := client.debt_ms(clock.monotonic_ns()):
+        await clock.sleep(delay_ms)
+
+
+def _limited_stream(
+    handler: StreamHandler, kind: _Kind, quotas: Quotas, clock: Clock
+) -> StreamHandler:
+    async def limited(context: RequestContext, stream: Stream) -> None:
+        await handler(context, _LimitedStream(context.client_id, stream, kind, quotas, clock))
+
+    return limited
+
+
+class _LimitedStream:
+    """A handler's end of a stream: not read, and not sent on, while its client is ahead."""
+
+    def __init__(
+        self, client_id: str, stream: Stream, kind: _Kind, quotas: Quotas, clock: Clock
+    ) -> None:
+        self._client_id = client_id
+        self._stream = stream
+        self._kind = kind
+        self._quotas = quotas
+        self._clock = clock
+
+    async def send(self, message: bytes) -> None:
+        """Answers that hold records wait; others tell how long the client should."""
+        client = self._client()
+        if client is not None:
+            if self._kind.fetches and client.debt_ms(self._clock.monotonic_ns()):
+                await _pay(client, self._quotas, self._clock)
+            client.take(self._kind.of_answer(message), self._clock.monotonic_ns())
+            throttle_ms = client.debt_ms(self._clock.monotonic_ns())
+            if throttle_ms and self._kind.tell is not None:
+                message = self._kind.tell(message, throttle_ms)
+        await self._stream.send(message)
+
+    async def receive(self) -> bytes | None:
+        """The next message, once the client has paid for those before."""
+        client = self._client()
+        is_held = client is not None and self._kind.produces
+        if client is not None and is_held and client.debt_ms(self._clock.monotonic_ns()):
+            await _pay(client, self._quotas, self._clock)
+        message = await self._stream.receive()
+        client = self._client()
+        if message is not None and client is not None:
+            client.take(self._kind.of_request(message), self._clock.monotonic_ns())
+        return message
+
+    async def end_sending(self) -> None:
+        """A handler ends its sending by returning."""
+        await self._stream.end_sending()
+
+    def cancel(self) -> None:
+        """Break the stream at once."""
+        self._stream.cancel()
+
+    def _client(self) -> ClientQuota | None:
+        return self._quotas.of(self._client_id, self._clock.monotonic_ns())
