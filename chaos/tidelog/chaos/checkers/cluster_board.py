@@ -44,6 +44,8 @@ class PartitionBoard:
         """By leader epoch, what was committed when it was first seen in an image."""
         self.lacking: dict[int, None] = {}
         """Nodes whose machines have crashed before all that was committed was flushed there."""
+        self.damaged: dict[int, None] = {}
+        """Nodes of which the copy has rotted: what they say of it is not judged any more."""
         self.excuse: Excuse | None = None
 
 

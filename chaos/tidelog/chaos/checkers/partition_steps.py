@@ -114,7 +114,7 @@ def losses_have_causes(board: PartitionBoard, crashed: Mapping[int, int]) -> Fou
     """Nobody is sure to hold everything only where no disk was promised to hold it, and the
     machine of each that was sure has crashed."""
     image = board.image
-    if image.in_sync_replicas or len(image.replicas) < 2:
+    if image.in_sync_replicas or len(image.replicas) < 2 or board.damaged:
         return
     if board.is_flush_sync:
         yield f"lost_in_sync: {board.name}: nobody is in sync, though all of it was flushed"

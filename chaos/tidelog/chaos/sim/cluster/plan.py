@@ -11,8 +11,7 @@ KINDS: Final = tuple(
     kind
     for kind in FaultKind
     if not kind.value.startswith("datagram")
-    and kind
-    not in (FaultKind.WORKER_CRASH, FaultKind.WIPE, FaultKind.BIT_FLIP, FaultKind.CLOCK_RATE)
+    and kind not in (FaultKind.WORKER_CRASH, FaultKind.WIPE, FaultKind.CLOCK_RATE)
 )
 DISK_KINDS: Final = frozenset(
     {
@@ -95,7 +94,7 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         producers=2 + random.below(2),
         readers=1 + random.below(2),
         election_timeout_ms=(600, 1_000)[random.below(2)],
-        session_timeout_ms=(1_500, 3_000, 9_000)[random.below(3)],
+        session_timeout_ms=(1_500, 2_000, 4_000)[random.below(3)],
         flush_interval_ms=(80, 200, 1_000)[random.below(3)],
         lag_ms=(500, 1_500, 4_000)[random.below(3)],
     )

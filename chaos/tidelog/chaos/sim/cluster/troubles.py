@@ -7,9 +7,12 @@ its machine too where a flush has failed.
 
 from typing import Final
 
+from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.checkers.cluster_board import PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.medium import Inode, Medium
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
 from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
@@ -48,6 +51,7 @@ class ClusterTroubles:
             FaultKind.PARTITION: self._partition,
             FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
             FaultKind.READ_ONLY: self._make_read_only,
+            FaultKind.BIT_FLIP: self._flip_bit,
         }
         self.others: list[str] = []
         """Processes that no fault kills, and whose links may be cut: clients."""
@@ -95,8 +99,14 @@ class ClusterTroubles:
                 self.restart(node)
 
     def _is_failed(self, node: ClusterNode) -> bool:
-        media = node.machine.media.values()
-        return bool(node.failures()) or any(medium.is_failed for medium in media)
+        """Whether an operator would restart it. What has rotted it repairs by itself."""
+        failures = [each for each in node.failures() if not self._is_rot(node, each)]
+        return bool(failures) or any(medium.is_failed for medium in node.machine.media.values())
+
+    def _is_rot(self, node: ClusterNode, error: BaseException) -> bool:
+        """Whether the error may come of a bit that has rotted on its disk."""
+        is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
+        return is_corrupt and bool(node.machine.medium().flips)
 
     def restart(self, node: ClusterNode) -> None:
         """Judge how it ended, repair what an operator would, start it."""
@@ -114,6 +124,8 @@ class ClusterTroubles:
         node.start()
 
     def _judge_end(self, node: ClusterNode, error: BaseException) -> None:
+        if self._is_rot(node, error):
+            return
         if not isinstance(error, TidelogError):
             self.violations.append(f"bug: {node.name} ended with {error!r}")
             return
@@ -198,3 +210,37 @@ class ClusterTroubles:
             self._agenda.after(
                 self._random.between(*_READ_ONLY_NS), setattr, medium, "is_read_only", False
             )
+
+    def _flip_bit(self, victim: ClusterNode) -> None:
+        """Once a run, on the machine whose disks fail, in what another in-sync replica holds."""
+        plan = self._nodes[0].plan
+        victim = self._nodes[plan.faulty_disk - 1]
+        medium = victim.machine.medium()
+        if self._world.faults.felt(FaultKind.BIT_FLIP):
+            return
+        places = []
+        for replica in victim.replicas():
+            board = self._watch.board.partitions.get(replica.log.key)
+            if board is not None and replica.log.failure is None and self._is_spare(victim, board):
+                places += [(board, path, inode) for path, inode in rottable(medium, replica.log)]
+        if not places:
+            return
+        board, path, inode = places[self._random.below(len(places))]
+        board.damaged[victim.node_id] = None
+        medium.flip_bit(path, inode, self._random, self._world.faults)
+
+    def _is_spare(self, victim: ClusterNode, board: PartitionBoard) -> bool:
+        """Whether another copy, in sync and never at risk, holds everything."""
+        others = [each for each in board.image.in_sync_replicas if each != victim.node_id]
+        return any(each not in board.lacking for each in others) and board.excuse is None
+
+
+def rottable(medium: Medium, log: PartitionLog) -> list[tuple[str, Inode]]:
+    """Segments of which every durable byte is of batches that are flushed and committed."""
+    found: list[tuple[str, Inode]] = []
+    for segment in log.segments:
+        inode = medium.find(segment.key.path)
+        is_settled = segment.next_offset <= min(log.flushed_offset, log.high_watermark)
+        if is_settled and isinstance(inode, Inode) and inode.durable:
+            found.append((segment.key.path, inode))
+    return found

@@ -106,7 +106,7 @@ class ClusterWatch:
                 high_watermark=log.high_watermark,
             )
             self.lives.on_start(node.name, board, log)
-        if board.excuse is None:
+        if board.excuse is None and node.node_id not in board.damaged:
             self._check(node, board, replica, before)
         is_led = replica.is_led
         before.log_end_offset = log.log_end_offset
@@ -169,6 +169,8 @@ class ClusterWatch:
             position = board.positions.get(node.node_id)
             if replica is None or replica.log.failure is not None or position is None:
                 continue
+            if node.node_id in board.damaged:
+                continue
             if not _is_being_cut(replica.log, position):
                 found[node.name] = replica.log
         return found
@@ -183,7 +185,7 @@ class ClusterWatch:
             return
         for replica in node.replicas():
             board = self.board.partitions.get(replica.log.key)
-            if board is not None:
+            if board is not None and node.node_id not in board.damaged:
                 self.lives.on_death(node.name, board, replica.log)
 
     def on_crash(self, node: ClusterNode) -> None:
@@ -202,7 +204,7 @@ class ClusterWatch:
             if board.is_flush_sync or node.node_id not in board.lacking:
                 continue
             sure = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
-            if all(each in board.lacking for each in sure):
+            if all(each in board.lacking or each in board.damaged for each in sure):
                 board.excuse = Excuse.LOST
                 self.history.excuse(board.name, Excuse.LOST)
 
@@ -220,6 +222,7 @@ class ClusterWatch:
             board = self.board.partitions.get(key)
             if board is None:
                 continue
+            held = [each for each in held if each[0].node_id not in board.damaged]
             for node, log in held:
                 self.bytes.check(node.name, node.lives, board, log, node.machine.medium())
                 if is_final:

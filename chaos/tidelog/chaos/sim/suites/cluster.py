@@ -8,7 +8,7 @@ partition has to take a batch, and all of it is read from its start to its end.
 import asyncio
 from typing import Final
 
-from tidelog.chaos.checkers import Acks, Anomaly, History, check_clients
+from tidelog.chaos.checkers import Acks, Anomaly, Excuse, History, check_clients
 from tidelog.chaos.sim.clock import sleep_ns
 from tidelog.chaos.sim.cluster.clients import start_engine, start_producer, start_reader
 from tidelog.chaos.sim.cluster.node import ClusterNode
@@ -34,7 +34,7 @@ ACKNOWLEDGEMENTS_MIN: Final = 50
 _MS: Final = 1_000_000
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 10
-_PERIOD_NS: Final = (1_500 * _MS, 4_000 * _MS)
+_PERIOD_NS: Final = (1_200 * _MS, 3_000 * _MS)
 _LOOK_NS: Final = 40 * _MS
 _START_LOOKS_MAX: Final = 500
 _WHOLE_EVENTS: Final = 1_000
@@ -203,8 +203,12 @@ class ClusterRun:
             "leader_changes": self.watch.board.leader_changes,
             "restarts": self.troubles.restarts,
             "polls": len(self.history.polls),
-            "excused": len(self.history.excuses),
+            "deleted": self._excused(Excuse.DELETED),
+            "excused": self._excused(Excuse.LOST),
         }
+
+    def _excused(self, excuse: Excuse) -> int:
+        return sum(each is excuse for each in self.history.excuses.values())
 
     def acknowledged(self) -> int:
         """Batches that were promised to survive."""
