@@ -97,6 +97,12 @@ class ReplicaCore(CoreModel):
             behind = end
         return tokens
 
+    @property
+    def write_has_promises(self) -> bool:
+        """Whether a cut, a trim or a restart waits for the marks of the write in flight."""
+        write = self.core.write
+        return write is not None and bool(write.promises)
+
     # -- what lies on its disk -------------------------------------------------------------------
 
     def stored(self, start: int = 0) -> Iterator[StoredBatch]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tests.broker.core_model import key_of
+from tests.broker.core_model import failure, key_of
 from tests.broker.replica_core import ReplicaCore
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, Done, Refuse, Tick
@@ -23,6 +23,8 @@ from tidelog.wire.errors import ErrorCode
 KEY = key_of(0)
 BROKERS = (1, 2, 3)
 IN_FLIGHT_MAX = 4
+NO_OFFSET = -1
+"""Of a batch that is stored, nobody knows where."""
 SENT_AGAIN = frozenset(
     {
         ErrorCode.NOT_LEADER,
@@ -31,6 +33,7 @@ SENT_AGAIN = frozenset(
         ErrorCode.UNAVAILABLE,
         ErrorCode.OUT_OF_ORDER_SEQUENCE,
         ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.STORAGE_FULL,
     }
 )
 
@@ -184,6 +187,11 @@ class Group:
             return
         if follower.core.core.queue or follower.core.core.write is not None:
             return
+        if log.log_end_offset < source.log_start_offset or (
+            log.log_start_offset == log.log_end_offset != source.log_start_offset
+        ):
+            follower.cutting = follower.core.restart_at(source.log_start_offset)
+            return
         cut_offset = _parted_at(log, source)
         if cut_offset is not None:
             assert cut_offset >= log.high_watermark, "what is committed is not its leader's"
@@ -193,6 +201,16 @@ class Group:
         if batches:
             follower.core.copy_of(batches, log.log_end_offset)
         follower.core.commit_to(source.high_watermark, epoch=follower.view.epoch)
+        if log.log_start_offset < source.log_start_offset <= log.high_watermark:
+            follower.core.trim(source.log_start_offset)
+
+    def trim(self, number: int, share: float) -> None:
+        """A leader gives up some of what is committed, but for the last batch of it."""
+        broker = self.brokers[number]
+        log = broker.log
+        if broker.is_leading and log.high_watermark - 1 > log.log_start_offset:
+            kept = log.high_watermark - 1 - log.log_start_offset
+            broker.core.trim(log.log_start_offset + int(share * kept))
 
     def _is_cutting(self, follower: Broker) -> bool:
         if follower.cutting is None:
@@ -212,6 +230,8 @@ class Group:
             return
         log, source = follower.log, leader.log
         if source.is_being_cut or _parted_at(log, source) is not None:
+            return
+        if log.log_end_offset < source.log_start_offset:
             return
         flushed = min(log.flushed_offset, log.log_end_offset)
         leader.positions.append(Position(number, follower.view.epoch, log.log_end_offset, flushed))
@@ -270,9 +290,12 @@ class Group:
             batch = self.in_flight.pop(place)
             if isinstance(answer, Acknowledge):
                 before = self.acknowledged.setdefault(batch, answer.base_offset)
-                assert before == answer.base_offset, f"batch {batch} has two offsets"
+                assert before in (NO_OFFSET, answer.base_offset), f"batch {batch} has two offsets"
                 continue
             assert isinstance(answer, Refuse), "a batch is stored or refused"
+            if answer.error.code is ErrorCode.DUPLICATE_SEQUENCE:
+                self.acknowledged.setdefault(batch, NO_OFFSET)
+                continue
             assert answer.error.code in SENT_AGAIN, f"{answer.error}"
             oldest = self._oldest()
             assert batch != oldest or answer.error.code not in (
@@ -290,6 +313,9 @@ class Group:
             core.end_write()
         elif what == "flush" and core.has_flush:
             core.end_flush()
+        elif what == "full" and core.write is not None and not core.write_has_promises:
+            core.end_write(failure(ErrorCode.STORAGE_FULL))
+            core.end_truncate()
         elif what == "cut" and core.cuts:
             core.end_cut()
         elif what == "tick":
@@ -325,7 +351,11 @@ class Group:
 
     def _judge(self, broker: Broker) -> None:
         self._hear(broker.number)
-        log = broker.log
+        log, cut = broker.log, broker.core.core.partitions[KEY].cut
+        if cut is not None and cut.restart_offset is not None:
+            # It is empty soon, and may go on below: another leader has trimmed what lay between.
+            broker.highest_watermark = 0
+            return
         assert log.high_watermark >= broker.highest_watermark, "a watermark has fallen"
         if log.high_watermark > broker.highest_watermark and broker.is_leading:
             assert len(broker.view.in_sync) >= self.topic.in_sync_replicas_min, (
@@ -347,10 +377,11 @@ class Group:
             for broker in self.brokers.values()
         ]
         marks = [broker.log.high_watermark for broker in self.brokers.values()]
+        starts = [broker.log.log_start_offset for broker in self.brokers.values()]
         for one in range(len(logs)):
             for other in range(one):
                 bound = min(marks[one], marks[other])
-                for base in range(bound):
+                for base in range(max(starts[one], starts[other]), bound):
                     assert logs[one].get(base) == logs[other].get(base), (
                         f"offset {base} of brokers {BROKERS[one]} and {BROKERS[other]}"
                     )
@@ -362,6 +393,8 @@ class Group:
             broker = self.brokers[number]
             stored = {base: data for base, _, data in broker.core.stored()}
             for batch, base in self.acknowledged.items():
+                if base < broker.log.log_start_offset:
+                    continue
                 found = stored.get(base)
                 assert found is not None, f"broker {number} has lost batch {batch} at {base}"
                 assert found[21:] == self.batches[batch][21:], f"offset {base} is another batch"
@@ -374,7 +407,8 @@ class Group:
             for number in self.view.in_sync:
                 # The mark of a cut lowers what is known to be flushed, not what is.
                 durable = sum(self.brokers[number].core.durable_bytes.values())
-                assert durable >= _bytes_below(leader, leader.log.high_watermark), (
+                start = max(self.brokers[number].log.log_start_offset, leader.log.log_start_offset)
+                assert durable >= _bytes_within(leader, start, leader.log.high_watermark), (
                     f"broker {number} has not flushed what is committed"
                 )
 
@@ -416,7 +450,11 @@ class Group:
         marks = {broker.log.high_watermark for broker in self.brokers.values()}
         assert len(ends | marks) == 1, f"logs end at {ends}, are committed up to {marks}"
         states = [broker.log.producers for broker in self.brokers.values()]
-        assert states[0] == states[1] == states[2], "the replicas know different producers"
+        if not any(broker.log.log_start_offset for broker in self.brokers.values()):
+            assert states[0] == states[1] == states[2], "the replicas know different producers"
+        last = [state.producers[0].batches[-1] for state in states if len(state)]
+        assert len(last) in (0, 3), "a replica knows no producer"
+        assert last == last[:1] * len(last), "the replicas know different last batches"
 
 
 def source_batches(leader: Broker, start: int) -> Iterable[tuple[int, int, bytes]]:
@@ -432,7 +470,11 @@ def _parted_at(log: PartitionLog, source: PartitionLog) -> int | None:
     epoch, end = source.leader_epochs.end_offset_of(last, source.log_end_offset)
     if epoch == last and end >= log.log_end_offset:
         return None
-    own_end = 0 if epoch < 0 else log.leader_epochs.end_offset_of(epoch, log.log_end_offset)[1]
+    if epoch < 0:
+        # All that the leader has of these epochs is trimmed away.
+        start = source.log_start_offset
+        return start if log.log_end_offset > start else None
+    own_end = log.leader_epochs.end_offset_of(epoch, log.log_end_offset)[1]
     return max(0, min(end, own_end))
 
 
@@ -446,5 +488,7 @@ def _original(batches: list[bytes], body: bytes) -> bytes:
     return next(each for each in batches if each[21:] == body)
 
 
-def _bytes_below(broker: Broker, offset: int) -> int:
-    return sum(len(data) for _, end, data in broker.core.stored() if end <= offset)
+def _bytes_within(broker: Broker, start: int, end: int) -> int:
+    return sum(
+        len(data) for base, behind, data in broker.core.stored() if start <= base and behind <= end
+    )

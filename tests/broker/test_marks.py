@@ -30,7 +30,7 @@ def test_the_last_entry_counts_also_if_it_is_the_lower_one() -> None:
 
 
 def test_kinds_are_told_apart_and_come_back() -> None:
-    known = PartitionMarks(flushed_offset=9, log_start_offset=4, gaps_from=6)
+    known = PartitionMarks(flushed_offset=9, log_start_offset=4, committed_offset=7, gaps_from=6)
     assert decode_marks(encode_marks(marks_of(KEY, known))) == {KEY: known}
     assert decode_marks(encode_marks([Mark(KEY, MarkKind.LOG_START, 2)])) == {
         KEY: PartitionMarks(log_start_offset=2)

@@ -24,6 +24,8 @@ STEP = st.one_of(
     st.tuples(st.sampled_from(["shrink", "ask"]), BROKER, BROKER),
     st.tuples(st.sampled_from(["expand"]), BROKER),
     st.tuples(st.just("send_again")),
+    st.tuples(st.just("work"), BROKER, st.just("full")),
+    st.tuples(st.just("trim"), BROKER, st.floats(0, 1)),
     st.tuples(st.just("die"), BROKER, st.booleans(), st.floats(0, 1)),
 )
 
@@ -37,6 +39,8 @@ def play(group: Group, step: tuple[object, ...]) -> None:
             group.send_to(number)
         case ("send_again",):
             group.send_again()
+        case ("trim", int(number), float(share)):
+            group.trim(number, share)
         case ("work", int(number), str(what)):
             group.work(number, what)
         case ("fetch", int(number), int(count)):
