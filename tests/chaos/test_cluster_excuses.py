@@ -1,0 +1,98 @@
+"""What the cluster suite excuses: with flush=replicated the loss of all who were sure, no more."""
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
+from tidelog.chaos.checkers.history import Excuse, History
+from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.cluster.plan import Plan, draw_plan
+from tidelog.chaos.sim.cluster.watch import ClusterWatch
+from tidelog.chaos.sim.seeds import Seeds
+from tidelog.chaos.sim.world import World
+from tidelog.metadata_quorum.image import PartitionImage, TopicImage
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+
+TOPIC_ID = TopicId(bytes(range(16)))
+KEY = PartitionKey(TOPIC_ID, PartitionId(0))
+COMMITTED = 10
+
+
+def plan_of_three() -> Plan:
+    for seed in range(100):
+        plan = draw_plan(Seeds(seed), replication_max=3)
+        if len(plan.nodes) == 3:
+            return plan
+    raise AssertionError("many plans have three nodes")
+
+
+class Scene:
+    """Three nodes that hold one partition, and what each of them has flushed."""
+
+    def __init__(
+        self,
+        flushed: dict[int, int],
+        *,
+        flush: str = "replicated",
+        in_sync: tuple[int, ...] = (1, 2),
+        eligible: tuple[int, ...] = (),
+    ) -> None:
+        world, plan = World(1), plan_of_three()
+        world.close()
+        self.history = History()
+        self.nodes = {n.node_id: ClusterNode(world, plan, n, ()) for n in plan.nodes}
+        self.watch = ClusterWatch(list(self.nodes.values()), self.history)
+        partition = PartitionImage(
+            partition=PartitionId(0),
+            leader_id=BrokerId(1),
+            leader_epoch=LeaderEpoch(1),
+            partition_epoch=PartitionEpoch(1),
+            replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+            in_sync_replicas=tuple(BrokerId(each) for each in in_sync),
+            eligible_replicas=tuple(BrokerId(each) for each in eligible),
+        )
+        topic = TopicImage(
+            topic_id=TOPIC_ID,
+            name="t",
+            configuration={"flush": flush, "min.insync.replicas": "2"},
+            is_internal=False,
+            partitions=(partition,),
+        )
+        self.board = PartitionBoard(KEY, topic, partition)
+        self.board.committed = COMMITTED
+        self.board.positions = {
+            node_id: Position(flushed_offset=offset) for node_id, offset in flushed.items()
+        }
+        self.watch.board.partitions[KEY] = self.board
+
+    def crash(self, *node_ids: int) -> Excuse | None:
+        for node_id in node_ids:
+            self.watch.on_crash(self.nodes[node_id])
+        return self.board.excuse
+
+
+def test_one_crashed_machine_of_two_in_sync_excuses_nothing() -> None:
+    assert Scene({1: 3, 2: 3}).crash(1) is None
+
+
+def test_the_crash_of_all_that_were_in_sync_excuses_the_loss() -> None:
+    scene = Scene({1: 3, 2: 3})
+    assert scene.crash(1, 2) is Excuse.LOST
+    assert scene.history.excuses == {scene.board.name: Excuse.LOST}
+
+
+def test_what_one_of_them_had_flushed_is_not_lost() -> None:
+    assert Scene({1: 3, 2: COMMITTED}).crash(1, 2) is None
+
+
+def test_an_eligible_replica_has_to_hold_it_as_well() -> None:
+    assert Scene({1: 3, 2: 3, 3: 3}, in_sync=(1,), eligible=(2, 3)).crash(1, 2) is None
+    assert Scene({1: 3, 2: 3, 3: 3}, in_sync=(1,), eligible=(2, 3)).crash(1, 2, 3) is Excuse.LOST
+
+
+def test_with_flush_sync_no_crash_excuses_anything() -> None:
+    assert Scene({1: 3, 2: 3}, flush="sync").crash(1, 2, 3) is None
+
+
+def test_a_rotten_copy_does_not_stand_in_for_a_lost_one() -> None:
+    scene = Scene({1: 3, 2: COMMITTED})
+    scene.board.damaged[2] = None
+    assert scene.crash(1) is Excuse.LOST
