@@ -10,6 +10,7 @@ import pytest
 from tests.client.contract_server import ContractServer
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer
+from tidelog.client.engine.fetch_messages import Divergence, FetchAnswered, PartitionBatches
 from tidelog.client.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,34 @@ def test_iterating_getone_and_getmany_take_up_where_the_other_left() -> None:
                 seen += [record.offset for record in found[T0]]
             assert seen == list(range(30))
             assert consumer.metrics()["records_read"] == 30
+
+    with_server(work)
+
+
+def test_records_that_a_truncation_has_made_void_are_not_handed_over() -> None:
+    async def work(server: ContractServer) -> None:
+        await produce(server, 20)
+        async with AsyncConsumer(
+            "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
+        ) as consumer:
+            assert [(await consumer.getone()).offset for _ in range(5)] == [0, 1, 2, 3, 4]
+            state = consumer._core.partitions[T0]
+            (stream,) = consumer._loop._streams
+            cut = PartitionBatches(
+                topic_id=server.topics["t"],
+                partition=0,
+                divergence=Divergence(leader_epoch=1, end_offset=3),
+            )
+            consumer._loop._step(
+                FetchAnswered(
+                    broker_id=1,
+                    stream=stream,
+                    session_epoch=state.session_epoch,
+                    size_bytes=0,
+                    partitions=(cut,),
+                )
+            )
+            assert (await consumer.getone()).offset == 3, "from where the logs have parted"
 
     with_server(work)
 

@@ -24,7 +24,7 @@ from tidelog.client.engine.fetch_messages import (
 from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.errors import LogTruncationError
+from tidelog.client.errors import LogTruncationError, PeerError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.errors import ErrorCode
@@ -347,6 +347,17 @@ def test_what_came_before_an_offset_out_of_range_is_handed_over_first() -> None:
     assert [position.fetch_offset for position in again.positions] == [10]
     world.answer(refused, epoch=2)
     assert world.core.partitions[T0].position is None, "now the reset policy decides"
+
+
+def test_a_broker_that_names_a_time_is_not_asked_before_it() -> None:
+    world = World()
+    world.read_from(5)
+    busy = PeerError(
+        ErrorCode.RESOURCE_EXHAUSTED, tried="fetch", happened="busy", retry_after_ms=5_000
+    )
+    world.answer(PartitionBatches(topic_id=TOPIC_ID, partition=0, error=busy))
+    assert world.tick(4_900) == []
+    assert [type(found) for found in world.tick(200)] == [SendFetch]
 
 
 def test_what_is_put_back_is_read_again_behind_the_epoch_that_is_known() -> None:

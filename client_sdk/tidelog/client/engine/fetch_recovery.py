@@ -13,7 +13,7 @@ the leader is asked to serve by itself for the next lease.
       └────────────────────────────────────────────────────────────────────────────────┘
 """
 
-from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import truncated
 from tidelog.client.engine.fetch_messages import Divergence
@@ -21,6 +21,7 @@ from tidelog.client.engine.fetch_partition import PartitionState
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
 from tidelog.client.engine.outcomes import STALE_METADATA
 from tidelog.client.engine.topics import TopicDesk
+from tidelog.client.errors import PeerError
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -58,7 +59,7 @@ class Recovery:
 
     def on_preferred(self, state: PartitionState, replica_id: int, now_ns: int) -> None:
         """The leader names a replica that is nearer, and reads no more for this position."""
-        lease_ns = self._settings.replica_lease_ms * 1_000_000
+        lease_ns = self._settings.replica_lease_ms * NS_PER_MS
         broker = self._metadata.brokers.get(replica_id)
         is_known = broker is not None and not broker.is_fenced
         if not is_known:
@@ -71,7 +72,7 @@ class Recovery:
         if state.preferred_id is None:
             return False
         state.preferred_id = None
-        state.replica_until_ns = now_ns + self._settings.replica_lease_ms * 1_000_000
+        state.replica_until_ns = now_ns + self._settings.replica_lease_ms * NS_PER_MS
         return True
 
     def on_error(self, state: PartitionState, error: TidelogError, now_ns: int) -> None:
@@ -91,7 +92,9 @@ class Recovery:
             self._on_out_of_range(state, error)
         elif error.retriable:
             state.failures += 1
-            state.retry_at_ns = now_ns + self._backoff.delay_ns(state.failures)
+            wanted_ms = error.retry_after_ms if isinstance(error, PeerError) else 0
+            delay_ns = max(self._backoff.delay_ns(state.failures), wanted_ms * NS_PER_MS)
+            state.retry_at_ns = now_ns + delay_ns
         else:
             state.error = error
 
