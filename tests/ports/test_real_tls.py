@@ -303,6 +303,46 @@ def test_a_connection_to_a_node_uses_new_files_and_open_streams_stay(
     assert asyncio.run(run()) == ["CN=alice,O=Example", "CN=bob"]
 
 
+def test_a_peer_that_no_connection_comes_to_is_told_once_until_one_does(
+    shop: Shop, tmp_path: Path
+) -> None:
+    elsewhere = shop.ours.issue("astray", names=("DNS:elsewhere.example",))
+    current = copy_of(elsewhere, tmp_path)
+
+    async def run() -> None:
+        async with serving(current.files()) as (server, network):
+            caller = GrpcNetwork(RealClock(), outbound=shop.trust)
+            try:
+                for _ in range(2):
+                    with pytest.raises(PeerUnreachable):
+                        await caller.call(server.address, WHO, b"", timeout_ms=TIMEOUT_MS)
+                (news,) = caller.certificates.refresh()
+                assert news.peer == server.address
+                assert news.refusal is not None
+                assert "another host name" in news.refusal.happened
+                assert caller.certificates.refresh() == []
+                current.replace(shop.node)
+                network.certificates.refresh()
+                await _call_until_it_works(caller, server.address)
+                assert caller.certificates.refresh() == []
+                assert caller.certificates.troubled_peers == ()
+            finally:
+                await caller.close()
+
+    asyncio.run(run())
+
+
+async def _call_until_it_works(caller: GrpcNetwork, address: str) -> None:
+    async with asyncio.timeout(TIMEOUT_MS / 1000):
+        while True:
+            try:
+                await caller.call(address, WHO, b"", timeout_ms=TIMEOUT_MS)
+            except PeerUnreachable:
+                # gRPC repeats a failure until its wait between attempts is over.
+                continue
+            return
+
+
 def start_error(files: TlsFiles) -> TidelogError:
     """Why a listener does not start."""
 

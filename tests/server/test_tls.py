@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.ports import CertificateNews
-from tidelog.server.tls import REFUSED, RELOADED, watch_certificates
+from tidelog.server.tls import NOT_CONNECTED, REFUSED, RELOADED, watch_certificates
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 INTERVAL_MS = 10_000
@@ -76,6 +76,19 @@ def test_what_changed_is_told_with_its_names_and_its_end(caplog: pytest.LogCaptu
             'names=a.example,b.example expires="Nov 23 19:57:29 2026 GMT"'
         )
     ]
+
+
+def test_a_peer_that_cannot_be_reached_is_an_error_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusal = TidelogError(
+        ErrorCode.UNAVAILABLE, tried="call it", happened="TLS: its certificate has expired"
+    )
+    watch(CertificateNews(user="connections to nodes", peer="10.0.0.2:9193", refusal=refusal))
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.getMessage().startswith(f"{NOT_CONNECTED} peer=10.0.0.2:9193")
+    assert "has expired" in record.getMessage()
 
 
 def test_a_refused_file_is_an_error_that_says_what_is_used_instead(

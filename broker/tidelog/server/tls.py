@@ -1,7 +1,7 @@
 """Certificates of a running node: looked at again and again, and told in its log.
 
-Owns the interval and the events `certificate_reloaded` and `certificate_refused`. What may be used
-is decided where the files are read.
+Owns the interval and the events `certificate_reloaded`, `certificate_refused` and
+`tls_connection_refused`. What may be used is decided where the files are read.
 """
 
 from typing import Final
@@ -11,6 +11,7 @@ from tidelog.server import log_events
 
 RELOADED: Final = "certificate_reloaded"
 REFUSED: Final = "certificate_refused"
+NOT_CONNECTED: Final = "tls_connection_refused"
 
 
 async def watch_certificates(certificates: Certificates, clock: Clock, interval_ms: int) -> None:
@@ -23,6 +24,9 @@ async def watch_certificates(certificates: Certificates, clock: Clock, interval_
 
 def tell(news: CertificateNews) -> None:
     """One line."""
+    if news.peer:
+        log_events.error(NOT_CONNECTED, peer=news.peer, error=news.refusal)
+        return
     if news.refusal is not None:
         log_events.error(
             REFUSED,

@@ -13,12 +13,15 @@ from tidelog.wire.errors import TidelogError
 
 
 class CertificateNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of files that were found changed."""
+    """What became of files that were found changed, or of a connection that TLS prevents."""
 
     user: str
     """`listener client`, `listener cluster`, `connections to nodes`."""
-    certificate: str
+    certificate: str = ""
     """The file."""
+    peer: str = ""
+    """Not empty: nothing changed, but no connection to this address comes to be; `refusal` tells
+    why, once until one does."""
     subject: str = ""
     names: tuple[str, ...] = ()
     """Host names and addresses that the certificate is for."""

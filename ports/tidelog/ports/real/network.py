@@ -67,5 +67,7 @@ class GrpcNetwork:
         connection = self._connections.get(peer)
         if connection is None:
             material = None if outbound is None else outbound.material
-            connection = self._connections[peer] = Connection(peer, self._client_id, material)
+            connection = self._connections[peer] = Connection(
+                peer, self._client_id, material, self.certificates.report
+            )
         return connection

@@ -5,6 +5,8 @@ It must never retry: only the caller knows whether a second try is safe.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import grpc
@@ -20,11 +22,22 @@ _Unary = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 _StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
+Report = Callable[[str, TidelogError | None], None]
+"""Told how each call to a peer ended."""
+
+
 class Connection:
     """The channel to one peer and what is called over it."""
 
-    def __init__(self, peer: str, client_id: str, material: Material | None = None) -> None:
+    def __init__(
+        self,
+        peer: str,
+        client_id: str,
+        material: Material | None = None,
+        report: Report = lambda _peer, _error: None,
+    ) -> None:
         self._peer = peer
+        self._report = partial(report, peer)
         self._is_encrypted = material is not None
         options = network_options.channel_options()
         if material is None:
@@ -45,13 +58,17 @@ class Connection:
             callee = self._unary[method] = self._channel.unary_unary(method)
         cancellations = _cancellations()
         try:
-            return await callee(message, timeout=timeout_ms / 1000, metadata=self._metadata)
+            answer = await callee(message, timeout=timeout_ms / 1000, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, tried, is_encrypted=self._is_encrypted) from None
+            failure = from_rpc_error(error, tried, is_encrypted=self._is_encrypted)
+            self._report(failure)
+            raise failure from None
         except asyncio.CancelledError:
             if not self._is_closed or _cancellations() > cancellations:
                 raise
             raise closed(tried) from None
+        self._report(None)
+        return answer
 
     def stream(self, method: str) -> "CallerStream":
         """Begin a stream."""

@@ -17,6 +17,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 TRAILER: Final = "tidelog-error-bin"
 """Holds a serialised tidelog.v1.Error after every call that failed by the peer's own answer."""
 
+TLS_PREFIX: Final = "TLS: "
+"""Before what happened, where an operator has to mend a certificate."""
+
 TEXT_BYTES_MAX: Final = 1_000
 STATUS_BYTES_MAX: Final = 500
 """Of each text in the trailer, and of the status message, which travels percent-encoded: callers
@@ -155,7 +158,7 @@ def _happened(details: str, *, is_encrypted: bool) -> str:
     mistake = tls_reasons.find(details)
     if mistake is None and is_encrypted and tls_reasons.is_closed_after_handshake(details):
         mistake = tls_reasons.CLIENT_REFUSED
-    return details if mistake is None else f"TLS: {mistake.happened} ({details})"
+    return details if mistake is None else f"{TLS_PREFIX}{mistake.happened} ({details})"
 
 
 def death_hint(details: str, *, is_encrypted: bool = False) -> DeathHint:

@@ -6,7 +6,7 @@ Connections that are open stay: their ends have proved themselves already.
 
 import os
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Final, cast
 
 # Handshakes that fail are told in our words, where they matter; gRPC prints each on stderr as well.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -15,7 +15,11 @@ import grpc
 
 from tidelog.ports.certificates import CertificateNews
 from tidelog.ports.network import Listener, TlsFiles
+from tidelog.ports.real.network_errors import TLS_PREFIX
 from tidelog.ports.real.tls_files import Material, WatchedFiles
+from tidelog.wire.errors import TidelogError
+
+OUTBOUND: Final = "connections to nodes"
 
 
 class RealCertificates:
@@ -25,12 +29,36 @@ class RealCertificates:
         self._watched: list[WatchedFiles] = []
         self.outbound: WatchedFiles | None = None
         """Of connections to other nodes; None: they are in plaintext."""
+        self._failures: dict[str, TidelogError] = {}
+        self._told: dict[str, str] = {}
         if outbound is not None:
-            self.outbound = self._watch("connections to nodes", outbound)
+            self.outbound = self._watch(OUTBOUND, outbound)
 
     def refresh(self) -> Sequence[CertificateNews]:
         """See `Certificates`."""
-        return [news for each in self._watched if (news := each.refresh()) is not None]
+        changes = [news for each in self._watched if (news := each.refresh()) is not None]
+        return [*changes, *self._new_failures()]
+
+    @property
+    def troubled_peers(self) -> tuple[str, ...]:
+        """Whom TLS keeps this process from reaching."""
+        return tuple(self._failures)
+
+    def report(self, peer: str, error: TidelogError | None) -> None:
+        """How a connection to the peer fared; None: well."""
+        if error is None:
+            if self._failures.pop(peer, None) is not None:
+                self._told.pop(peer, None)
+        elif error.happened.startswith(TLS_PREFIX):
+            self._failures[peer] = error
+
+    def _new_failures(self) -> list[CertificateNews]:
+        found = []
+        for peer, error in self._failures.items():
+            if self._told.get(peer) != error.happened:
+                self._told[peer] = error.happened
+                found.append(CertificateNews(user=OUTBOUND, peer=peer, refusal=error))
+        return found
 
     def server_credentials(self, listener: Listener) -> grpc.ServerCredentials:
         """Of a listener; asked again at each handshake."""
