@@ -353,6 +353,27 @@ def test_messages_of_a_superseded_stream_change_nothing() -> None:
     on_three_brokers(work)
 
 
+def test_a_new_life_of_a_broker_ends_its_old_streams_on_both_lanes() -> None:
+    async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
+        follower = follower_of(topic)
+        epoch = broker_of(cluster, follower).epoch
+        leader = f"n{topic.now().leader_id}:2"
+        older = cluster.network.stream(leader, REPLICA_FETCH)
+        await older.send(encode_ask(named_at(cluster, topic, follower)))
+        assert await older.receive() is not None
+        new_life = {"lane": Lane.LIVE, "broker_epoch": BrokerEpoch(epoch + 1), "session_id": 1}
+        newer = cluster.network.stream(leader, REPLICA_FETCH)
+        await newer.send(encode_ask(named_at(cluster, topic, follower, **new_life)))
+        assert await newer.receive() is not None
+        with pytest.raises(TidelogError):
+            await heard_to_the_end(older)
+        late = encode_ask(named_at(cluster, topic, follower, session_id=(1 << 60) + 1))
+        assert await error_of(cluster, topic, late) is ErrorCode.UNAVAILABLE
+        newer.cancel()
+
+    on_three_brokers(work)
+
+
 def test_each_partition_has_its_own_error() -> None:
     async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
         follower = follower_of(topic)

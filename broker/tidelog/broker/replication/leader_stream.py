@@ -45,6 +45,7 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
 TRIED: Final = "send copies to a follower"
 EPOCH_QUERIES_MAX: Final = 10_000
 _NS_PER_MS: Final = 1_000_000
+_NO_STREAM: Final = (BrokerEpoch(-1), -1)
 
 
 class FollowerEnd(Protocol):
@@ -108,7 +109,7 @@ class ReplicaFetchHandler:
         if ask is None:
             return
         self._check_cluster(ask.cluster_id)
-        self._check_broker(ask.broker_id, ask.broker_epoch)
+        self.check_broker(ask.broker_id, ask.broker_epoch)
         if ask.lane is None or ask.session_sequence != 1:
             raise invalid("pull copies", "a stream begins with its lane and a full start")
         stream = LeaderStream(self, end, ask.broker_id, ask.broker_epoch, ask.lane)
@@ -178,7 +179,7 @@ class ReplicaFetchHandler:
                 f"this node to {self._cluster_id}",
             )
 
-    def _check_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    def check_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """A process that another one has taken over from is not heard; one that registered a
         moment ago may be ahead of the metadata here."""
         broker = self.metadata.image().brokers.get(broker_id)
@@ -196,17 +197,23 @@ class ReplicaFetchHandler:
         stream: "LeaderStream",
     ) -> None:
         """The newer stream counts. Sessions of one broker epoch ascend: what comes late is told."""
-        if session <= self._newest.get(which, (BrokerEpoch(-1), -1)):
+        if session <= self._newest.get(which, _NO_STREAM):
             raise TidelogError(
                 ErrorCode.UNAVAILABLE,
                 tried=f"pull copies as broker {which[0]}",
                 happened="a newer stream of this broker and lane has begun",
             )
+        broker_id, epoch = which[0], session[0]
+        for lane in Lane:
+            each = (broker_id, lane)
+            older = self._streams.get(each)
+            if older is not None and (each == which or older.broker_epoch < epoch):
+                del self._streams[each]
+                older.supersede()
+            # What an earlier life of the broker says on the other lane comes late as well.
+            self._newest[each] = max(self._newest.get(each, _NO_STREAM), (epoch, 0))
         self._newest[which] = session
-        older = self._streams.get(which)
         self._streams[which] = stream
-        if older is not None:
-            older.supersede()
 
 
 class LeaderStream:
@@ -223,7 +230,7 @@ class LeaderStream:
         self._handler = handler
         self._end = end
         self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self.broker_epoch = broker_epoch
         self.session = LeaderSession(self, lane, handler.limits)
         self._news = asyncio.Event()
         self._is_superseded = False
@@ -265,13 +272,14 @@ class LeaderStream:
                 tried=TRIED,
                 happened="a newer stream of this follower and lane has begun",
             )
+        self._handler.check_broker(self._broker_id, self.broker_epoch)
         self._heard_ns = self._handler.clock.monotonic_ns()
         session, limit = self.session, self._handler.limits.positions_max
         if len(session.partitions) + len(ask.positions) > 2 * limit:
             raise invalid("pull copies", f"more than {limit} partitions in one session")
         self._perform(session.on_request(ask))
         if ask.removed:
-            self._handler.tell_gone(ask.removed, self._broker_id, self._broker_epoch)
+            self._handler.tell_gone(ask.removed, self._broker_id, self.broker_epoch)
         if session.has_work:
             self._news.set()
 
@@ -302,7 +310,7 @@ class LeaderStream:
         self._handler.on_follower_position(
             key,
             self._broker_id,
-            self._broker_epoch,
+            self.broker_epoch,
             position.leader_epoch,
             position.log_end_offset,
             position.flushed_offset,
