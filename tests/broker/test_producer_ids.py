@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
@@ -9,11 +10,14 @@ from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient
 from tidelog.broker.handlers import producer_ids as module
 from tidelog.broker.handlers.producer_ids import Block, ProducerIds
+from tidelog.broker.rpc.producer_id import ALLOCATE_BLOCK, ControllerBlocks
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
-from tidelog.v1 import producer_id_pb2
+from tidelog.v1 import controller_pb2, producer_id_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 
 def context(deadline_ns: int = NO_DEADLINE_NS) -> RequestContext:
@@ -41,6 +45,7 @@ class FakeSource:
         """As the protocol says."""
         assert timeout_ms > 0
         self.fetches += 1
+        await asyncio.sleep(0.001)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -131,8 +136,13 @@ def test_what_is_left_is_given_although_the_fetch_ahead_fails() -> None:
     async def work(ids: ProducerIds, source: FakeSource, ports: SimulatedPorts) -> None:
         await take(ids, 1)
         source.error = TidelogError(ErrorCode.UNAVAILABLE, tried="ask", happened="no controller")
-        assert await take(ids, 299) == list(range(1, 300))
-        assert source.fetches > 1, "it was tried ahead"
+        assert await take(ids, 99) == list(range(1, 100))
+        await ports.clock.sleep(100)
+        before = source.fetches
+        assert before > 1, "it was tried ahead"
+        await ports.clock.sleep(10_000)
+        assert source.fetches == before, "nobody has asked since"
+        assert await take(ids, 200) == list(range(100, 300))
         with pytest.raises(TidelogError):
             await ids.allocate(context())
 
@@ -172,6 +182,48 @@ def test_an_id_of_a_caller_that_went_away_is_no_harm_and_the_crowd_is_bounded() 
                 await each
 
     with_ids(work)
+
+
+class FakeController:
+    """Answers one call; remembers it."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.answer = controller_pb2.AllocateProducerIdBlockResponse(
+            first_producer_id=first, count=count
+        )
+        self.asked: list[tuple[str, controller_pb2.AllocateProducerIdBlockRequest, int]] = []
+
+    async def call(self, method: str, message: bytes, *, tried: str, timeout_ms: int) -> bytes:
+        """As the client of the controller."""
+        assert tried
+        request = controller_pb2.AllocateProducerIdBlockRequest.FromString(message)
+        self.asked.append((method, request, timeout_ms))
+        return self.answer.SerializeToString()
+
+
+def blocks_of(controller: FakeController) -> ControllerBlocks:
+    return ControllerBlocks(
+        cast(ControllerClient, controller),
+        cluster_id="c",
+        broker_id=BrokerId(3),
+        broker_epoch=lambda: BrokerEpoch(9),
+    )
+
+
+def test_a_block_is_asked_for_in_the_name_of_this_broker_and_taken_whole() -> None:
+    controller = FakeController(5_000, 1_000)
+    block = asyncio.run(blocks_of(controller).fetch(700))
+    assert block == Block(first_producer_id=5_000, count=1_000)
+    ((method, request, timeout_ms),) = controller.asked
+    assert (method, timeout_ms) == (ALLOCATE_BLOCK, 700)
+    assert (request.cluster_id, request.broker_id, request.broker_epoch) == ("c", 3, 9)
+
+
+@pytest.mark.parametrize(("first", "count"), [(-1, 10), (5, 0)])
+def test_a_block_that_is_none_is_refused(first: int, count: int) -> None:
+    with pytest.raises(TidelogError) as caught:
+        asyncio.run(blocks_of(FakeController(first, count)).fetch(700))
+    assert caught.value.code is ErrorCode.UNKNOWN
 
 
 def test_a_node_gives_each_producer_an_id_of_its_own() -> None:

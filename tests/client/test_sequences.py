@@ -94,7 +94,7 @@ def test_after_the_last_epoch_another_producer_id_is_taken() -> None:
     partition.producer_epoch = EPOCH_MAX - 1
     answer(world, ErrorCode.BATCH_TOO_LARGE)
     batch = produce(world)
-    assert (batch.producer_id, batch.producer_epoch) == (7, EPOCH_MAX)
+    assert sealed(batch) == (7, EPOCH_MAX, 0), "it fits the format"
     answer(world, ErrorCode.BATCH_TOO_LARGE)
     batch = produce(world)
     assert batch.base_sequence < 0, "it waits for an id"
@@ -137,6 +137,8 @@ def test_numbers_of_a_topic_that_was_created_again_begin_at_0() -> None:
     assert [outcome for outcome in world.outcomes.values() if isinstance(outcome, TidelogError)]
     batch = produce(world)
     assert (batch.topic_id, batch.producer_epoch, batch.base_sequence) == (b"j" * 16, 0, 0)
+    assert world.core.sequencer is not None
+    assert list(world.core.sequencer.partitions) == [(b"j" * 16, 0)], "the old one is forgotten"
 
 
 def test_a_close_without_waiting_tells_what_may_be_stored_from_what_is_not() -> None:
