@@ -4,10 +4,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidelog.chaos.checkers import Acks
+from tidelog.chaos.sim.cluster.operator import KEPT_TOPIC
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.engine_producer import EngineProducer
+from tidelog.chaos.workloads.engine_reader import EngineReader
 from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
 from tidelog.chaos.workloads.single_shot import send_once
 from tidelog.ports import TaskScope
@@ -93,6 +95,25 @@ def start_reader(run: "ClusterRun", name: str) -> Process:
             topic = await some_topic(run, client)
             if topic is not None:
                 await reader.read(topic, client.below(topic.partition_count))
+
+    return run.world.machine(name).start(name, live)
+
+
+def start_engine_reader(run: "ClusterRun", name: str) -> Process:
+    """A consumer of the SDK on the topic that is never deleted."""
+
+    async def live(ports: SimulatedPorts) -> None:
+        client = run.client(ports, name)
+        racks = ("", *(node.rack for node in run.plan.nodes))
+        while KEPT_TOPIC not in run.topics():
+            await ports.clock.sleep(100)
+        reader = EngineReader(
+            client,
+            KEPT_TOPIC,
+            bootstrap=tuple(node.address for node in run.nodes),
+            rack=racks[client.below(len(racks))],
+        )
+        await reader.run()
 
     return run.world.machine(name).start(name, live)
 

@@ -26,6 +26,8 @@ _WATCH_NS: Final = 100 * MS
 _RESTART_PROBABILITY: Final = 0.12
 _JUMP_MS_MAX: Final = 86_400_000
 _DEAD_AT_ONCE: Final = 0.25
+_LOSING_PROBABILITY: Final = 0.15
+"""Of a crash that takes the last copy of something: what follows in that partition is excused."""
 _FAILING: Final = (
     FaultKind.READ_ERROR,
     FaultKind.WRITE_ERROR,
@@ -154,7 +156,9 @@ class ClusterTroubles:
         life = victim.process
 
         def crash() -> None:
-            if victim.process is life and victim.is_alive and not self.is_over:
+            if victim.process is not life or not victim.is_alive or self.is_over:
+                return
+            if self._random.chance(_LOSING_PROBABILITY) or not self._watch.would_lose(victim):
                 self._world.faults.took_effect(FaultKind.MACHINE_CRASH, victim.name)
                 self.kill(victim, is_machine=True)
 

@@ -197,6 +197,21 @@ class ClusterWatch:
                 board.lacking[node.node_id] = None
         self._excuse_losses(node)
 
+    def would_lose(self, node: ClusterNode) -> bool:
+        """Whether a crash of its machine now would take the last copy of something committed."""
+        for board in self.board.partitions.values():
+            position = board.positions.get(node.node_id)
+            if board.is_flush_sync or position is None or board.excuse is not None:
+                continue
+            others = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
+            is_last = all(
+                each == node.node_id or each in board.lacking or each in board.damaged
+                for each in others
+            )
+            if is_last and position.flushed_offset < board.committed:
+                return True
+        return False
+
     def _excuse_losses(self, node: ClusterNode) -> None:
         """With flush=replicated a record is gone when every one of those that were sure to hold it
         has lost its unflushed bytes, the last of them by this crash."""

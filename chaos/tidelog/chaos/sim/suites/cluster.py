@@ -10,7 +10,12 @@ from typing import Final
 
 from tidelog.chaos.checkers import Acks, Anomaly, Excuse, History, check_clients
 from tidelog.chaos.sim.clock import sleep_ns
-from tidelog.chaos.sim.cluster.clients import start_engine, start_producer, start_reader
+from tidelog.chaos.sim.cluster.clients import (
+    start_engine,
+    start_engine_reader,
+    start_producer,
+    start_reader,
+)
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.operator import Operator
 from tidelog.chaos.sim.cluster.plan import draw_plan
@@ -98,6 +103,7 @@ class ClusterRun:
             self._clients.append(start(self, f"producer-{number}", acks))
         for number in range(self.plan.readers):
             self._clients.append(start_reader(self, f"reader-{number}"))
+        self._clients.append(start_engine_reader(self, "consumer"))
         self.troubles.others = [process.name for process in self._clients[1:]]
 
     async def _operate(self, ports: SimulatedPorts) -> None:
