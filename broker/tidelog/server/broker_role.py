@@ -22,22 +22,15 @@ from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.replicas import Replicas
-from tidelog.broker.replication.controller_calls import ControllerCalls
-from tidelog.broker.replication.fetchers import Fetchers
-from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
-from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
-from tidelog.broker.replication.repair import Repair
-from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.producer_id import ControllerBlocks
-from tidelog.broker.rpc.replica import ReplicaRpc
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
-from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
+from tidelog.server.broker_replication import BrokerReplication
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.node_ports import NodePorts
@@ -80,54 +73,23 @@ class BrokerRole:
             ),
             ports.clock,
         )
-        calls = ControllerCalls(
-            side.controller,
-            cluster_id=identity.cluster_id,
-            broker_id=broker_id,
-            broker_epoch=self._epoch,
-        )
-        self.in_sync = InSyncKeeper(ports.clock, calls, broker_id=broker_id)
-        self.repair = Repair(
-            self.replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
-        )
-        self.fetchers = Fetchers(
+        self.replication = BrokerReplication(
             self.replicas,
-            side.source,
-            ports.network,
-            ports.clock,
-            ports.random,
+            ports,
+            side,
             cluster_id=identity.cluster_id,
             broker_id=broker_id,
             broker_epoch=self._epoch,
-            address_of=self._cluster_address_of,
-        )
-        self.replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
-        self._replica_rpc = ReplicaRpc(
-            ReplicaFetchHandler(
-                self.replicas,
-                side.source,
-                ports.clock,
-                cluster_id=identity.cluster_id,
-                on_follower_position=self.in_sync.on_follower_position,
-                on_follower_gone=self.in_sync.on_follower_gone,
-            )
+            peer_addresses=configuration.peer_addresses,
         )
 
     def _epoch(self) -> BrokerEpoch:
         assert self.session is not None, "replicas are copied after the registration"
         return self.session.epoch
 
-    def _cluster_address_of(self, broker_id: BrokerId) -> str | None:
-        """Where another broker serves its replicas; None: it is not registered."""
-        known = self._side.source.image().brokers.get(broker_id)
-        if known is None:
-            return None
-        own = self._configuration.peer_addresses.get(str(broker_id))
-        return own or known.listeners.get(CLUSTER_LISTENER)
-
     def cluster_methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return self._replica_rpc.methods()
+        return self.replication.methods()
 
     @property
     def is_recovered(self) -> bool:
@@ -199,9 +161,7 @@ class BrokerRole:
         self.report_directories()
         scope.start(self.replicas.run(), name="replicas")
         scope.start(self._producer_ids.run(), name="producer ids")
-        scope.start(self.in_sync.run(), name="in-sync sets")
-        scope.start(self.fetchers.run(scope), name="fetchers")
-        scope.start(self.repair.run(), name="repair")
+        self.replication.start(scope)
         session.want_unfence()
         await session.wait_unfenced()
 

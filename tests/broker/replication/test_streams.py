@@ -66,7 +66,8 @@ def lanes_of(cluster: Cluster, number: int) -> dict[tuple[int, Lane], int]:
     assert node is not None
     assert node._broker is not None
     return {
-        (each.leader_id, each.lane): each.partitions for each in node._broker.fetchers.describe()
+        (each.leader_id, each.lane): each.partitions
+        for each in node._broker.replication.fetchers.describe()
     }
 
 

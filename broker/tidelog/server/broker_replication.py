@@ -1,0 +1,97 @@
+"""A broker's replicas among those of others: who leads, who follows, who pulls, who is in sync.
+
+Owns how these parts are put together; each of them is told of the others here only. It must never
+start before the logs are open: a follower's first word is where its log ends.
+"""
+
+from collections.abc import Callable, Mapping
+
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication.controller_calls import ControllerCalls
+from tidelog.broker.replication.fetchers import Fetchers
+from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
+from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
+from tidelog.broker.replication.repair import Repair
+from tidelog.broker.replication.roles import RoleKeeper
+from tidelog.broker.rpc.replica import ReplicaRpc
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.ports import Method, TaskScope
+from tidelog.ports.request_context import CLUSTER_LISTENER
+from tidelog.server import log_events
+from tidelog.server.metadata_side import MetadataSide
+from tidelog.server.node_ports import NodePorts
+from tidelog.wire.ids import BrokerEpoch, BrokerId
+
+
+class BrokerReplication:
+    """`start` once the logs are open; its tasks live as long as the scope."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        ports: NodePorts,
+        side: MetadataSide,
+        *,
+        cluster_id: str,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        peer_addresses: Mapping[str, str],
+    ) -> None:
+        self._side = side
+        self._peer_addresses = peer_addresses
+        calls = _calls(side.controller, cluster_id, broker_id, broker_epoch)
+        self.in_sync = InSyncKeeper(ports.clock, calls, broker_id=broker_id)
+        self.repair = Repair(
+            replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
+        )
+        self.fetchers = Fetchers(
+            replicas,
+            side.source,
+            ports.network,
+            ports.clock,
+            ports.random,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            address_of=self._address_of,
+        )
+        replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
+        self._rpc = ReplicaRpc(
+            ReplicaFetchHandler(
+                replicas,
+                side.source,
+                ports.clock,
+                cluster_id=cluster_id,
+                on_follower_position=self.in_sync.on_follower_position,
+                on_follower_gone=self.in_sync.on_follower_gone,
+            )
+        )
+
+    def methods(self) -> Mapping[str, Method]:
+        """What other brokers may ask."""
+        return self._rpc.methods()
+
+    def start(self, scope: TaskScope) -> None:
+        """Its tasks."""
+        scope.start(self.in_sync.run(), name="in-sync sets")
+        scope.start(self.fetchers.run(scope), name="fetchers")
+        scope.start(self.repair.run(), name="repair")
+
+    def _address_of(self, broker_id: BrokerId) -> str | None:
+        """Where another broker serves its replicas; None: it is not registered."""
+        known = self._side.source.image().brokers.get(broker_id)
+        if known is None:
+            return None
+        own = self._peer_addresses.get(str(broker_id))
+        return own or known.listeners.get(CLUSTER_LISTENER)
+
+
+def _calls(
+    controller: ControllerClient,
+    cluster_id: str,
+    broker_id: BrokerId,
+    broker_epoch: Callable[[], BrokerEpoch],
+) -> ControllerCalls:
+    return ControllerCalls(
+        controller, cluster_id=cluster_id, broker_id=broker_id, broker_epoch=broker_epoch
+    )
