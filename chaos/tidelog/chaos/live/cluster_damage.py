@@ -16,6 +16,7 @@ from typing import Final
 
 from tidelog.chaos.live.cluster_faults import Trouble
 from tidelog.chaos.live.cluster_nodes import TidelogCluster
+from tidelog.chaos.live.cluster_reader import PAST_ERRORS
 from tidelog.chaos.live.cluster_rounds import Watched
 from tidelog.chaos.live.cluster_seats import Seat
 from tidelog.chaos.live.quorum_flip_case import flip
@@ -58,7 +59,9 @@ class Corrupt(Trouble):
         if is_alive:
             # What nobody reads is noticed by the scrubber, days later.
             self._reader = subprocess.Popen(
-                self._cluster.reader(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                [*self._cluster.reader(), PAST_ERRORS],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
         state = "that it leads and serves" if is_alive else "that it led, while it is dead"
         return f"a bit in {len(self._hit)} logs {state}"
@@ -87,7 +90,7 @@ class Corrupt(Trouble):
 
     @staticmethod
     def _end_reader(reader: subprocess.Popen[bytes]) -> None:
-        # It may have met the damage and failed: it is there to touch what is stored.
+        # It is there to touch what is stored: how it ends says nothing.
         try:
             reader.wait(READ_SECONDS_MAX)
         except subprocess.TimeoutExpired:

@@ -2,7 +2,8 @@
 
 Owns the independent reading back of a replicated topic: no SDK, a fresh process. Prints one JSON
 array a record: partition, offset, value. Each partition is read from its leader, at the address
-that brokers tell clients.
+that brokers tell clients. `--past-errors` goes on with the next partition: for touching what is
+stored, never for a verdict.
 """
 
 import json
@@ -18,6 +19,7 @@ from tidelog.v1 import records_pb2_grpc
 from tidelog.wire.errors import TidelogError
 
 LEAD_SECONDS_MAX: Final = 60.0
+PAST_ERRORS: Final = "--past-errors"
 PAUSE_SECONDS: Final = 0.2
 
 
@@ -42,13 +44,18 @@ def wait_led(addresses: list[str], topic: str) -> Seen:
 
 def main(arguments: list[str]) -> int:
     """Print every record of every partition."""
-    topic, addresses = arguments[0], arguments[1:]
+    is_going_on = PAST_ERRORS in arguments
+    topic, *addresses = [each for each in arguments if each != PAST_ERRORS]
     seen = wait_led(addresses, topic)
     for partition, seat in enumerate(seen.seats):
         with grpc.insecure_channel(seen.addresses[seat.leader]) as channel:
             stub = records_pb2_grpc.RecordsServiceStub(channel)
-            for offset, value in read_partition(stub, topic, partition):
-                print(json.dumps([partition, offset, value.rstrip()]))
+            try:
+                for offset, value in read_partition(stub, topic, partition):
+                    print(json.dumps([partition, offset, value.rstrip()]))
+            except grpc.RpcError:
+                if not is_going_on:
+                    raise
     return 0
 
 

@@ -18,7 +18,7 @@ from tidelog.chaos.live.server_process import wait_until
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 RATE: Final = 10_000.0
-WARM_SECONDS_MAX: Final = 30.0
+WARM_SECONDS_MAX: Final = 120.0
 HEALTHY_SECONDS: Final = 3.0
 RETURN_SECONDS_MAX: Final = 30.0
 WHOLE_SECONDS_MAX: Final = 90.0
