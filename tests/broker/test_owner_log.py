@@ -135,7 +135,7 @@ def test_a_cut_that_cannot_learn_of_the_producers_before_is_no_measure_of_a_side
         assert owned.log.are_producers_known is is_known
         owned.owner.roll(KEY)
         await settle()
-        assert (owned.log.segments[1].producers_at_end is not None) is is_known
+        assert owned.log.segments[1].were_producers_known is is_known
 
     with_owner(work)
 

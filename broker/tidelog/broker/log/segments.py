@@ -33,6 +33,7 @@ class Segment:
         "producers_before",
         "size_bytes",
         "summary",
+        "were_producers_known",
     )
 
     def __init__(self, key: SegmentKey) -> None:
@@ -53,6 +54,9 @@ class Segment:
         self.are_producers_whole = True
         """Whether its sidecar tells of all producers that the log knew: not if the one before it
         was trimmed before it had a sidecar to go on from."""
+        self.were_producers_known = True
+        """Whether the log knew all of them when it was sealed; else it is no measure of a sidecar,
+        whose maker may know them again."""
         self.producers_at_end: bytes | None = None
         """The encoded producer state at its end, from the roll until the sidecar is there; None
         also if it is not known."""
@@ -98,11 +102,12 @@ class Segment:
         if has_records and max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def seal(self, producers: bytes | None) -> None:
+    def seal(self, producers: bytes | None, *, are_all_known: bool = True) -> None:
         """It grows no more; `producers` is the encoded state of the log's producers behind it."""
         assert not self.is_sealed, f"{self.key.path} is sealed once"
         self.is_sealed = True
         self.producers_at_end = producers
+        self.were_producers_known = are_all_known
 
     def take_summary(self, summary: Summary) -> None:
         """The sidecar is there: what was kept in memory instead of it goes."""

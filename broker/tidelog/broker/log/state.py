@@ -115,8 +115,7 @@ class PartitionLog:
         """The active segment grows no more. Producers are forgotten at a roll only, so that their
         state behind a segment is a function of the segments up to it."""
         self.producers.expire()
-        # What forgot some is no measure of the sidecar, whose maker may know them again.
-        self.segments[-1].seal(self.producers.encode() if self.are_producers_known else None)
+        self.segments[-1].seal(self.producers.encode(), are_all_known=self.are_producers_known)
 
     def take_in(self, header: BatchHeader) -> None:
         """A batch with this header, as it is stored, lies at the end of the active segment."""

@@ -262,13 +262,15 @@ def _cut_tail(cut: Cut) -> CutTail:
     if is_all_cut:
         place = 0
     before = log.segments[place - 1] if place else None
+    first_producers = None if is_all_cut else log.segments[place].producers_before
     return CutTail(
         key=log.key,
         offset=cut.offset,
         log_start_offset=log.log_start_offset,
         last=None if is_last_cut else last.key,
         before=before.key if before else None,
-        producers_before=before.producers_at_end if before else None,
+        producers_before=before.producers_at_end if before else first_producers,
+        is_all_before_known=before.were_producers_known if before else log.are_producers_known,
         later=tuple(segment.key for segment in log.segments[place + (not is_last_cut) :]),
     )
 

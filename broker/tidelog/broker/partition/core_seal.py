@@ -97,7 +97,8 @@ def _difference(log: PartitionLog, segment: Segment, summary: Summary) -> str:
         if sums.get(INDEX) != checksum(blocks):
             return "the index made from its file is not the one that was kept while it was written"
     producers = segment.producers_at_end
-    if producers is None or not segment.are_producers_whole:
+    is_measure = segment.are_producers_whole and segment.were_producers_known
+    if producers is None or not is_measure:
         return ""
     if sums.get(PRODUCERS) != checksum(producers):
         return "the producers in its file are not those that wrote it"

@@ -283,6 +283,8 @@ class CutTail(msgspec.Struct, frozen=True, kw_only=True):
     """The sealed segment before it, whose sidecar holds the producer state to start from."""
     producers_before: bytes | None
     """That state encoded, where it is known without the sidecar."""
+    is_all_before_known: bool = True
+    """Whether it tells of all producers."""
     later: tuple[SegmentKey, ...]
 
 

@@ -45,7 +45,10 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
         file = await files.opened(segment.key)
         await disk.truncate(file, segment.size_bytes)
         await disk.flush([file], directories=[directory])
-    return TailCut(segment=segment, producers=left.producers, are_producers_known=known is not None)
+    is_all_known = known is not None and (
+        effect.producers_before is None or effect.is_all_before_known
+    )
+    return TailCut(segment=segment, producers=left.producers, are_producers_known=is_all_known)
 
 
 async def _producers_before(disk: Disk, effect: CutTail) -> ProducerState | None:
