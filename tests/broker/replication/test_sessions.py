@@ -526,18 +526,27 @@ def test_a_replica_near_the_end_moves_to_the_live_lane() -> None:
     assert left * size <= LIMITS.near_end_bytes
 
 
-def test_a_late_position_does_not_bring_back_a_partition_that_moved() -> None:
-    world = SessionWorld(1, lane=Lane.CATCH_UP)
-    world.ask()
+def test_a_late_position_does_not_bring_back_a_partition_that_left() -> None:
+    world = in_session()
+    world.write()
+    world.answer()
+    world.deliver_answer()
+    world.do_one(KEY)
+    world.flush(KEY)
+    assert world.ask() is not None
+    leader = world.leader.logs[KEY]
+    leader.is_led = False
+    world.write()
+    answer = world.answer()
+    assert answer is not None
+    assert answer.partitions[0].error is not None
+    leader.is_led = True
+    counted = len(world.leader.counted)
     world.deliver_request()
-    assert world.leader_session.partitions == {}, "at its end it belongs on the live lane"
-    session = world.follower_session
-    session.partitions[KEY].told = (Offset(-1), Offset(-1))
-    session.on_moved(KEY)
-    late = world.ask()
-    assert late is not None
-    world.deliver_request()
-    assert world.leader_session.partitions == {}
+    assert world.leader_session.partitions == {}, "it is named again by who knows that it left"
+    assert len(world.leader.counted) == counted
+    world.settle()
+    assert ends(world) == (2, 2)
 
 
 def test_a_partition_that_is_followed_no_more_leaves_the_leaders_session() -> None:
