@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.quota import Quotas
+from tidelog.broker.rpc.fetch_share import with_fetch_share
 from tidelog.broker.rpc.guard import Gate, guard_methods
 from tidelog.broker.rpc.metadata_table import (
     METADATA_FILES,
@@ -243,7 +244,12 @@ class Node:
         assert all(accesses[name].listener == CLIENT_LISTENER for name in methods), (
             "the client listener serves what the contract assigns to it"
         )
-        return with_quotas(methods, Quotas(side.metadata.image), self._ports.clock)
+        shared = with_fetch_share(
+            methods,
+            connection_bytes=self._configuration.listeners.client.limits.connection_answer_bytes,
+            default_bytes=limits.fetch_bytes,
+        )
+        return with_quotas(shared, Quotas(side.metadata.image), self._ports.clock)
 
     def _is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""
