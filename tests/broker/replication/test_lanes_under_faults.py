@@ -29,6 +29,7 @@ FAULTS = (
     FaultKind.NETWORK_DELAY,
     FaultKind.LATE_PROCESSING,
     FaultKind.CANCEL_HANDLER,
+    FaultKind.SLOW_DISK,
 )
 
 
@@ -138,8 +139,13 @@ class Storm:
         partition = self.metadata.partition(number)
         able = [each for each in partition.in_sync_replicas if self.brokers[each].is_serving]
         if able:
-            leader = self.chance.choice(able)
-            self.metadata.decide(number, leader=leader, in_sync=partition.in_sync_replicas)
+            leader, in_sync = self.chance.choice(able), partition.in_sync_replicas
+            if self.chance.random() < 0.5:
+                # The old leader is thought to be dead, and may still be writing.
+                self.write(number)
+                old = partition.leader_id
+                in_sync = tuple(each for each in in_sync if each != old or old == leader)
+            self.metadata.decide(number, leader=leader, in_sync=in_sync)
             self.seen["leader changes"] += leader != partition.leader_id
 
     async def kill_and_restart(self) -> None:
