@@ -47,12 +47,13 @@ class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     hint_timeout_ms: int = HINT_TIMEOUT_MS
-    tick_ms: int = 500
-    """Between looks at the table, unless a session ends sooner."""
+    tick_ms: int = 100
+    """Between looks at the table and at streams that ended, unless a session ends sooner: each
+    partition that a dead broker led waits for this."""
     held_up_ms: int = 1_000
     """This loop being so late, nobody's silence before counts."""
-    unheard_probe_ms: int = 1_000
-    """After an election: brokers that have not come by then are probed."""
+    unheard_probe_ms: int = 300
+    """After an election: brokers that have not come by then are probed. One that lives answers."""
     probe_timeout_ms: int = 500
     probes_max: int = 3
     probe_wait_ms: int = 50
