@@ -43,6 +43,16 @@ class Lane:
         """Whether nothing of the partition is left."""
         return not (self.waiting or self.in_flight or self.refused)
 
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest batch was opened: what waits is younger than all else."""
+        if self.refused:
+            return min(each.opened_at_ns for each in (*self.refused, *self.in_flight[:1]))
+        if self.in_flight:
+            return self.in_flight[0].opened_at_ns
+        assert self.waiting, "an idle lane has no batch"
+        return self.waiting[0].opened_at_ns
+
     def has_older(self, batch: Batch) -> bool:
         """Whether a batch before this one is unfinished; it is taken out of the lane itself."""
         return any(

@@ -56,6 +56,7 @@ from tidelog.client.engine.sequences import Sequencer
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+NEVER_NS: Final = 1 << 62
 BATCHES_IN_FLIGHT_MAX: Final = 16
 """Of one partition, numbered: as many as a partition remembers of a producer."""
 
@@ -82,6 +83,8 @@ class ProducerCore:
         self.requests_sent = 0
         self._backoff = backoff
         self._effects: list[ProducerEffect] = []
+        self._expiry_ns = NEVER_NS
+        """With sequences no batch expires before: whoever is done by then makes it too early."""
         self.producer_ids = ProducerIdDesk(backoff)
         self.sequencer: Sequencer | None = None
         self._judge_as: PlainJudge | SequenceJudge
@@ -156,16 +159,18 @@ class ProducerCore:
         desks = (self.topics.next_deadline_ns(), self.producer_ids.next_deadline_ns())
         deadlines = [due_at_ns for due_at_ns in desks if due_at_ns is not None]
         delivery_ns = self.settings.delivery_timeout_ms * NS_PER_MS
+        is_idempotent = self.settings.is_idempotent
+        if is_idempotent and self.lanes:
+            deadlines.append(self._expiry_ns)
         for lane in self.lanes.values():
-            if lane.waiting:
+            if not lane.waiting:
+                continue
+            if not is_idempotent:
                 deadlines.append(lane.waiting[0].opened_at_ns + delivery_ns)
-                if lane.retry_at_ns:
-                    deadlines.append(lane.retry_at_ns)
-            if self.settings.is_idempotent and (lane.in_flight or lane.refused):
-                oldest_ns = min(each.opened_at_ns for each in (*lane.in_flight, *lane.refused))
-                deadlines.append(oldest_ns + delivery_ns)
+            if lane.retry_at_ns:
+                deadlines.append(lane.retry_at_ns)
         deadlines += self._links.deadlines(
-            self.settings.request_timeout_ms, is_silence_looked_at=self.settings.is_idempotent
+            self.settings.request_timeout_ms, is_silence_looked_at=is_idempotent
         )
         return min(deadlines, default=None)
 
@@ -205,6 +210,8 @@ class ProducerCore:
             f"{batch!r} was sealed before one that was opened earlier"
         )
         lane.waiting.append(batch)
+        expiry_ns = batch.opened_at_ns + self.settings.delivery_timeout_ms * NS_PER_MS
+        self._expiry_ns = min(self._expiry_ns, expiry_ns)
 
     def _on_metadata_failed(self, error: TidelogError, now_ns: int) -> None:
         self._effects += self.topics.on_failure(error, now_ns)
@@ -347,9 +354,19 @@ class ProducerCore:
             self._effects.append(BreakStream(broker_id=link.broker_id, stream=link.stream))
             self._judge_unanswered(link, error, now_ns)
             self._lose(link, error, now_ns)
+        self._expire_batches(now_ns)
+
+    def _expire_batches(self, now_ns: int) -> None:
+        timeout_ms = self.settings.delivery_timeout_ms
+        if self.settings.is_idempotent and now_ns < self._expiry_ns:
+            return
         for (topic, partition), lane in list(self.lanes.items()):
-            self._judge_as.expire(lane, now_ns, self.settings.delivery_timeout_ms)
+            self._judge_as.expire(lane, now_ns, timeout_ms)
             self._settle(topic, partition, lane)
+        if not self.settings.is_idempotent:
+            return
+        oldest_ns = min((lane.oldest_ns for lane in self.lanes.values()), default=NEVER_NS)
+        self._expiry_ns = oldest_ns + timeout_ms * NS_PER_MS
 
     # Sending.
 
