@@ -22,6 +22,7 @@ from tidelog.broker.partition.producer_check import find_duplicate
 from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
 from tidelog.broker.replication import leader_session
 from tidelog.broker.replication.follower_partition import FollowedPartition
+from tidelog.broker.replication.follower_session import FollowerSession
 from tidelog.broker.replication.in_sync_set import InSyncSet
 from tidelog.broker.replication.leader_partition import LeaderPartition
 from tidelog.broker.replication.stream_messages import (
@@ -168,6 +169,19 @@ def expand_too_early() -> Substitution:
         return self.position(broker_id) is not None
 
     return Substitution(InSyncSet, "_is_near", is_near)
+
+
+def skip_the_resync_after_a_break() -> Substitution:
+    """A follower opens a new stream, and names nothing that it has named on the old one."""
+
+    def reset(self: FollowerSession) -> None:
+        self.session_sequence = self.last_answer = 0
+        self.confirmed_answer = self._told_confirmed = 0
+        self._unwritten.clear()
+        self._removed.clear()
+        self._moved.clear()
+
+    return Substitution(FollowerSession, "reset", reset)
 
 
 def misroute_a_batch() -> Substitution:
@@ -352,6 +366,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "ignore_where_logs_part": _plant(ignore_where_logs_part, _LOST),
     "promise_what_is_not_flushed": _plant(promise_what_is_not_flushed, _COMMITTED),
     "expand_too_early": _plant(expand_too_early, _LOST),
+    "skip_the_resync_after_a_break": _plant(
+        skip_the_resync_after_a_break, frozenset({"not_alive", "recovery"})
+    ),
     "misroute_a_batch": _plant(misroute_a_batch, frozenset({"from_nowhere", "not_flushed"})),
     "forget_producers_on_restart": _plant(forget_producers_on_restart, _OF_PRODUCERS),
     "store_a_duplicate": _plant(store_a_duplicate, _OF_PRODUCERS),
