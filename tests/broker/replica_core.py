@@ -179,6 +179,7 @@ def _opened(
         "what was marked as flushed is not there"
     )
     log.leader_epochs.trim(start)
+    log.drop_trimmed()
     log.flushed_offset = log.high_watermark = log.log_end_offset
     log.high_watermark_position = log.end_position()
     log.hold_back(marks.get((KEY, MarkKind.COMMITTED), 0))
