@@ -167,3 +167,26 @@ def test_a_broker_counts_as_silent_after_a_second_without_the_answer_that_it_owe
     assert not world.core.is_silent(1), "it owes nothing"
     produce(world)
     assert not world.core.is_silent(1), "that is a new second"
+
+
+def test_the_core_says_when_time_alone_has_something_to_do() -> None:
+    world = started()
+    deadlines_ms = []
+    for _ in range(3):
+        due_ns = world.core.next_deadline_ns()
+        assert due_ns is not None
+        deadlines_ms.append((due_ns - world.now_ns) // 1_000_000)
+        world.tick(deadlines_ms[-1])
+    assert deadlines_ms == [1_000, 1_000, 1_000], "metadata is asked while a broker is silent"
+    answer(world, ErrorCode.DEADLINE_EXCEEDED)
+    lane = world.core.lanes["t", 0]
+    for _ in range(400):
+        due_ns = world.core.next_deadline_ns()
+        assert due_ns is not None
+        assert due_ns > world.now_ns, "nothing is left to be done now"
+        world.tick((due_ns - world.now_ns) // 1_000_000)
+        if lane.in_flight:
+            answer(world, ErrorCode.DEADLINE_EXCEEDED)
+        if world.outcomes:
+            break
+    assert world.now_ns == 1_000_000_000 + 120_000_000_000, "at the delivery timeout, to the tick"
