@@ -295,7 +295,7 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.high_watermark, self.high_watermark_position = offset, self.end_position()
         self.leader_epochs = LeaderEpochs()
-        self.producers = ProducerState()
+        self.producers, self.are_producers_known = ProducerState(), True
         self.cut_count += 1
         if self.uncommitted is not None:
             self.uncommitted.clear()
