@@ -395,6 +395,32 @@ def test_each_partition_has_its_own_error() -> None:
     on_three_brokers(work)
 
 
+def test_nobody_is_measured_by_a_log_that_is_being_cut_or_not_yet_led() -> None:
+    async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
+        log = replica_of(cluster, topic, topic.now().leader_id).log
+        follower = follower_of(topic)
+
+        async def code_of_naming(session: int) -> ErrorCode | None:
+            ask = named_at(cluster, topic, follower, session_id=(1 << 60) + session)
+            stream = cluster.network.stream(f"n{topic.now().leader_id}:2", REPLICA_FETCH)
+            await stream.send(encode_ask(ask))
+            data = await stream.receive()
+            stream.cancel()
+            assert data is not None
+            error = decode_answer(data).partitions[0].error
+            return None if error is None else error.code
+
+        log.is_being_cut = True
+        assert await code_of_naming(1) is ErrorCode.UNAVAILABLE
+        log.is_being_cut = False
+        log.leader_epoch = LeaderEpoch(log.leader_epoch - 1)
+        assert await code_of_naming(2) is ErrorCode.UNAVAILABLE
+        log.leader_epoch = LeaderEpoch(log.leader_epoch + 1)
+        assert await code_of_naming(3) is None
+
+    on_three_brokers(work)
+
+
 def test_ends_of_epochs_are_answered_for_each_query() -> None:
     async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
         await topic.produce(3)
