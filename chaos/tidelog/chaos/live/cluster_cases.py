@@ -19,7 +19,7 @@ from tidelog.chaos.live.quorum_full_disk import small_disk
 
 NODES: Final = 3
 SMALL: Final = 1
-SMALL_BYTES: Final = 256 * 1024 * 1024
+SMALL_BYTES: Final = 768 * 1024 * 1024
 
 
 Make = Callable[[TidelogCluster], Fault]

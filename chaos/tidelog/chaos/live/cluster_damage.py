@@ -21,13 +21,16 @@ from tidelog.chaos.live.cluster_rounds import Watched
 from tidelog.chaos.live.cluster_seats import Seat
 from tidelog.chaos.live.quorum_flip_case import flip
 from tidelog.chaos.live.quorum_full_disk import fill
+from tidelog.chaos.live.server_process import ServerProcess
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DAMAGED_PARTITIONS: Final = 4
 NOTICE_SECONDS_MAX: Final = 40.0
 READ_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.2
-FULL_SECONDS: Final = 8.0
+FULL_SECONDS: Final = 20.0
+"""Longer than a replica may lag, so that what others lead goes on without it."""
+TOLD: Final = ("space_low", ErrorCode.STORAGE_FULL.name)
 FILLER: Final = "filler"
 _DIRECTORY: Final = re.compile(r"[0-9a-f]{32}-([0-9]+)")
 ASIDE: Final = ".damaged-"
@@ -124,7 +127,7 @@ class FullDisk(Trouble):
         """Fill it to the last block."""
         del draw
         node = self._cluster.nodes[victim]
-        self._told_before = node.log_text().count(ErrorCode.STORAGE_FULL.name)
+        self._told_before = told(node)
         fill(self._filler(victim))
         return "its disk is full"
 
@@ -138,13 +141,19 @@ class FullDisk(Trouble):
     def felt(self, before: Sequence[Seat], during: Watched, victim: int) -> str | None:
         """It says so, or the in-sync sets are without it."""
         del before
-        told = self._cluster.nodes[victim].log_text().count(ErrorCode.STORAGE_FULL.name)
-        if told == self._told_before and not during.left_in_sync:
+        count = told(self._cluster.nodes[victim]) - self._told_before
+        if not count and not during.left_in_sync:
             return None
         return (
-            f"told {told - self._told_before} times, {during.left_in_sync} in-sync sets without, "
+            f"told {count} times, {during.left_in_sync} in-sync sets without, "
             f"{during.leaders_moved} leaders moved"
         )
+
+
+def told(node: ServerProcess) -> int:
+    """How often its log says that there is no room."""
+    text = node.log_text()
+    return sum(text.count(word) for word in TOLD)
 
 
 def check_mount(place: Path | None) -> Path:

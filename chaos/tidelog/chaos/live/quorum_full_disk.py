@@ -16,7 +16,7 @@ from tidelog.chaos.live.quorum_rounds import wait_writes
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SMALL_BYTES: Final = 64 * 1024 * 1024
-FILL_BYTES_MAX: Final = 512 * 1024 * 1024
+FILL_BYTES_MAX: Final = 1024 * 1024 * 1024
 """A disk with more room than that is nobody's small one."""
 MOUNT_SECONDS_MAX: Final = 10.0
 TELL_SECONDS_MAX: Final = 40.0
