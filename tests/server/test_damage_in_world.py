@@ -133,6 +133,20 @@ def test_clients_are_told_to_come_back_until_another_leads() -> None:
     three().run(work)
 
 
+def test_a_disk_that_fails_under_a_leader_costs_no_record() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        cluster.world.machine(f"n{old}").medium("data").is_read_only = True
+        await topic.try_produce(old)
+        await topic.led_by_other_than(old)
+        await topic.produce(10)
+        await topic.holds_all()
+
+    three().run(work)
+
+
 def test_the_last_replica_that_holds_everything_stays_as_it_is() -> None:
     async def work(cluster: Cluster) -> None:
         topic = await ReplicatedTopic.create(cluster, settings={"min.insync.replicas": "1"})

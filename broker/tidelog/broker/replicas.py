@@ -30,6 +30,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, TopicId
 
 Watcher = Callable[[PartitionKey], None]
+_STOPPED: Final = (ErrorCode.STORAGE_CORRUPT, ErrorCode.STORAGE_FAILED)
 REMOVALS_MAX: Final = 64
 """Partitions whose files go at once: thousands in one turn would hold up all."""
 
@@ -234,16 +235,20 @@ class Replicas:
         return replica
 
     def told(self, key: PartitionKey, error: TidelogError) -> TidelogError:
-        """What a client hears of damage: to come back, where another replica is about to lead."""
-        if error.code is not ErrorCode.STORAGE_CORRUPT or key in self.irreplaceable:
+        """What a client hears of a copy that has stopped: to come back, where another replica is
+        about to lead. Not of what may have been stored."""
+        if error.code not in _STOPPED or key in self.irreplaceable:
             return error
         partition = self._applied.partition(key.topic_id, key.partition)
-        if partition is None or len(partition.replicas) == 1:
+        if partition is None or all(
+            each == self._broker_id
+            for each in (*partition.in_sync_replicas, *partition.eligible_replicas)
+        ):
             return error
         return TidelogError(
             ErrorCode.NOT_LEADER,
             tried=error.tried,
-            happened=f"this broker's copy is damaged, another one takes over: {error.happened}",
+            happened=f"this broker's copy has stopped, another one takes over: {error.happened}",
         )
 
     def watch(self, key: PartitionKey, watcher: Watcher) -> None:
