@@ -19,6 +19,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 if TYPE_CHECKING:
     import grpc
 
+    from tidelog.ports.real.tls_reasons import Mistake
+
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 ADDRESS_TIMEOUT_MS: Final = 3_000
 """How long one address may stay silent before the next one is asked."""
@@ -105,14 +107,12 @@ class Connections:
         from tidelog.client.sync import tls_probe
 
         mistake = tls_probe.explain(address, details, self._security)
-        if mistake is None or (mistake.is_host_name and address in self._unnamed):
+        if mistake is None:
             return error
-        return TidelogError(
-            ErrorCode.UNAUTHENTICATED,
-            tried=tried,
-            happened=f"{address}: {mistake.happened}",
-            hint=mistake.hint,
-        )
+        if mistake.is_host_name and address in self._unnamed:
+            # The node's certificate was replaced: the next channel asks for the new one's name.
+            return TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened=error.happened)
+        return _mistaken(mistake, address, tried)
 
     def _drop(self, address: str) -> None:
         with self._lock:
@@ -326,8 +326,26 @@ def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = No
             happened=f"{address}: what listens there is not a Tidelog node, "
             f"or of a release without this call ({details})",
         )
+    if NEVER_CONNECTED in details and (mistake := _tls_mistake(details)) is not None:
+        return _mistaken(mistake, address, tried)
     code = ErrorCode.__members__.get(status, ErrorCode.UNKNOWN)
     return TidelogError(code, tried=tried, happened=f"{address}: {_reason(details)}")
+
+
+def _tls_mistake(details: str) -> Mistake | None:
+    from tidelog.ports.real import tls_reasons
+
+    return tls_reasons.find(details)
+
+
+def _mistaken(mistake: Mistake, address: str, tried: str) -> TidelogError:
+    """Trying again would not help: somebody has to mend a certificate or a setting."""
+    return TidelogError(
+        ErrorCode.UNAUTHENTICATED,
+        tried=tried,
+        happened=f"{address}: {mistake.happened}",
+        hint=mistake.hint,
+    )
 
 
 def _reason(details: str) -> str:
@@ -335,4 +353,6 @@ def _reason(details: str) -> str:
     for sign, reason in _REASONS:
         if sign in lowered:
             return reason
+    if NEVER_CONNECTED in details and "socket closed" in lowered:
+        return "it closed the connection at once (too many of them, or a proxy without a node)"
     return details or "the connection broke"
