@@ -59,6 +59,7 @@ class ClusterTroubles:
         """Processes that no fault kills, and whose links may be cut: clients."""
         self.is_over = False
         self.restarts = 0
+        self.restores = 0
         self.violations: list[str] = []
         self._cut_number = 0
 
@@ -99,11 +100,30 @@ class ClusterTroubles:
                     self.restart(node)
             elif is_due and self._is_failed(node):
                 self.restart(node)
+            elif is_due and self._restore(node):
+                self.kill(node, is_machine=False)
+                node.start()
 
     def _is_failed(self, node: ClusterNode) -> bool:
         """Whether an operator would restart it. What has rotted it repairs by itself."""
         failures = [each for each in node.failures() if not self._is_rot(node, each)]
         return bool(failures) or any(medium.is_failed for medium in node.machine.media.values())
+
+    def _restore(self, node: ClusterNode) -> bool:
+        """Bring back, as from a copy, what has rotted where the cluster has no other copy that it
+        may count on: the in-sync set has shrunk to the rotten one meanwhile."""
+        for replica in node.replicas():
+            board = self._watch.board.partitions.get(replica.log.key)
+            failure = replica.log.failure
+            if board is None or failure is None or not self._is_rot(node, failure):
+                continue
+            if tuple(board.image.in_sync_replicas) == (node.node_id,):
+                node.machine.medium().unflip()
+                board.damaged.pop(node.node_id, None)
+                self.restores += 1
+                self._world.trace.note(node.name, "operator:restore")
+                return True
+        return False
 
     def _is_rot(self, node: ClusterNode, error: BaseException) -> bool:
         """Whether the error may come of a bit that has rotted on its disk."""

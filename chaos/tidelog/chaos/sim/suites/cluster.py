@@ -208,6 +208,7 @@ class ClusterRun:
             "acknowledged": self.acknowledged(),
             "leader_changes": self.watch.board.leader_changes,
             "restarts": self.troubles.restarts,
+            "restores": self.troubles.restores,
             "polls": len(self.history.polls),
             "deleted": self._excused(Excuse.DELETED),
             "excused": self._excused(Excuse.LOST),
