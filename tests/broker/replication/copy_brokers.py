@@ -42,6 +42,11 @@ SMALL_LIMITS: Final = ReplicationLimits(
 )
 
 
+Positions = dict[tuple[PartitionKey, BrokerId], tuple[LeaderEpoch, Offset, Offset]]
+"""Leader epoch, log end and flushed offset of followers."""
+NOWHERE: Final = (LeaderEpoch(-1), Offset(0), Offset(0))
+
+
 class SharedMetadata:
     """One image for all: what a controller would have decided."""
 
@@ -132,10 +137,11 @@ class SharedMetadata:
 
 
 class PlainRoles:
-    """Tells owners and fetchers what the image says, and nothing else."""
+    """Tells owners and fetchers what the image says, and who joins a set where it stands."""
 
-    def __init__(self, broker_id: BrokerId, fetchers: Fetchers) -> None:
+    def __init__(self, broker_id: BrokerId, fetchers: Fetchers, positions: Positions) -> None:
         self._broker_id = broker_id
+        self._positions = positions
         self._fetchers = fetchers
         self._followed: dict[PartitionKey, Followed] = {}
 
@@ -162,6 +168,12 @@ class PlainRoles:
                 in_sync_count=len(in_sync),
                 is_sole=False,
             )
+            for other in others:
+                epoch, end, flushed = self._positions.get((log.key, other), NOWHERE)
+                if epoch == partition.leader_epoch:
+                    owner.follower_at(
+                        log.key, other, epoch, log_end_offset=end, flushed_offset=flushed
+                    )
             return
         owner.follow(log, partition.leader_epoch)
         if log.failure is None:
@@ -191,7 +203,7 @@ class CopyBroker:
         self.replicas: Replicas | None = None
         self.handler: ReplicaFetchHandler | None = None
         self.fetchers: Fetchers | None = None
-        self.positions: list[tuple[PartitionKey, BrokerId, int]] = []
+        self.positions: Positions = {}
         """What the leader here was told: who is where."""
         self.process = world.machine(f"b{broker_id}").start("broker", self._live)
 
@@ -227,6 +239,7 @@ class CopyBroker:
 
     async def _live(self, ports: SimulatedPorts) -> None:
         epoch = self.metadata.begin_life(self.broker_id)
+        self.positions.clear()
         metadata: Any = self.metadata
         directory = LogDirectory(
             ports.open_disk(),
@@ -249,7 +262,7 @@ class CopyBroker:
             address_of=lambda number: f"b{number}:1",
             limits=SMALL_LIMITS,
         )
-        replicas.roles = PlainRoles(self.broker_id, self.fetchers)
+        replicas.roles = PlainRoles(self.broker_id, self.fetchers, self.positions)
         self.handler = ReplicaFetchHandler(
             replicas,
             metadata,
@@ -276,8 +289,8 @@ class CopyBroker:
         log_end_offset: Offset,
         flushed_offset: Offset,
     ) -> None:
-        del broker_epoch, leader_epoch, flushed_offset
-        self.positions.append((key, broker_id, log_end_offset))
+        del broker_epoch
+        self.positions[key, broker_id] = (leader_epoch, log_end_offset, flushed_offset)
 
 
 class _Silent:

@@ -12,14 +12,17 @@ import pytest
 
 from tests.broker.replication.copy_brokers import (
     BROKERS,
+    NOWHERE,
+    TOPIC,
     CopyBroker,
     SharedMetadata,
 )
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.stream_messages import Lane
 from tidelog.chaos.sim import World
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.process import Process
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionId
 
 SEEDS = int(os.environ.get("TIDELOG_LANE_SEEDS", "10"))
 PARTITIONS = 3
@@ -104,14 +107,11 @@ class Storm:
         for other in BROKERS:
             if other == partition.leader_id:
                 continue
-            told = [
-                offset
-                for key, broker_id, offset in leader.positions
-                if broker_id == other and key.partition == number
-            ]
+            key = PartitionKey(TOPIC, PartitionId(number))
+            _, told, _ = leader.positions.get((key, other), NOWHERE)
             is_member = other in partition.in_sync_replicas
             may_stay = is_member and self.chance.random() < 0.5
-            may_come = not is_member and told and told[-1] >= watermark
+            may_come = not is_member and told >= watermark
             if may_stay or (may_come and self.is_level(leader, other, number)):
                 in_sync.append(other)
         self.metadata.decide(number, in_sync=tuple(sorted(in_sync)))
