@@ -23,7 +23,7 @@ from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, NODES, exit_code
 from tidelog.chaos.live.cluster_faults import Kill
 from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, PARTITIONS, REPLICAS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget
-from tidelog.chaos.live.cluster_run import RunDone, figures_of, print_figures, run_under_fault
+from tidelog.chaos.live.cluster_run import RunDone, figures_of, run_under_fault
 from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
 from tidelog.chaos.live.quorum_rounds import percentile
 from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
@@ -69,7 +69,6 @@ def main() -> int:
                 print(f"{name} is left out: {error}")
                 codes.append(2)
                 continue
-            print_figures(name, done[name], arguments.partitions)
             codes.append(exit_code(done[name]))
     print_beside(done)
     return max(codes)

@@ -86,9 +86,6 @@ def run_done(found: LiveVerdict, *rounds: RoundDone) -> RunDone:
         rounds=rounds,
         unavailable=Unavailable(led_ms=(1.0,), all_ms=(1.0,)),
         verdict=found,
-        seconds=1.0,
-        acknowledged_per_second=4.0,
-        held_back=0,
     )
 
 

@@ -9,12 +9,23 @@ import sys
 import time
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 READ_SECONDS_MAX: Final = 240.0
 CALL_SECONDS_MAX: Final = 30.0
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 10_000
+
+
+def end_of(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
+    """Its high watermark, as soon as its leader knows it."""
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=CALL_SECONDS_MAX)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def main(arguments: list[str]) -> int:
@@ -29,13 +40,10 @@ def main(arguments: list[str]) -> int:
         }
     )
     places = [TopicPartition(topic, number, 0) for number in range(partition_count)]
-    ends = {
-        place.partition: consumer.get_watermark_offsets(place, timeout=CALL_SECONDS_MAX)[1]
-        for place in places
-    }
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    ends = {place.partition: end_of(consumer, place, deadline) for place in places}
     consumer.assign(places)
     left = {number: end for number, end in ends.items() if end > 0}
-    deadline = time.monotonic() + READ_SECONDS_MAX
     while left and time.monotonic() < deadline:
         for message in consumer.consume(BATCH, timeout=POLL_SECONDS):
             if message.error() is not None:

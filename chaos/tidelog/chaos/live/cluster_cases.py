@@ -13,7 +13,7 @@ from tidelog.chaos.live.cluster_damage import Corrupt, FullDisk, check_mount
 from tidelog.chaos.live.cluster_faults import Full, Kill, Latency, OneWay, Pause, Reset, Restart
 from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
-from tidelog.chaos.live.cluster_run import RunDone, print_figures, run_under_fault
+from tidelog.chaos.live.cluster_run import RunDone, run_under_fault
 from tidelog.chaos.live.cluster_verdict import report
 from tidelog.chaos.live.quorum_full_disk import small_disk
 
@@ -77,7 +77,6 @@ def run_cluster_case(
         done = run_under_fault(
             cluster, case.fault(cluster), directory, budget=budget, rate=rate, seed=seed
         )
-        print_figures(f"{cluster.name}, {name}", done, partitions)
         return exit_code(done)
 
 

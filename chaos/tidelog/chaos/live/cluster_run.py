@@ -46,9 +46,6 @@ class RunDone(msgspec.Struct, frozen=True, kw_only=True):
     rounds: tuple[RoundDone, ...]
     unavailable: Unavailable
     verdict: LiveVerdict
-    seconds: float
-    acknowledged_per_second: float
-    held_back: int
 
     @property
     def is_valid(self) -> bool:
@@ -83,17 +80,23 @@ def run_under_fault(
         journals = load.end()
     finally:
         load.kill()
+    stood = unavailable(journals, rounds, cluster.partition_count)
+    print(
+        f"{cluster.name}: {len(rounds)} rounds in {seconds:.0f} s, {cluster.partition_count} "
+        f"partitions, {acknowledged / seconds:.0f} records/s acknowledged, {load.held_back} held "
+        "back"
+    )
+    print(f"  no acknowledgement in what the broker led: {figures_of(stood.led_ms)}")
+    print(f"  no acknowledgement in any partition:       {figures_of(stood.all_ms)}", flush=True)
     wait_whole(cluster)
     cluster.restart_all()
+    wait_whole(cluster)
     read = read_back(cluster.reader(), clients / "read.jsonl")
     verdict = judge(journals, read, topic=cluster.topic, partition_count=cluster.partition_count)
     return RunDone(
         rounds=tuple(rounds),
-        unavailable=unavailable(journals, rounds, cluster.partition_count),
+        unavailable=stood,
         verdict=verdict,
-        seconds=seconds,
-        acknowledged_per_second=acknowledged / seconds,
-        held_back=load.held_back,
     )
 
 
@@ -123,14 +126,3 @@ def figures_of(samples: Sequence[float]) -> str:
         f"p50 {percentile(samples, 0.5):.0f} ms, p99 {percentile(samples, 0.99):.0f} ms, "
         f"max {max(samples):.0f} ms"
     )
-
-
-def print_figures(name: str, done: RunDone, partition_count: int) -> None:
-    """What it costs a producer."""
-    rounds = len(done.rounds)
-    print(
-        f"{name}: {rounds} rounds in {done.seconds:.0f} s, {partition_count} partitions, "
-        f"{done.acknowledged_per_second:.0f} records/s acknowledged, {done.held_back} held back"
-    )
-    print(f"  no acknowledgement in what the broker led: {figures_of(done.unavailable.led_ms)}")
-    print(f"  no acknowledgement in any partition:       {figures_of(done.unavailable.all_ms)}")
