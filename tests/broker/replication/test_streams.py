@@ -276,8 +276,10 @@ async def error_of(cluster: Cluster, topic: ReplicatedTopic, message: bytes) -> 
 
 
 async def heard_to_the_end(stream: Stream) -> None:
-    while await stream.receive() is not None:
-        pass
+    """At once: one that nobody ends is given up for its silence only much later."""
+    async with asyncio.timeout(1):
+        while await stream.receive() is not None:
+            pass
 
 
 def test_a_stream_that_is_not_a_followers_is_refused() -> None:
