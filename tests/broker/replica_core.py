@@ -21,6 +21,8 @@ from tidelog.wire.batch import iterate_headers, read_header
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 
 KEY = key_of(0)
+SYNC = TopicSettings(in_sync_replicas_min=2)
+REPLICATED = TopicSettings(in_sync_replicas_min=2, is_flush_sync=False)
 StoredBatch = tuple[int, int, bytes]
 """Base offset, the offset behind it, and its bytes."""
 
@@ -184,3 +186,26 @@ def _opened(
     log.high_watermark_position = log.end_position()
     log.hold_back(marks.get((KEY, MarkKind.COMMITTED), 0))
     return log
+
+
+def leader(topic: TopicSettings = SYNC, *others: int) -> ReplicaCore:
+    """Leads at epoch 1, others 2 and 3 unless told."""
+    core = ReplicaCore(topic)
+    core.lead(1, *(others or (2, 3)))
+    return core
+
+
+def filled(count: int, topic: TopicSettings = SYNC) -> ReplicaCore:
+    """A leader with so many batches of one record, everywhere."""
+    core = leader(topic)
+    for _ in range(count):
+        core.append()
+        core.drain()
+    core.follower_at(2, count)
+    core.follower_at(3, count)
+    core.drain()
+    return core
+
+
+def is_acknowledged(core: CoreModel, token: int) -> bool:
+    return isinstance(core.answers.get(token), Acknowledge)
