@@ -25,7 +25,7 @@ from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.replica import ReplicaRpc
 from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
-from tidelog.ports import Listener, TaskScope
+from tidelog.ports import Clock, Disk, Listener, TaskScope, Worker
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import open_disk
 from tidelog.ports.real.network import GrpcNetwork
@@ -147,13 +147,9 @@ def image_of(task: Task) -> Image:
     )
 
 
-async def serve(task: Task) -> Report:
-    """The process's life: until its input ends, or the load is over."""
-    clock = RealClock()
-    disk, worker, sealer = await open_disk(Path(task.root)), ProcessWorker(), ProcessWorker()
-    network = GrpcNetwork(clock)
-    broker_id = BrokerId(task.broker_id)
-    directory = LogDirectory(
+def _directory(disk: Disk, worker: Worker, sealer: Worker, clock: Clock) -> LogDirectory:
+    """Nothing but appends and reads: no floor of free space, no limit of background work."""
+    return LogDirectory(
         disk,
         worker,
         clock,
@@ -165,6 +161,15 @@ async def serve(task: Task) -> Report:
             housekeeping=HousekeepingLimits(free_bytes_min=0, bytes_per_second=0),
         ),
     )
+
+
+async def serve(task: Task) -> Report:
+    """The process's life: until its input ends, or the load is over."""
+    clock = RealClock()
+    disk, worker, sealer = await open_disk(Path(task.root)), ProcessWorker(), ProcessWorker()
+    network = GrpcNetwork(clock)
+    broker_id = BrokerId(task.broker_id)
+    directory = _directory(disk, worker, sealer, clock)
     metadata: Any = FixedMetadata(image_of(task))
     calls: Any = NoController()
     replicas = Replicas([directory], metadata, broker_id)
