@@ -159,6 +159,7 @@ def test_pausing_in_the_middle_of_a_chunk_loses_nothing(
         iterator = iter(consumer)
         assert [next(iterator).offset for _ in range(3)] == [0, 1, 2]
         consumer.pause(T0)
+        assert consumer.poll(300) == {}
         assert consumer.position(T0) == 3
         consumer.resume(T0)
         assert [next(iterator).offset for _ in range(3)] == [3, 4, 5]
