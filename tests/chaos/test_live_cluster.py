@@ -290,9 +290,9 @@ def test_a_node_is_told_to_reach_its_peers_through_proxies_and_what_clients_are_
 def test_a_killed_broker_of_three_loses_nothing_that_was_acknowledged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    budget = Budget(rounds=1)
+    budget = Budget(rounds=1, healthy_seconds=0.5)
     code = run_cluster_case(
-        "broker-kill", tmp_path, budget=budget, seed=7, rate=1_000, partitions=12
+        "broker-kill", tmp_path, budget=budget, seed=7, rate=1_000, partitions=6
     )
     printed = capsys.readouterr().out
     assert code == 0, printed

@@ -58,7 +58,7 @@ class WriterProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise self._failed("end a producer", f"not within {STOP_SECONDS_MAX} s") from None
-        self._thread.join(STOP_SECONDS_MAX)
+        self._let_go()
         if code != 0:
             raise self._failed("end a producer", f"exit code {code}")
 
@@ -67,6 +67,15 @@ class WriterProcess:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(STOP_SECONDS_MAX)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of its pipes; again and again does no harm."""
+        self._thread.join(STOP_SECONDS_MAX)
+        assert self._process.stdin is not None, "the writer was started with a pipe"
+        assert self._process.stdout is not None, "the writer was started with a pipe"
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def _failed(self, tried: str, happened: str) -> TidelogError:
         said = self.errors_file.read_text("utf-8", "replace")[-ERROR_CHARACTERS:]

@@ -31,6 +31,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     rounds: int
     seconds: float | None = None
+    healthy_seconds: float = HEALTHY_SECONDS
+    """Without fault before each strike, and at the end."""
 
     def allows(self, done: int, began: float) -> bool:
         """Whether another round begins."""
@@ -114,10 +116,10 @@ def run_rounds(
             cluster.balance()
             wait_whole(cluster)
         victim = _victim(fault.victims, done, draw)
-        found = _round(cluster, load, fault, victim, draw)
+        found = _round(cluster, load, fault, victim, draw, budget.healthy_seconds)
         done.append(found)
         print(_line(len(done), found), flush=True)
-    _healthy(cluster, load)
+    _healthy(cluster, load, budget.healthy_seconds)
     return done
 
 
@@ -137,11 +139,16 @@ def _victim(victims: Sequence[int], done: Sequence[RoundDone], draw: Random) -> 
 
 
 def _round(
-    cluster: ClusterUnderTest, load: ClusterLoad, fault: Fault, victim: int, draw: Random
+    cluster: ClusterUnderTest,
+    load: ClusterLoad,
+    fault: Fault,
+    victim: int,
+    draw: Random,
+    healthy_seconds: float,
 ) -> RoundDone:
     began_ns = time.monotonic_ns()
     calm = Watched()
-    healthy = _healthy(cluster, load, calm)
+    healthy = _healthy(cluster, load, healthy_seconds, calm)
     before = cluster.seats()
     was_controller = cluster.controller() == victim
     struck_ns = time.monotonic_ns()
@@ -167,7 +174,9 @@ def _round(
     )
 
 
-def _healthy(cluster: ClusterUnderTest, load: ClusterLoad, calm: Watched | None = None) -> int:
+def _healthy(
+    cluster: ClusterUnderTest, load: ClusterLoad, seconds: float, calm: Watched | None = None
+) -> int:
     """A while without fault; how many records were acknowledged in it."""
     wait_whole(cluster, load)
     before, began_ns = load.acknowledged, time.monotonic_ns()
@@ -176,9 +185,9 @@ def _healthy(cluster: ClusterUnderTest, load: ClusterLoad, calm: Watched | None 
         if calm is not None:
             calm.slowest_ms = max(calm.slowest_ms, _behind_ms(load))
         took_ns = time.monotonic_ns() - began_ns
-        return None if took_ns >= HEALTHY_SECONDS * 1e9 else "it goes on"
+        return None if took_ns >= seconds * 1e9 else "it goes on"
 
-    wait(cluster, load, is_over, 2 * HEALTHY_SECONDS, tried="let time pass without fault")
+    wait(cluster, load, is_over, 2 * HEALTHY_SECONDS + seconds, tried="let time pass without fault")
     return load.acknowledged - before
 
 
