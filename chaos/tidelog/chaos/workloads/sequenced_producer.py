@@ -88,7 +88,8 @@ class SequencedProducer:
     ) -> None:
         self.client = client
         self.acks = acks
-        self.violations: list[str] = []
+        self.gaps: list[tuple[str, str]] = []
+        """Partition and what was said: the next batch was refused for its sequence."""
         self.resends = 0
         self._take_id = take_id
         self._delivery_ns = delivery_ms * 1_000_000
@@ -275,11 +276,12 @@ class SequencedProducer:
 
     def _judge_gap(self, lane: Lane, each: Pending, error: TidelogError) -> None:
         """All before it was promised: the partition has to know what comes next."""
-        if self.acks is Acks.ALL and lane.key not in self.client.history.excuses:
-            self.violations.append(
+        if self.acks is Acks.ALL:
+            text = (
                 f"forgotten_producer in {lane.key}: sequence {each.sequence} of producer "
                 f"{lane.producer_id} epoch {lane.epoch} is the next one, and was answered {error}"
             )
+            self.gaps.append((lane.key, text))
 
 
 def make_records(client: ClusterClient) -> tuple[tuple[str, ...], list[RecordTuple]]:

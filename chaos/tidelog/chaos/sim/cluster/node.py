@@ -197,6 +197,10 @@ class ClusterNode:
         """Why directories or partitions of it have stopped."""
         found = [each.failure for each in self.directories()]
         found += [replica.log.failure for replica in self.replicas()]
+        broker = None if self.living is None else self.living._broker
+        if broker is not None and broker.is_recovered:
+            # Files of before are in the way of a replica that comes back: it says what to do.
+            found += broker.replicas._lost.values()
         return [failure for failure in found if failure is not None]
 
 

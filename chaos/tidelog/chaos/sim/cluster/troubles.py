@@ -28,6 +28,8 @@ _JUMP_MS_MAX: Final = 86_400_000
 _DEAD_AT_ONCE: Final = 0.25
 _LOSING_PROBABILITY: Final = 0.15
 """Of a crash that takes the last copy of something: what follows in that partition is excused."""
+_NAMED: Final = ("simulated fault", "since before this process started")
+"""What a broker says of a disk that fails, and of files that a replica left here."""
 _FAILING: Final = (
     FaultKind.READ_ERROR,
     FaultKind.WRITE_ERROR,
@@ -155,7 +157,8 @@ class ClusterTroubles:
         if error.code is ErrorCode.STORAGE_CORRUPT:
             self.violations.append(f"false_corruption: {node.name}: {error}")
         elif error.code is ErrorCode.STORAGE_FAILED:
-            if not felt and "simulated fault" not in error.happened:
+            is_named = any(text in error.happened for text in _NAMED)
+            if not felt and not is_named:
                 self.violations.append(f"false_failure: {node.name}: {error}")
         elif error.code not in (ErrorCode.STORAGE_FULL, ErrorCode.CLOSED):
             self.violations.append(f"bug: {node.name} ended with {error}")

@@ -180,7 +180,12 @@ class ClusterRun:
         world = self.world
         violations = [*self.watch.board.violations, *self.violations, *self.troubles.violations]
         anomalies: list[Anomaly] = check_clients(self.history, recovery_bound_ns=RECOVERY_BOUND_NS)
-        violations += [each for producer in self.producers for each in producer.violations]
+        violations += [
+            text
+            for producer in self.producers
+            for partition, text in producer.gaps
+            if partition not in self.history.excuses
+        ]
         violations += [str(anomaly) for anomaly in anomalies]
         violations += [f"corrupt_batch: {text}" for text in self.history.damage]
         violations += [f"bug: {text}" for text in world.findings()]
