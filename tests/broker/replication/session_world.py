@@ -257,3 +257,21 @@ class SessionWorld:
 
 def refused() -> TidelogError:
     return TidelogError(ErrorCode.OFFSET_OUT_OF_RANGE, tried="store", happened="it does not fit")
+
+
+def in_session(partitions: int = 1) -> SessionWorld:
+    """Both ends at rest after the full start, and no answer unconfirmed."""
+    world = SessionWorld(partitions)
+    world.settle()
+    world.requests.append(world.follower_session.probe())
+    world.settle()
+    assert world.leader_session.confirmed_answer == world.leader_session.answer_sequence
+    return world
+
+
+def ends(world: SessionWorld, partition: int = 0) -> tuple[int, int]:
+    key = key_of(partition)
+    return (
+        world.leader.logs[key].log.log_end_offset,
+        world.follower.logs[key].log.log_end_offset,
+    )

@@ -63,7 +63,7 @@ class Leader:
         self.brokers = Brokers()
         self.now_ms = 0
         self.is_owner_slow = False
-        self.waits_for: tuple[BrokerId, ...] = ()
+        self._waits_for: tuple[BrokerId, ...] = ()
         self.counts: list[Count] = []
         self.set = InSyncSet(
             KEY,
@@ -84,10 +84,13 @@ class Leader:
         if not self.is_owner_slow:
             self.take_in()
 
+    def waits_for(self) -> tuple[BrokerId, ...]:
+        return self._waits_for
+
     def take_in(self) -> None:
         """The owner waits for whom it was told last."""
         count = self.counts[-1]
-        self.waits_for = count.others
+        self._waits_for = count.others
         self.perform(self.set.on_counted(count.round, self.now_ms))
 
     def at(
@@ -136,14 +139,14 @@ def test_a_follower_at_the_watermark_is_waited_for_and_then_asked_in() -> None:
     leader.at(3, 99)
     assert leader.asks() is None
     leader.at(3, 100)
-    assert leader.waits_for == (TWO, THREE)
+    assert leader.waits_for() == (TWO, THREE)
     change = leader.asked(1, 2, 3)
     assert change.partition_epoch == 10
     assert dict(change.members)[THREE] == 7
     leader.outcome(change, made())
-    assert leader.waits_for == (TWO, THREE)
+    assert leader.waits_for() == (TWO, THREE)
     leader.image(1, 2, 3)
-    assert leader.waits_for == (TWO, THREE)
+    assert leader.waits_for() == (TWO, THREE)
     assert leader.counts[-1].in_sync_count == 3
     assert leader.asks() is None
 
@@ -202,11 +205,11 @@ def test_who_is_fenced_stopping_or_another_process_by_now_does_not_come() -> Non
     leader = Leader(1, 2)
     leader.brokers.unable.append(THREE)
     leader.at(3, 100)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     leader.brokers.unable.clear()
     leader.brokers.epochs[THREE] = 8
     leader.at(3, 100)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     leader.at(3, 100, broker_epoch=8)
     assert dict(leader.asked(1, 2, 3).members)[THREE] == 8
 
@@ -240,7 +243,7 @@ def test_who_came_and_fell_behind_is_not_waited_for_for_ever() -> None:
     leader.is_owner_slow = False
     leader.at(2, 120)
     leader.pass_ms(LAG_MS + 200)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
 
 
 def test_the_owner_learns_where_those_stand_for_whom_it_begins_to_wait() -> None:
@@ -254,7 +257,7 @@ def test_a_follower_that_pulls_no_more_has_to_say_anew_where_it_stands() -> None
     leader = Leader(1, 2)
     leader.at(3, 100)
     leader.perform(leader.set.on_gone(THREE, BrokerEpoch(7), 0))
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     assert leader.asks() is None
     leader.at(3, 100)
     leader.asked(1, 2, 3)
@@ -280,9 +283,9 @@ def test_a_member_that_was_not_caught_up_for_so_long_is_asked_out_and_counts_mea
     leader.pass_ms(100)
     change = leader.asked(1, 2)
     leader.outcome(change, made())
-    assert leader.waits_for == (TWO, THREE)
+    assert leader.waits_for() == (TWO, THREE)
     leader.image(1, 2)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     assert leader.counts[-1].in_sync_count == 2
 
 
@@ -331,7 +334,7 @@ def test_who_lags_goes_before_anybody_comes() -> None:
     leader.now_ms += 100
     leader.asked(1)
     leader.perform(leader.set.on_tick(leader.now_ms))
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
 
 
 def test_a_leader_that_was_held_up_itself_accuses_nobody() -> None:
@@ -361,7 +364,7 @@ def test_a_refusal_lets_the_watermark_go_on_and_is_followed_by_a_pause() -> None
     assert leader.asks() is None
     leader.brokers.unable.append(THREE)
     leader.perform(leader.set.on_brokers(0))
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     leader.brokers.unable.clear()
     leader.at(3, 100)
     leader.pass_ms(RETRY_MS_MIN)
@@ -396,7 +399,7 @@ def test_without_an_answer_the_same_is_asked_again_and_the_follower_counts() -> 
     leader.outcome(first, UNKNOWN)
     leader.brokers.unable.append(THREE)
     leader.perform(leader.set.on_brokers(0))
-    assert leader.waits_for == (TWO, THREE), "it may be in sync by now"
+    assert leader.waits_for() == (TWO, THREE), "it may be in sync by now"
     leader.pass_ms(RETRY_MS_MIN)
     assert leader.asks() == first
 
@@ -407,15 +410,15 @@ def test_a_refusal_after_a_silence_is_no_answer_until_the_change_is_withdrawn() 
     leader.outcome(leader.asked(1, 2, 3), UNKNOWN)
     leader.pass_ms(RETRY_MS_MIN)
     leader.outcome(leader.asked(1, 2, 3), REFUSED)
-    assert leader.waits_for == (TWO, THREE), "the first copy may still be let in"
+    assert leader.waits_for() == (TWO, THREE), "the first copy may still be let in"
     leader.pass_ms(2 * RETRY_MS_MIN)
     withdrawal = leader.asked(1, 2)
     assert withdrawal.is_withdrawal
     leader.outcome(withdrawal, made())
-    assert leader.waits_for == (TWO, THREE)
+    assert leader.waits_for() == (TWO, THREE)
     leader.brokers.unable.append(THREE)
     leader.image(1, 2, partition_epoch=11)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
 
 
 def test_a_withdrawal_without_an_answer_or_refused_is_sent_again() -> None:
@@ -431,7 +434,7 @@ def test_a_withdrawal_without_an_answer_or_refused_is_sent_again() -> None:
         assert withdrawal is not None
         assert withdrawal.is_withdrawal
         leader.outcome(withdrawal, outcome)
-        assert THREE in leader.waits_for
+        assert THREE in leader.waits_for()
 
 
 def test_an_image_that_is_faster_than_the_answer_decides() -> None:
@@ -440,9 +443,9 @@ def test_an_image_that_is_faster_than_the_answer_decides() -> None:
     change = leader.asked(1, 2, 3)
     leader.brokers.unable.append(THREE)
     leader.image(1, 2)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     leader.outcome(change, UNKNOWN)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
 
 
 def test_a_change_that_turned_out_to_be_none_is_done() -> None:
@@ -458,7 +461,7 @@ def test_a_new_leader_epoch_forgets_positions_and_what_was_asked_for() -> None:
     leader.at(3, 100)
     leader.outcome(leader.asked(1, 2, 3), UNKNOWN)
     leader.image(1, 2, epoch=6)
-    assert leader.waits_for == (TWO,)
+    assert leader.waits_for() == (TWO,)
     assert leader.counts[-1].leader_epoch == 6
     assert leader.counts[-1].positions == ()
     leader.pass_ms(LAG_MS // 2)
@@ -483,7 +486,7 @@ def test_a_leader_that_hears_of_no_change_commits_nothing_without_its_old_set() 
         if change is not None:
             leader.outcome(change, UNKNOWN)
         leader.pass_ms(RETRY_MS_MAX)
-        assert leader.waits_for == (TWO, THREE)
+        assert leader.waits_for() == (TWO, THREE)
         assert leader.counts[-1].in_sync_count == 3
 
 
