@@ -24,7 +24,13 @@ from tidelog.chaos.sim.suites import Suite, load_suite
 SLICE_CPU_SECONDS: Final = 6.0
 SLICE_SEEDS_MIN: Final = 8
 PLANTED_SEEDS_MAX: Final = 2_000
+RARE: Final = (("cluster", "count_on_a_crashed_machine"),)
+"""Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
+    ("cluster", "elect_anybody"),
+    ("cluster", "shrink_and_count_on_all"),
+    ("cluster", "skip_the_resync_after_a_break"),
+    ("cluster", "truncate_to_the_watermark"),
     ("log", "forget_the_flush_of_a_swap"),
     ("log", "index_the_time_of_one_batch"),
     ("log", "keep_epochs_of_a_cut_tail"),
@@ -47,7 +53,7 @@ class SuiteContract:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each planted bug that is found soon."""
         if "soon_found" in metafunc.fixturenames:
-            slow = {name for suite, name in SLOW if suite == self.suite.name}
+            slow = {name for suite, name in (*SLOW, *RARE) if suite == self.suite.name}
             metafunc.parametrize("soon_found", sorted(set(self.planted) - slow))
 
     @pytest.fixture(autouse=True)

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.cluster.plan import DISK_KINDS, draw_plan
 from tidelog.chaos.sim.planted.of_cluster import PLANTED
-from tidelog.chaos.sim.planted.search import find
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.cluster import CLUSTER, REPLICATION_MAX
 
-SLICE = 12
-PLANTED_SEEDS_MAX = 2_000
 PLANTS_MIN = 15
 
 
@@ -23,24 +21,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
-def test_a_slice_of_seeds_shows_no_violation() -> None:
-    totals = runner.run_seeds(CLUSTER, range(SLICE))
-    assert [(result.seed, result.violations) for result in totals.failures] == []
-    assert totals.counting >= SLICE * 2 // 3, "most seeds do enough to count"
+class TestClusterSuite(SuiteContract):
+    """The contract of every suite."""
+
+    suite = CLUSTER
+    planted = PLANTED
 
 
 @pytest.mark.slow
 def test_a_seed_replays_to_the_same_hash() -> None:
     assert CLUSTER.run(5, None).trace_hash == CLUSTER.run(5, None).trace_hash
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_bug_is_found_by_the_suite_as_it_is(name: str) -> None:
-    found = find(CLUSTER, name, PLANTED[name], range(PLANTED_SEEDS_MAX))
-    print(found)
-    assert found.seed is not None, str(found)
 
 
 def test_there_are_enough_planted_bugs() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.suite_contract import SLOW, search, whose_turn_it_is
+from tests.chaos.suite_contract import RARE, SLOW, search, whose_turn_it_is
 from tests.support.telling import Tell
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.planted import load_planted
@@ -14,7 +14,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "late_found" in metafunc.fixturenames:
         is_every = metafunc.config.getoption("--every-plant", default=False)
         metafunc.parametrize(
-            "late_found", SLOW if is_every else [None], ids=_name if is_every else ["by_turns"]
+            "late_found",
+            (*SLOW, *RARE) if is_every else [None],
+            ids=_name if is_every else ["by_turns"],
         )
 
 
@@ -39,6 +41,6 @@ def test_every_late_one_has_a_turn() -> None:
     assert whose_turn_it_is("95d0ae4d2f8f") == whose_turn_it_is("95d0ae4d2f8f")
 
 
-@pytest.mark.parametrize(("suite", "name"), SLOW)
+@pytest.mark.parametrize(("suite", "name"), [*SLOW, *RARE])
 def test_every_late_one_is_planted(suite: str, name: str) -> None:
     assert name in load_planted(suite)

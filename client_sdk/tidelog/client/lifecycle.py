@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from tidelog.client.errors import ForkedClientError
@@ -54,7 +54,7 @@ def let_go(grpc_object: Any) -> None:
 
 
 @contextlib.contextmanager
-def watching_threads() -> Iterator[None]:
+def watching_threads() -> Generator[None]:
     """Remember the daemon threads that are started meanwhile: the process's end waits for them.
 
     One that runs on while the interpreter ends stops for good where it stands, also inside a lock

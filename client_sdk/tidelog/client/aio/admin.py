@@ -163,7 +163,9 @@ class AsyncAdminClient(Client):
         """Offsets at `earliest`, `latest`, `max_timestamp`, or a time in ms since 1970."""
         tried = "list partition offsets"
         self._check_usable(tried)
-        wanted = {TopicPartition(*name): shared._wanted(spec) for name, spec in partitions.items()}
+        wanted = {
+            TopicPartition(*name): shared.offset_wanted(spec) for name, spec in partitions.items()
+        }
         answers = await self._calls.offsets(wanted, self._limit_ms(timeout_ms), tried=tried)
         return {
             name: OffsetAndTimestamp(answer.offset, answer.timestamp_ms, answer.leader_epoch)

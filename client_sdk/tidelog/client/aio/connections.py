@@ -51,7 +51,7 @@ class AsyncConnections:
             )
         channel = self._channels.get(address)
         if channel is None:
-            options = [*words._OPTIONS, *network_options.ping_options()]
+            options = [*words.CHANNEL_OPTIONS, *network_options.ping_options()]
             if self._security.is_encrypted:
                 credentials = self._security.credentials()
                 channel = aio.secure_channel(address, credentials, options=options)
@@ -63,13 +63,12 @@ class AsyncConnections:
 
     async def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
         """One call."""
-        channel = self.channel(address)
+        channel: Any = self.channel(address)
         import grpc
 
         tried = f"call {method.rpartition('/')[2]} at {address}"
-        multicallable: Any = channel.unary_unary(method)
         try:
-            answer: bytes = await multicallable(
+            answer: bytes = await channel.unary_unary(method)(
                 data, timeout=max(1, timeout_ms) / 1000, metadata=self._metadata
             )
         except grpc.RpcError as error:
@@ -98,8 +97,8 @@ class AsyncConnections:
 
     def stream(self, address: str, method: str) -> Any:
         """A bidirectional stream: `write`, `read`, `cancel`."""
-        multicallable: Any = self.channel(address).stream_stream(method)
-        return multicallable(metadata=self._metadata)
+        channel: Any = self.channel(address)
+        return channel.stream_stream(method)(metadata=self._metadata)
 
     async def close(self) -> None:
         """Break everything."""

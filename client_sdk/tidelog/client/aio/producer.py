@@ -23,8 +23,14 @@ from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.record_checks import (
+    accumulator_limits,
+    as_bytes,
+    bad_timestamp,
+    checked_headers,
+    too_large,
+)
 from tidelog.client.security import security_of
-from tidelog.client.sync import producer as checks
 from tidelog.client.sync.produce_loop import LoopSettings
 from tidelog.client.types import Headers, RecordMetadata
 from tidelog.wire.batch import RecordTuple, record_size_estimate
@@ -47,7 +53,7 @@ class AsyncProducer(Client):
         super().__init__()
         self._options = options
         self._metadata = MetadataCache()
-        limits = checks._accumulator_limits(options)
+        limits = accumulator_limits(options)
         self._accumulator = Accumulator(limits, time.monotonic_ns)
         self._connections = AsyncConnections(options.client_id, security)
         self._bootstrap = client_options.bootstrap_addresses(
@@ -235,16 +241,16 @@ class AsyncProducer(Client):
             value = options.value_serializer(value)
         if options.key_serializer is not None:
             key = options.key_serializer(key)
-        value = value if value is None else checks._as_bytes(value, "value")
-        key = key if key is None else checks._as_bytes(key, "key")
-        headers = checks._checked_headers(headers) if headers else ()
+        value = value if value is None else as_bytes(value, "value")
+        key = key if key is None else as_bytes(key, "key")
+        headers = checked_headers(headers) if headers else ()
         size_bytes = record_size_estimate(key, value, headers)
         if size_bytes > options.max_request_size:
-            raise checks._too_large(topic, size_bytes, options.max_request_size)
+            raise too_large(topic, size_bytes, options.max_request_size)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
-            raise checks._bad_timestamp(topic, timestamp_ms)
+            raise bad_timestamp(topic, timestamp_ms)
         return (timestamp_ms, key, value, headers), size_bytes
 
     def _partition(self, route: Route, partition: int | None, key: bytes | None) -> int | None:

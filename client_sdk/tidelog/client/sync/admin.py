@@ -128,7 +128,7 @@ class AdminClient(TopicCalls, RecordCalls, ConfigCalls, PartitionCalls, QuorumCa
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Offsets at `earliest`, `latest`, `max_timestamp`, or a time in ms since 1970."""
         self._check_usable("list partition offsets")
-        wanted = {TopicPartition(*name): _wanted(spec) for name, spec in partitions.items()}
+        wanted = {TopicPartition(*name): offset_wanted(spec) for name, spec in partitions.items()}
         answers = self._calls.offsets(
             wanted, self._limit_ms(timeout_ms), tried="list partition offsets"
         )
@@ -140,7 +140,8 @@ class AdminClient(TopicCalls, RecordCalls, ConfigCalls, PartitionCalls, QuorumCa
         }
 
 
-def _wanted(spec: str | int) -> Wanted:
+def offset_wanted(spec: str | int) -> Wanted:
+    """What is asked of the log: `earliest`, `latest`, `max_timestamp`, or a time."""
     if isinstance(spec, int):
         return OffsetSpec.AT_TIME, spec
     if spec not in _SPECS:

@@ -31,7 +31,7 @@ NEVER_CONNECTED: Final = "failed to connect to all addresses"
 Answer = bytes | TidelogError
 OnAnswer = Callable[[Answer], None]
 
-_OPTIONS: Final = (
+CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
     # A transparent retry could store a batch twice.
@@ -84,7 +84,7 @@ class Connections:
                 )
             channel = self._channels.get(address)
             if channel is None:
-                options = [*_OPTIONS, *_ping_options(), *names]
+                options = [*CHANNEL_OPTIONS, *_ping_options(), *names]
                 if self._security.is_encrypted:
                     credentials = self._security.credentials()
                     channel = grpc.secure_channel(address, credentials, options=options)

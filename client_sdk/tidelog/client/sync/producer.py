@@ -7,12 +7,11 @@ taken per record, and the I/O thread is woken at most once per batch.
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from tidelog.client import options as client_options
-from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits, Route
+from tidelog.client.engine.accumulator import Accumulator, Route
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.metadata import MetadataCache
@@ -22,6 +21,13 @@ from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.record_checks import (
+    accumulator_limits,
+    as_bytes,
+    bad_timestamp,
+    checked_headers,
+    too_large,
+)
 from tidelog.client.security import security_of
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
@@ -50,7 +56,7 @@ class Producer(Client):
         super().__init__()
         self._options = options
         self._bootstrap = client_options.bootstrap_addresses("Producer", options.bootstrap_servers)
-        accumulator = Accumulator(_accumulator_limits(options), time.monotonic_ns)
+        accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)
         self._shared = Shared(accumulator)
         self._lock = self._shared.lock
         self._accumulator = accumulator
@@ -85,23 +91,23 @@ class Producer(Client):
         size_bytes = _OVERHEAD_BYTES
         if value is not None:
             if value.__class__ is not bytes:
-                value = _as_bytes(value, "value")
+                value = as_bytes(value, "value")
             size_bytes += len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                key = _as_bytes(key, "key")
+                key = as_bytes(key, "key")
             size_bytes += len(key)
         if headers is None:
             headers = _NO_HEADERS
         elif headers:
-            headers = _checked_headers(headers)
+            headers = checked_headers(headers)
             size_bytes += record_size_estimate(None, None, headers) - _OVERHEAD_BYTES
         if size_bytes > self._record_bytes_max:
-            raise _too_large(topic, size_bytes, self._record_bytes_max)
+            raise too_large(topic, size_bytes, self._record_bytes_max)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
-            raise _bad_timestamp(topic, timestamp_ms)
+            raise bad_timestamp(topic, timestamp_ms)
         route = self._routes.get(topic)
         if route is None:
             route = self._wait_route(topic)
@@ -421,56 +427,3 @@ class Producer(Client):
         if loop is None or not loop.thread.is_alive():
             return
         self.close(_EXIT_TIMEOUT_S)
-
-
-def _accumulator_limits(options: ProducerOptions) -> AccumulatorLimits:
-    batch_bytes, grown_bytes = options.batch_size, options.batch_size
-    if batch_bytes is None:
-        batch_bytes = client_options.BATCH_BYTES_DEFAULT
-        grown_bytes = client_options.BATCH_BYTES_GROWN
-    assert grown_bytes is not None, "a given batch_size does not grow"
-    limit = options.max_request_size
-    return AccumulatorLimits(
-        batch_bytes=min(batch_bytes, limit),
-        batch_bytes_max=min(grown_bytes, limit),
-        buffer_bytes=options.buffer_memory,
-        linger_ns=int(options.linger_ms * 1_000_000),
-        in_flight_max=options.max_in_flight_requests_per_connection,
-    )
-
-
-def _as_bytes(value: object, name: str) -> bytes:
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
-    if isinstance(value, memoryview):
-        return value.tobytes()
-    raise TypeError(
-        f"a {name} of type {type(value).__name__} needs a serializer: give the producer a "
-        f"{name}_serializer, such as {name}_serializer=str.encode, or send bytes"
-    )
-
-
-def _checked_headers(headers: Sequence[tuple[Any, Any]]) -> Headers:
-    for name, content in headers:
-        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
-            raise TypeError(
-                f"a header is (str, bytes), not ({type(name).__name__}, {type(content).__name__})"
-            )
-    return tuple(headers)
-
-
-def _too_large(topic: str, size_bytes: int, limit: int) -> TidelogError:
-    return TidelogError(
-        ErrorCode.BATCH_TOO_LARGE,
-        tried=f"produce to {topic}",
-        happened=f"the record takes up to {size_bytes} bytes, max_request_size is {limit}",
-        hint="send smaller records, or raise max_request_size",
-    )
-
-
-def _bad_timestamp(topic: str, timestamp_ms: int) -> TidelogError:
-    return TidelogError(
-        ErrorCode.INVALID_TIMESTAMP,
-        tried=f"produce to {topic}",
-        happened=f"timestamp_ms={timestamp_ms} is not a time in milliseconds since 1970",
-    )

@@ -70,7 +70,7 @@ def _is_closed(connection: ssl.SSLSocket) -> bool:
 def explain(address: str, details: str, security: Security) -> Mistake | None:
     """What gRPC's failure means, if TLS is to blame; looks at the address where that helps."""
     mistake = tls_reasons.find(details)
-    if mistake is tls_reasons.WRONG_HOST:
+    if mistake is not None and mistake is tls_reasons.WRONG_HOST:
         seen = look(address, security)
         if seen is not None and seen.names:
             host = address.rpartition(":")[0]
