@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import Counter
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 from hypothesis.stateful import RuleBasedStateMachine
@@ -27,6 +27,10 @@ KEYS = (SYNC, REPLICATED, COMPACTED)
 ROOMY = 1 << 40
 
 
+HARMLESS: Final = ("append", "pass_time", "read_at", "read_everything", "roll", "search_by_time")
+"""Steps in which no batch goes that was stored."""
+
+
 class ModelledDirectory(RuleBasedStateMachine):
     """One data directory with three partitions, and what is known of each."""
 
@@ -42,7 +46,13 @@ class ModelledDirectory(RuleBasedStateMachine):
             for key in KEYS
         }
         self.number = 0
-        self.sequences: Counter[tuple[PartitionKey, int]] = Counter()
+        self.epochs: Counter[tuple[PartitionKey, int]] = Counter()
+        """Of each producer in each partition the last one that it has used."""
+        self.continued: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        """Epoch and next sequence of those whose last batch is certainly there."""
+        self.sequences: dict[int, tuple[tuple[PartitionKey, int], int, int]] = {}
+        """Of a batch that was sent: whose it is, its epoch, and the sequence behind it."""
+        self._last_step = ""
         self.epoch = 1
         self.house: LogHouse | None = None
         self.keepings: dict[PartitionKey, list[tuple[int, Keeping]]] = {}
@@ -198,6 +208,10 @@ class ModelledDirectory(RuleBasedStateMachine):
         return int(log.log_start_offset + (log.log_end_offset - log.log_start_offset) * part // 100)
 
     def _step(self, name: str) -> None:
+        # What is lost, cut or refused leaves a gap, and a new epoch begins behind it.
+        if not (name in HARMLESS and self._last_step in HARMLESS):
+            self.continued.clear()
+        self._last_step = name
         ModelledDirectory.steps["steps"] += 1
         ModelledDirectory.steps[f"rule {name}"] += 1
 

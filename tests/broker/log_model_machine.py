@@ -166,15 +166,19 @@ class LogMachine(ModelledDirectory):
         records[0] = msgspec.structs.replace(
             records[0], value=records[0].value or b"%d:" % self.number
         )
-        sequence = self.sequences[key, producer]
-        self.sequences[key, producer] += len(records)
+        place = (key, producer)
+        if place not in self.continued:
+            self.epochs[place] += 1
+        epoch, sequence = self.continued.pop(place, (self.epochs[place], 0))
         batch = encode_batch(
             [(each.time_ms, each.key, each.value, ()) for each in records],
             producer_id=70 + producer if producer >= 0 else -1,
-            producer_epoch=0 if producer >= 0 else -1,
+            producer_epoch=epoch if producer >= 0 else -1,
             base_sequence=sequence if producer >= 0 else -1,
         )
-        return Sent(tuple(records), len(batch), now_ms), batch
+        sent = Sent(tuple(records), len(batch), now_ms)
+        self.sequences[id(sent)] = (place, epoch, sequence + len(records))
+        return sent, batch
 
     def _stored(self, key: PartitionKey, sent: Sent, appended: Appended) -> None:
         model = self.models[key]
@@ -183,6 +187,9 @@ class LogMachine(ModelledDirectory):
             model.store(model.pending.pop(0), model.end)
         model.pending.remove(sent)
         model.store(sent, appended.base_offset)
+        place, epoch, behind = self.sequences[id(sent)]
+        if epoch == self.epochs[place]:
+            self.continued[place] = (epoch, behind)
 
     # -- reads -----------------------------------------------------------------------------------
 

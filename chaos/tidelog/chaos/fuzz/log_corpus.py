@@ -5,6 +5,7 @@ segments, compacted ones, an active one; a trimmed head), and what lies beside t
 hold a directory in which something is not flushed: whatever is missing later was acknowledged.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -132,7 +133,7 @@ class _Writer:
     def __init__(self, house: LogHouse, random: Random) -> None:
         self._house = house
         self._random = random
-        self._sequence = 0
+        self._sequences: Counter[tuple[PartitionKey, int]] = Counter()
         self._number = 0
 
     def fill(self, *, batches: int) -> None:
@@ -162,9 +163,9 @@ class _Writer:
             codec=codec,
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
-            base_sequence=self._sequence if producer_id >= 0 else -1,
+            base_sequence=self._sequences[key, producer_id] if producer_id >= 0 else -1,
         )
-        self._sequence += count
+        self._sequences[key, producer_id] += count
         house.call(lambda: house.life.append(key, batch))
 
     def _record(

@@ -79,10 +79,15 @@ def keep_the_index_of_a_cut_segment() -> Substitution:
     original = PartitionLog.cut
 
     def cut(
-        self: PartitionLog, last: Segment | None, producers: ProducerState, offset: Offset
+        self: PartitionLog,
+        last: Segment | None,
+        producers: ProducerState,
+        offset: Offset,
+        *,
+        are_producers_known: bool = True,
     ) -> None:
         before = {segment.key: segment.index for segment in self.segments}
-        original(self, last, producers, offset)
+        original(self, last, producers, offset, are_producers_known=are_producers_known)
         if last is not None and before.get(last.key) is not None:
             last.index = before[last.key]
 
