@@ -232,10 +232,10 @@ def test_a_reader_whose_output_nobody_reads_ends_quietly(node: NodeProcess) -> N
         if arguments:
             assert reader.stdout.readline() == b"line\n"
         reader.stdout.close()
-        assert reader.wait(WAIT_SECONDS) == 141
         assert reader.stderr is not None
-        assert reader.stderr.read() == b""
-        reader.stderr.close()
+        with reader.stderr:
+            code, errors = reader.wait(WAIT_SECONDS), reader.stderr.read()
+        assert (arguments, code, errors) == (arguments, 141, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
