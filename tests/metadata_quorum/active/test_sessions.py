@@ -135,15 +135,53 @@ def test_a_broker_whose_stream_breaks_while_it_lives_stays() -> None:
     simulate(work)
 
 
+async def led_by_node_1(voters: Voters) -> Voter:
+    """Brokers here know no other controller."""
+    leader = await voters.active()
+    while leader.node != 1:
+        leader.kill()
+        await asyncio.sleep(0.1)
+        leader.start()
+        leader = await voters.active()
+    return leader
+
+
+def test_a_controller_that_dies_as_a_broker_too_is_fenced_as_soon_as_there_is_another() -> None:
+    async def work(world: World) -> None:
+        voters = Voters(world, 3)
+        leader = await led_by_node_1(voters)
+        process = start(world, 1, serve_for_good)
+        await until(lambda: all(is_serving(each, 1) for each in voters.all.values()) or None)
+        await asyncio.sleep(1)
+        process.kill()
+        leader.kill()
+        start_s = world.loop.time()
+        next_leader = await voters.active()
+        elected_s = world.loop.time()
+        assert elected_s - start_s >= 0.5
+        assert await fenced_after_ms(world, next_leader, 1) <= 300
+
+    simulate(work)
+
+
+def test_a_controller_before_this_one_that_lives_stays() -> None:
+    async def work(world: World) -> None:
+        voters = Voters(world, 3)
+        leader = await led_by_node_1(voters)
+        start(world, 1, serve_for_good)
+        await until(lambda: all(is_serving(each, 1) for each in voters.all.values()) or None)
+        leader.kill()
+        next_leader = await voters.active()
+        await asyncio.sleep(5)
+        assert is_serving(next_leader, 1)
+
+    simulate(work)
+
+
 def test_a_broker_that_died_together_with_the_controller_is_fenced_by_the_next_one() -> None:
     async def work(world: World) -> None:
         voters = Voters(world, 3)
-        leader = await voters.active()
-        while leader.node != 1:
-            leader.kill()
-            await asyncio.sleep(0.1)
-            leader.start()
-            leader = await voters.active()
+        leader = await led_by_node_1(voters)
         process = start(world, 7, serve_for_good)
         await until(lambda: is_serving(leader, 7) or None)
         process.kill()

@@ -7,6 +7,10 @@ address, and a refused one by a hint.
 
     stream ended, or silent after an election ─→ probe ─ refused ─→ hint ─┐
     no heartbeat ─────────────────────────────────────────────────────────┴─→ expired ─→ fence
+
+The controller before this one is probed at once: the election has waited for it already, by the
+quorum's own hint or for its whole timeout, so that a refusal now ends its session without another
+wait.
 """
 
 from collections.abc import Mapping
@@ -97,6 +101,8 @@ class BrokerSessions:
         self._table = self._new_table()
         self._begun_ms = 0
         self._has_probed_unheard = False
+        self._other_leader_id: int | None = None
+        """The last one that this node has followed: the controller before this one."""
         self._required: dict[BrokerId, tuple[BrokerEpoch, LogIndex]] = {}
         """What a broker must have applied before it may lead: its own registration."""
         self._required_of_all = LogIndex(0)
@@ -175,9 +181,15 @@ class BrokerSessions:
                 table = self._current_table()
                 if table is None:
                     self._to_probe.clear()
+                    self._note_leader()
                 else:
                     await self._round(scope, table)
                 await self._pause(self._pause_ms(table))
+
+    def _note_leader(self) -> None:
+        leader_id = self._controller.leader_id()
+        if leader_id is not None and leader_id != self._controller.quorum.member_id.node_id:
+            self._other_leader_id = leader_id
 
     async def _pause(self, pause_ms: int) -> None:
         """Whoever wakes up far too late was stopped itself, and has no right to call others dead:
@@ -250,8 +262,17 @@ class BrokerSessions:
         self._required = {}
         self._required_of_all = LogIndex(image.version)
         self._to_probe = {}
+        if (before := self._controller_before(image)) is not None:
+            self._to_probe[before.broker_id] = before.epoch
         self._next_drain_ms = now_ms + self.times.drain_ms
         self._next_balance_ms = now_ms + self.times.balance_ms
+
+    def _controller_before(self, image: Image) -> BrokerImage | None:
+        """As a broker, if it was one and counts as alive."""
+        if self._other_leader_id is None:
+            return None
+        broker = image.brokers.get(BrokerId(self._other_leader_id))
+        return None if broker is None or broker.is_fenced else broker
 
     def _new_table(self) -> Sessions:
         return Sessions(
@@ -316,13 +337,23 @@ class BrokerSessions:
         try:
             for _ in range(self.times.probes_max):
                 if await self._is_refused(address):
-                    table = self._current_table()
-                    if table is not None:
-                        table.hint(broker_id, epoch, self._now_ms())
+                    self._on_refused(broker_id, epoch)
                     return
                 await self._clock.sleep(self.times.probe_wait_ms)
         finally:
             del self._probing[broker_id]
+
+    def _on_refused(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        table = self._current_table()
+        if table is None:
+            return
+        now_ms = self._now_ms()
+        session = table.session(broker_id)
+        is_unheard = session is not None and not session.is_heard
+        if is_unheard and broker_id == self._other_leader_id:
+            table.hint(broker_id, epoch, now_ms, since_ms=now_ms - self.times.hint_timeout_ms)
+        else:
+            table.hint(broker_id, epoch, now_ms)
 
     async def _is_refused(self, address: str) -> bool:
         try:

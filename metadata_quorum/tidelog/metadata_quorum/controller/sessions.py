@@ -97,12 +97,20 @@ class Sessions:
         )
         return True
 
-    def hint(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """The process seems to be gone; an earlier hint keeps its time."""
+    def hint(
+        self,
+        broker_id: BrokerId,
+        epoch: BrokerEpoch,
+        now_ms: int,
+        *,
+        since_ms: int | None = None,
+    ) -> None:
+        """The process seems to be gone, and has since that time; an earlier hint keeps its time."""
         self._advance(now_ms)
+        hinted_ms = now_ms if since_ms is None else min(since_ms, now_ms)
         known = self._sessions.get(broker_id)
         if known is not None and known.epoch == epoch and known.hinted_ms is None:
-            self._sessions[broker_id] = msgspec.structs.replace(known, hinted_ms=now_ms)
+            self._sessions[broker_id] = msgspec.structs.replace(known, hinted_ms=hinted_ms)
 
     def excuse(self, now_ms: int) -> None:
         """The controller itself was held up: what brokers said meanwhile may wait still, so that
