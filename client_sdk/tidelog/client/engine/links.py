@@ -43,6 +43,11 @@ class Links:
         link.failures += 1
         link.retry_at_ns = now_ns + self._backoff.delay_ns(link.failures)
 
+    def is_lost(self, broker_id: int) -> bool:
+        """Whether the last that was heard of the broker is that it cannot be reached."""
+        link = self.by_broker.get(broker_id)
+        return link is not None and link.failures > 0 and not link.is_open
+
     def end_waits(self, now_ns: int) -> None:
         """Those that have waited long enough may be tried again."""
         for link in self.by_broker.values():

@@ -389,6 +389,9 @@ class ProducerCore:
             if lane.in_flight and lane.broker_id != broker.broker_id:
                 continue
             if not self._is_sendable(broker):
+                # Another one may lead by now, and only metadata tells.
+                if self._links.is_lost(broker.broker_id):
+                    self.topics.refresh(now_ns)
                 continue
             if not self._judge_as.is_ready(lane, now_ns):
                 self._settle(topic, partition, lane)
