@@ -1,8 +1,10 @@
 """What appending, reading, rolling and opening cost with more and more stored.
 
-Fills one partition step by step and measures the same things at each step. Cold reads drop the
-segments' pages from the page cache first, where the system lets them be dropped; what is stored
-beside the memory of the machine is printed, so that a reader sees which steps exceed it.
+Fills one partition step by step and measures the same things at each step. Appends and reads at the
+tail take turns with those of an empty partition in a directory of its own: what a disk takes
+changes within minutes by more than what is looked for. Cold reads drop the segments' pages from the
+page cache first, where the system lets them be dropped; what is stored beside the memory of the
+machine is printed, so that a reader sees which steps exceed it.
 """
 
 import asyncio
@@ -18,14 +20,15 @@ import msgspec
 
 from bench.log.append import Shape, append_for
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
-from bench.table import BYTES_PER_MB, Table, count, percentile, ratio
+from bench.table import BYTES_PER_MB, Table, count, median, percentile
 from tidelog.broker.log.names import PartitionKey, directory_name
 
 GIB: Final = 1024**3
 KIB: Final = 1024
 FILL_BATCH_BYTES: Final = 1024 * KIB
 PROBE: Final = Shape(partitions=1, batch_bytes=256 * KIB, window=16)
-PROBE_SECONDS: Final = 3.0
+PROBE_SECONDS: Final = 2.0
+TURNS: Final = 7
 COLD_READS: Final = 400
 TAIL_READS: Final = 400
 READ_BYTES: Final = 1024 * KIB
@@ -38,8 +41,12 @@ class Step(msgspec.Struct, kw_only=True):
 
     stored_bytes: int
     append_mb: float = 0.0
+    empty_append_mb: float = 0.0
+    append_ratio: float = 0.0
+    """Median of the turns' ratios."""
     append_p99_ms: float = 0.0
     tail_mb: float = 0.0
+    tail_ratio: float = 0.0
     cold_p50_ms: float = 0.0
     cold_p99_ms: float = 0.0
     cold_mb: float = 0.0
@@ -69,8 +76,11 @@ def run(root: Path, sizes: list[int]) -> None:
         (
             "stored GB",
             "append MB/s",
+            "empty MB/s",
+            "ratio",
             "ack p99 ms",
             "read tail MB/s",
+            "÷ empty",
             "read cold MB/s",
             "cold p50 ms",
             "cold p99 ms",
@@ -84,8 +94,11 @@ def run(root: Path, sizes: list[int]) -> None:
         table.add(
             f"{step.stored_bytes / 10**9:.1f}",
             count(step.append_mb),
+            count(step.empty_append_mb),
+            f"{step.append_ratio:.2f}",
             f"{step.append_p99_ms:.1f}",
             count(step.tail_mb),
+            f"{step.tail_ratio:.2f}",
             count(step.cold_mb),
             f"{step.cold_p50_ms:.2f}",
             f"{step.cold_p99_ms:.2f}",
@@ -95,25 +108,14 @@ def run(root: Path, sizes: list[int]) -> None:
             count(step.resident_mib),
         )
     table.show()
-    empty = steps[0]
-    for step in steps[1:]:
-        print(
-            f"with {step.stored_bytes / 10**9:.1f} GB stored ÷ empty: "
-            f"append {ratio(step.append_mb, empty.append_mb)}, "
-            f"read at the tail {ratio(step.tail_mb, empty.tail_mb)}",
-            flush=True,
-        )
 
 
 async def _step(made: Path, size: int) -> Step:
     async with directory_at(made, 1) as tested:
         await _fill(tested, size)
         step = Step(stored_bytes=tested.logs[key_of(0)].size_bytes)
-        step.append_mb = (
-            await append_for(tested, PROBE, PROBE_SECONDS, is_flush_awaited=True) / BYTES_PER_MB
-        )
+        await _beside_an_empty_one(made, tested, step)
         step.append_p99_ms = await _acknowledgement_p99(tested)
-        step.tail_mb = await _read_tail(tested)
         if size:
             drop_pages(made, key_of(0))
             took, read_bytes = await _read_cold(tested)
@@ -123,6 +125,30 @@ async def _step(made: Path, size: int) -> Step:
         step.roll_ms = await _roll(tested)
         step.resident_mib = resident_bytes() / 1024**2
         return step
+
+
+async def _beside_an_empty_one(made: Path, tested: UnderTest, step: Step) -> None:
+    """Appends and reads at the tail, in turns with a partition that began empty."""
+    appends: list[tuple[float, float]] = []
+    reads: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory(dir=made.parent) as other:
+        async with directory_at(Path(other), 1) as empty:
+            for turn in range(TURNS):
+                # Who goes first changes: the second finds a disk that is still writing.
+                order = (tested, empty) if turn % 2 else (empty, tested)
+                taken = {}
+                for each in order:
+                    os.sync()
+                    taken[id(each)] = await append_for(
+                        each, PROBE, PROBE_SECONDS, is_flush_awaited=True
+                    )
+                appends.append((taken[id(tested)], taken[id(empty)]))
+                reads.append((await _read_tail(tested), await _read_tail(empty)))
+    step.append_mb = median([ours for ours, _ in appends]) / BYTES_PER_MB
+    step.empty_append_mb = median([theirs for _, theirs in appends]) / BYTES_PER_MB
+    step.append_ratio = median([ours / theirs for ours, theirs in appends])
+    step.tail_mb = median([ours for ours, _ in reads])
+    step.tail_ratio = median([ours / theirs for ours, theirs in reads])
 
 
 async def _fill(tested: UnderTest, size: int) -> None:
