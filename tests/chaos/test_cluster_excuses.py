@@ -49,7 +49,7 @@ class Scene:
             in_sync_replicas=tuple(BrokerId(each) for each in in_sync),
             eligible_replicas=tuple(BrokerId(each) for each in eligible),
         )
-        topic = TopicImage(
+        self.topic = topic = TopicImage(
             topic_id=TOPIC_ID,
             name="t",
             configuration={"flush": flush, "min.insync.replicas": "2"},
@@ -76,6 +76,7 @@ def test_one_crashed_machine_of_two_in_sync_excuses_nothing() -> None:
 def test_the_crash_of_all_that_were_in_sync_excuses_the_loss() -> None:
     scene = Scene({1: 3, 2: 3})
     assert scene.crash(1, 2) is Excuse.LOST
+    scene.watch.settle()
     assert scene.history.excuses == {scene.board.name: Excuse.LOST}
 
 

@@ -5,10 +5,12 @@ deaths. Owns what was committed, at which epoch, and what excuses a loss. It mus
 for its own opinion of an invariant.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.chaos.checkers.history import Excuse
+from tidelog.chaos.checkers.history import Excuse, Loss
 from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_flush_sync
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
 
@@ -47,18 +49,59 @@ class PartitionBoard:
         self.damaged: dict[int, None] = {}
         """Nodes of which the copy has rotted: what they say of it is not judged any more."""
         self.excuse: Excuse | None = None
+        self.loss: Loss | None = None
+        """What the excuse covers: set with it."""
+        self._sure: tuple[int, ...] = ()
+        """Who held everything before the loss, as far as that was not the loss."""
+        self._epoch_lost = -1
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Who is sure to hold all that is committed, or was before its machine crashed."""
+        image = self.image
+        return (
+            *image.in_sync_replicas,
+            *image.eligible_replicas,
+            *image.last_known_eligible,
+        )
+
+    def lose(self, now_ns: int, *, sure: tuple[int, ...]) -> None:
+        """From now on something may be gone, for once or once more."""
+        kept = self.committed if self.loss is None else self.loss.kept
+        began_ns = now_ns if self.loss is None else self.loss.began_ns
+        self.excuse = Excuse.LOST
+        self.loss = Loss(kept=kept, began_ns=began_ns)
+        self._sure = (*self._sure, *sure)
+        self._epoch_lost = int(self.image.leader_epoch)
+
+    def see_leader(self, node_id: int, log_end_offset: int) -> None:
+        """Who leads after a loss shows what it has left: everything, below the end of its log, if
+        it was one of those that held everything; if an operator chose another one, nothing."""
+        if self.loss is not None:
+            kept = log_end_offset if node_id in self._sure else 0
+            self.loss = msgspec.structs.replace(self.loss, kept=min(self.loss.kept, kept))
+
+    def see_end_of_loss(self, now_ns: int) -> None:
+        """All replicas go on from the log of one leader that was elected after the loss."""
+        image = self.image
+        is_whole = len(image.in_sync_replicas) == len(image.replicas)
+        if self.loss is None or self.loss.ended_ns is not None or not is_whole:
+            return
+        if image.leader_epoch > self._epoch_lost and not image.is_reassigning:
+            self.loss = msgspec.structs.replace(self.loss, ended_ns=now_ns)
 
 
 class ClusterBoard:
     """Of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ns: Callable[[], int] = lambda: 0) -> None:
         self.violations: list[str] = []
         self.partitions: dict[PartitionKey, PartitionBoard] = {}
         self.newest = Image()
         self.leader_changes = 0
-        self.deleted: dict[str, None] = {}
-        """Names of partitions whose topics are gone."""
+        self.deleted: dict[str, PartitionBoard] = {}
+        """By name, partitions whose topics are gone."""
+        self.now_ns = now_ns
 
     def report(self, violation: str) -> None:
         """Something that must not be; one text is told once."""
@@ -85,7 +128,7 @@ class ClusterBoard:
             board = self.partitions.pop(PartitionKey(topic.topic_id, partition.partition), None)
             if board is not None:
                 assert board.key.topic_id == topic_id, "a board is found by its own key"
-                self.deleted[board.name] = None
+                self.deleted[board.name] = board
 
     def _see_partition(
         self, key: PartitionKey, topic: TopicImage, partition: PartitionImage
@@ -96,6 +139,18 @@ class ClusterBoard:
         elif partition.leader_epoch > board.image.leader_epoch:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
-        board.image = partition
-        if partition.is_recovered_unclean and len(partition.replicas) > 1:
-            board.excuse = Excuse.LOST
+        before, holders, board.image = board.image, board.holders, partition
+        if len(partition.replicas) > 1 and _is_elected_unclean(board, before, partition):
+            board.lose(self.now_ns(), sure=holders)
+
+
+def _is_elected_unclean(
+    board: PartitionBoard, before: PartitionImage, after: PartitionImage
+) -> bool:
+    """The flag says it of the first time; then it is told from who was in sync, and of images that
+    nobody has shown the worst is taken for true."""
+    if not after.is_recovered_unclean:
+        return False
+    grown = after.leader_epoch - before.leader_epoch
+    is_from_nobody = not before.in_sync_replicas and bool(after.in_sync_replicas)
+    return board.loss is None or grown > 1 or is_from_nobody

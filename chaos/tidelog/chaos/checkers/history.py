@@ -95,6 +95,16 @@ class Excuse(enum.Enum):
     be gone, and its offsets given again. Nothing may come from nowhere even so."""
 
 
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """What an excused loss may have taken, and when."""
+
+    kept: int
+    """Records below this offset are there all the same."""
+    began_ns: int
+    ended_ns: int | None = None
+    """When all replicas went on from one log; None: that was not seen."""
+
+
 class History:
     """All sends and polls of a run, in the order in which they ended."""
 
@@ -104,6 +114,8 @@ class History:
         self.damage: list[str] = []
         """Answers whose bytes contradict a checksum: a broker must never give one."""
         self.excuses: dict[PartitionKey, Excuse] = {}
+        self.losses: dict[PartitionKey, Loss] = {}
+        """What is known of a loss that is excused; without it nothing of the partition is kept."""
         self.trims: dict[PartitionKey, int] = {}
         """The highest offset that a trim or retention may have made the first one kept."""
         self.heals_ns: list[int] = []

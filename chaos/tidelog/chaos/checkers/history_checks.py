@@ -4,11 +4,12 @@ The input is a `History`: sends and polls that clients wrote down, and what excu
 docs/simulation.md says what each check means. It knows nothing of a broker.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
-from tidelog.chaos.checkers.history import Anomaly, Excuse, History
+from tidelog.chaos.checkers.history import Anomaly, Excuse, History, Loss
 from tidelog.chaos.checkers.history_loss import lost_write, torn_batch, unseen, vanished
 from tidelog.chaos.checkers.history_offsets import (
     duplicate,
@@ -17,6 +18,7 @@ from tidelog.chaos.checkers.history_offsets import (
     misplaced,
     reused_offset,
 )
+from tidelog.chaos.checkers.history_parts import kept_part, part_after, part_before
 from tidelog.chaos.checkers.history_reads import (
     aborted_read,
     beyond_watermark,
@@ -70,6 +72,9 @@ OF_WHOLE: Final[tuple[Check, ...]] = (
 OF_KEPT: Final[tuple[Check, ...]] = (lost_write, unseen)
 """Hold where everything is drained at the end."""
 
+OF_PART: Final[tuple[Check, ...]] = (inconsistent_offsets, reused_offset, fresh_offset)
+"""Hold of what lies below an excused loss, of what was over before it, of what began after it."""
+
 HISTORY_CHECKS: Final = (*OF_ANY, *OF_WHOLE, *OF_KEPT)
 
 
@@ -77,12 +82,29 @@ def check_clients(history: History, *, recovery_bound_ns: int | None = None) -> 
     """Run every check on every partition, as far as its excuse allows."""
     anomalies: list[Anomaly] = []
     for view in views_of(history):
-        for name, check in _checks(view, recovery_bound_ns):
-            for number, detail in enumerate(check(view)):
-                if number == ANOMALIES_MAX:
-                    break
-                anomalies.append(Anomaly(name, view.partition, detail))
+        anomalies += _found(view, _checks(view, recovery_bound_ns))
+        if view.excuse is Excuse.LOST and view.loss is not None:
+            for part, checks in _parts(view, view.loss):
+                anomalies += _found(part, [(check.__name__, check) for check in checks])
     return anomalies
+
+
+def _found(view: PartitionView, checks: list[tuple[str, Check]]) -> list[Anomaly]:
+    return [
+        Anomaly(name, view.partition, detail)
+        for name, check in checks
+        for detail in islice(check(view), ANOMALIES_MAX)
+    ]
+
+
+def _parts(view: PartitionView, loss: Loss) -> Iterator[tuple[PartitionView, tuple[Check, ...]]]:
+    """What an excused loss does not cover, and what holds there."""
+    is_drained = view.drained is not None
+    kept = OF_KEPT if is_drained else ()
+    yield kept_part(view, loss.kept), (*OF_PART, misplaced, *kept, vanished)
+    yield part_before(view, loss.began_ns), OF_WHOLE
+    if loss.ended_ns is not None:
+        yield part_after(view, loss.ended_ns), (*OF_PART, *kept, vanished)
 
 
 def _checks(view: PartitionView, recovery_bound_ns: int | None) -> list[tuple[str, Check]]:

@@ -7,7 +7,7 @@ offsets are known to hold a record. It must never judge.
 from collections.abc import Iterator
 from functools import cached_property
 
-from tidelog.chaos.checkers.history import Excuse, History, Outcome, PartitionKey, Poll, Send
+from tidelog.chaos.checkers.history import Excuse, History, Loss, Outcome, PartitionKey, Poll, Send
 
 Found = Iterator[str]
 """What a check found, one text each."""
@@ -25,6 +25,7 @@ class PartitionView:
         excuse: Excuse | None = None,
         trimmed_to: int = 0,
         healed_ns: int | None = None,
+        loss: Loss | None = None,
     ) -> None:
         self.partition = partition
         self.sends = sends
@@ -32,6 +33,7 @@ class PartitionView:
         self.excuse = excuse
         self.trimmed_to = trimmed_to
         self.healed_ns = healed_ns
+        self.loss = loss
 
     @cached_property
     def committed(self) -> list[Send]:
@@ -108,6 +110,7 @@ def views_of(history: History) -> Iterator[PartitionView]:
             excuse=history.excuses.get(partition),
             trimmed_to=history.trims.get(partition, 0),
             healed_ns=history.heals_ns[-1] if history.heals_ns else None,
+            loss=history.losses.get(partition),
         )
 
 

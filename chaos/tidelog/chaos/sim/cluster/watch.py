@@ -24,7 +24,7 @@ class ClusterWatch:
 
     def __init__(self, nodes: Sequence[ClusterNode], history: History) -> None:
         self.nodes = tuple(nodes)
-        self.board = ClusterBoard()
+        self.board = ClusterBoard(now_ns=self._now_ns)
         self.history = history
         self.bytes = BytesWatch(self.board)
         self.lives = LivesWatch(self.board)
@@ -36,12 +36,17 @@ class ClusterWatch:
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
 
+    def _now_ns(self) -> int:
+        return self.nodes[0].world.loop.now_ns
+
     # -- looking -------------------------------------------------------------------------------
 
     def look(self) -> None:
         """At every node."""
         for node in self.nodes:
             self._look_at(node)
+        for board in self.board.partitions.values():
+            board.see_end_of_loss(self._now_ns())
 
     def _look_at(self, node: ClusterNode) -> None:
         image = node.image()
@@ -115,6 +120,8 @@ class ClusterWatch:
         before.high_watermark = log.high_watermark
         before.leader_epoch = log.leader_epoch
         before.is_led = is_led
+        if is_led and log.leader_epoch == board.image.leader_epoch:
+            board.see_leader(node.node_id, log.log_end_offset)
         if is_led:
             board.committed = max(board.committed, log.high_watermark)
         if log.log_end_offset >= board.committed:
@@ -220,8 +227,7 @@ class ClusterWatch:
                 continue
             sure = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
             if all(each in board.lacking or each in board.damaged for each in sure):
-                board.excuse = Excuse.LOST
-                self.history.excuse(board.name, Excuse.LOST)
+                board.lose(self._now_ns(), sure=board.holders)
 
     # -- the whole -----------------------------------------------------------------------------
 
@@ -249,11 +255,14 @@ class ClusterWatch:
 
     def settle(self) -> None:
         """The run is over: what is deleted or lost is not held to everything."""
-        for name in self.board.deleted:
-            self.history.excuse(name, Excuse.DELETED)
+        for name, gone in self.board.deleted.items():
+            self.history.excuse(name, gone.excuse or Excuse.DELETED)
         for board in self.board.partitions.values():
             if board.excuse is not None:
                 self.history.excuse(board.name, board.excuse)
+        for board in (*self.board.deleted.values(), *self.board.partitions.values()):
+            if board.loss is not None:
+                self.history.losses[board.name] = board.loss
 
 
 def _is_being_cut(log: PartitionLog, position: Position) -> bool:
