@@ -8,6 +8,7 @@ import os
 
 from tidelog.client import errors
 from tidelog.client.admin_types import (
+    ClientQuota,
     ConfigResource,
     ConfigResourceType,
     ElectionType,
@@ -30,6 +31,7 @@ from tidelog.wire.batch import NO_ACCELERATOR, use_accelerator
 
 __all__ = [
     "AdminClient",
+    "ClientQuota",
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",

@@ -121,6 +121,26 @@ class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
+class ReassignmentPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Moves that would even out replicas and leaders; nothing was done."""
+
+    moves: Mapping[TopicPartition, tuple[int, ...]]
+    """For `alter_partition_reassignments` as they are, the most useful first."""
+    warnings: tuple[str, ...]
+
+
+class ClientQuota(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one client id on each broker; None: no limit."""
+
+    produce_bytes_per_second: int | None = None
+    fetch_bytes_per_second: int | None = None
+    requests_per_second: int | None = None
+
+    def limits(self) -> dict[str, int | None]:
+        """By name."""
+        return msgspec.structs.asdict(self)
+
+
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
     """A node with one particular quorum directory."""
 

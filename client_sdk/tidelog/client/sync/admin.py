@@ -14,6 +14,7 @@ from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
 from tidelog.client.sync.admin_partitions import PartitionCalls
 from tidelog.client.sync.admin_quorum import QuorumCalls
+from tidelog.client.sync.admin_quotas import QuotaCalls
 from tidelog.client.sync.admin_records import RecordCalls
 from tidelog.client.sync.admin_topics import TopicCalls
 from tidelog.client.sync.cluster_calls import Wanted
@@ -35,7 +36,7 @@ _SPECS = {
 }
 
 
-class AdminClient(TopicCalls, RecordCalls, ConfigCalls, PartitionCalls, QuorumCalls):
+class AdminClient(TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCalls, QuorumCalls):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
     def create_topics(

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.client import wire_admin
+from tidelog.client import wire_admin, wire_growth
 from tidelog.client.admin_types import (
     BrokerStatus,
     DrainOutcome,
     ElectionOutcome,
     ElectionType,
     PartitionReassignment,
+    ReassignmentPlan,
 )
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.client.types import TopicPartition
@@ -107,6 +108,38 @@ class PartitionCalls(AdminBase):
                 wire_admin.read_reassignments(data)
             )
         ]
+
+    def plan_partition_reassignments(
+        self,
+        topics: Iterable[str] = (),
+        drained_brokers: Iterable[int] = (),
+        moves_max: int = 0,
+        timeout_ms: int | None = None,
+    ) -> ReassignmentPlan:
+        """Few moves that would even out replicas and leaders, of all topics or of these; nothing is
+        done. `drained_brokers` are to hold nothing in the end; 0 moves: the controller's limit.
+        """
+        limit_ms = self._limit_ms(timeout_ms)
+        tried = "plan moves of replicas"
+        names = {self._topic_id(name, limit_ms, tried): name for name in topics}
+        data = self._ask(
+            tried,
+            wire_growth.PLAN_REASSIGNMENTS,
+            wire_growth.plan_request(
+                drained_brokers=drained_brokers, topic_ids=names, moves_max=moves_max
+            ),
+            limit_ms,
+        )
+        planned, warnings = wire_growth.read_plan(data)
+        if any(topic_id not in names for topic_id, *_ in planned):
+            names.update(self._topic_names(limit_ms))
+        return ReassignmentPlan(
+            moves={
+                TopicPartition(names.get(topic_id, topic_id.hex()), partition): replicas
+                for topic_id, partition, replicas in planned
+            },
+            warnings=warnings,
+        )
 
     def list_brokers(self, timeout_ms: int | None = None) -> list[BrokerStatus]:
         """What the controller knows of each broker."""

@@ -1,0 +1,62 @@
+"""Quotas by client id, as the admin client calls them."""
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.client import wire_growth
+from tidelog.client.admin_types import ClientQuota
+from tidelog.client.sync.admin_base import AdminBase
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_LIMIT_MAX = (1 << 63) - 1
+
+
+class QuotaCalls(AdminBase):
+    """Describe and alter."""
+
+    def describe_client_quotas(
+        self, client_ids: Iterable[str] | None = None, timeout_ms: int | None = None
+    ) -> dict[str, ClientQuota]:
+        """Quotas by client id; without names: all. The empty client id stands for those without
+        a quota of their own; client ids without a quota are left out.
+        """
+        wanted = None if client_ids is None else list(client_ids)
+        if wanted is not None and not wanted:
+            return {}
+        data = self._ask(
+            "describe quotas",
+            wire_growth.DESCRIBE_QUOTAS,
+            wire_growth.describe_quotas_request(wanted or ()),
+            self._limit_ms(timeout_ms),
+        )
+        return wire_growth.read_quotas(data)
+
+    def alter_client_quotas(
+        self,
+        quotas: Mapping[str, ClientQuota | None],
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set the whole quota of each client id, or, with None, take it away; all or none.
+
+        The empty client id stands for all clients without a quota of their own.
+        """
+        for client_id, quota in quotas.items():
+            _check(client_id, quota)
+        self._ask(
+            "set quotas",
+            wire_growth.ALTER_QUOTAS,
+            wire_growth.alter_quotas_request(quotas, validate_only=validate_only),
+            self._limit_ms(timeout_ms),
+        )
+
+
+def _check(client_id: str, quota: ClientQuota | None) -> None:
+    """What the contract cannot carry is refused here; the rest is the controller's to judge."""
+    for name, limit in (ClientQuota() if quota is None else quota).limits().items():
+        if limit is not None and not 1 <= limit <= _LIMIT_MAX:
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=f"set the quota of client id `{client_id}`",
+                happened=f"{name} is {limit}, not 1 or more",
+                hint="None is no limit.",
+            )
