@@ -16,6 +16,14 @@ import pytest
 
 RUN_SECONDS: Final = 60.0
 STACKS_SECONDS: Final = 10.0
+ANNOUNCED: Final = b"Ctrl-C is heard\n"
+_ANNOUNCING: Final = (
+    "import runpy\n"
+    "from tidelog.cli import interrupt\n"
+    "interrupt.install()\n"
+    f"print({ANNOUNCED.decode().strip()!r}, flush=True)\n"
+    "runpy.run_module('tidelog', run_name='__main__', alter_sys=True)\n"
+)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +37,22 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 def cli_command(*arguments: str | bytes) -> list[str | bytes]:
     """The command line of a `tidelog` command."""
     return [sys.executable, "-m", "tidelog", *arguments]
+
+
+def announced_command(*arguments: str) -> list[str]:
+    """The same command, whose first line says that from now on it decides what Ctrl-C does.
+
+    Before that the interpreter is starting: there a signal ends it in its own way.
+    """
+    return [sys.executable, "-c", _ANNOUNCING, *arguments]
+
+
+def telling_command(*arguments: str) -> list[str | bytes]:
+    """The same command under a shell, which writes the exit code behind what it says on stderr.
+
+    Popen makes 0 of a status that somebody else in this process has taken.
+    """
+    return ["/bin/sh", "-c", '"$@"; echo "$?" >&2', "sh", *cli_command(*arguments)]
 
 
 def cli_environment(bootstrap: str = "", extra: Mapping[str, str] | None = None) -> dict[str, str]:
