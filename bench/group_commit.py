@@ -20,6 +20,7 @@ class GroupCommit:
         self._file = handle
         self._changed = threading.Condition()
         self._pending: list[bytes] = []
+        self._appended = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notify: Callable[[], None] = lambda: None
         self.flushed = 0
@@ -28,10 +29,13 @@ class GroupCommit:
     def on_flushed(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
         self._loop, self._notify = loop, notify
 
-    def append(self, message: bytes) -> None:
+    def append(self, message: bytes) -> int:
+        """Its position: durable as soon as `flushed` has come so far."""
         with self._changed:
             self._pending.append(message)
+            self._appended += 1
             self._changed.notify()
+            return self._appended
 
     def _run(self) -> None:
         while True:

@@ -98,6 +98,11 @@ class KafkaCluster:
         self._directory.cleanup()
 
     @property
+    def pids(self) -> list[int]:
+        """Of the processes that run."""
+        return [child.pid for child in self._children.values()]
+
+    @property
     def numbers(self) -> Sequence[int]:
         """Of the brokers."""
         return list(self._files)
@@ -120,8 +125,9 @@ class KafkaCluster:
             for number in sorted(partitions)
         ]
 
-    def controller(self) -> int:
+    def controller(self, *, without: int | None = None) -> int:
         """Brokers do not tell clients."""
+        del without
         return -1
 
     def kill(self, number: int) -> None:
