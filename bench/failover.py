@@ -1,4 +1,4 @@
-"""`python -m bench.failover --peers kafka`: kill -9 of brokers, Tidelog's and Apache Kafka's.
+"""`python -m bench.failover --peers kafka`: brokers die or stop, Tidelog's and Apache Kafka's.
 
 Owns the order of a run: the same script, the same rounds, rate, partitions and replicas, one
 system behind the other, and a table of how long partitions stood still. It must never fail for
@@ -20,16 +20,20 @@ from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
 from bench.processes import ChildFailedError
 from bench.table import load_average
 from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, NODES, exit_code
-from tidelog.chaos.live.cluster_faults import Kill
+from tidelog.chaos.live.cluster_faults import Kill, Pause
+from tidelog.chaos.live.cluster_load import WRITERS
 from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, PARTITIONS, REPLICAS, TidelogCluster
-from tidelog.chaos.live.cluster_rounds import RATE, Budget
+from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, figures_of, run_under_fault
 from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
 from tidelog.chaos.live.quorum_rounds import percentile
 from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
 from tidelog.wire.errors import TidelogError
 
-CASE: Final = "broker-kill"
+FAULTS: Final[dict[str, Callable[[ClusterUnderTest], Fault]]] = {
+    "broker-kill": Kill,
+    "broker-pause": Pause,
+}
 FAILURES: Final = (
     TidelogError,
     ChildFailedError,
@@ -43,9 +47,6 @@ Make = Callable[[Path], AbstractContextManager[ClusterUnderTest]]
 def main() -> int:
     """Exit code 0: no record is lost; else as the live cases have it."""
     arguments = _parser().parse_args()
-    if arguments.case != CASE:
-        print(f"only --case {CASE} has a peer beside it", file=sys.stderr)
-        return 2
     systems: list[tuple[str, Make]] = [("Tidelog", _tidelog(arguments))]
     try:
         prepare()
@@ -55,14 +56,15 @@ def main() -> int:
     print(
         f"{arguments.partitions} partitions, {REPLICAS} replicas, min.insync.replicas="
         f"{IN_SYNC_MIN}, acks=all with sequences, {arguments.rate:.0f} records/s of 100 bytes by "
-        f"4 producers; Tidelog flushes before it acknowledges, Kafka does not; {load_average()}"
+        f"{WRITERS} producers; Tidelog flushes before it acknowledges, Kafka does not; "
+        f"{load_average()}"
     )
     done: dict[str, RunDone] = {}
     codes: list[int] = []
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-failover-")))
         for name, make in systems:
-            print(f"== {name}: {CLUSTER_CASES[CASE].summary}", flush=True)
+            print(f"== {name}: {CLUSTER_CASES[arguments.case].summary}", flush=True)
             try:
                 done[name] = _run(make, place / name.split()[0].lower(), arguments)
             except FAILURES as error:
@@ -76,9 +78,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.failover", description=__doc__)
-    parser.add_argument("--case", default=CASE)
+    parser.add_argument("--case", choices=FAULTS, default="broker-kill")
     parser.add_argument("--peers", choices=["kafka"], default="kafka")
-    parser.add_argument("--rounds", type=int, default=CLUSTER_CASES[CASE].rounds)
+    parser.add_argument("--rounds", type=int, help="how often; default: the case's own number")
     parser.add_argument("--seconds", type=float, help="of each system: rounds begin until then")
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
@@ -95,10 +97,16 @@ def _kafka(arguments: argparse.Namespace) -> Make:
 
 
 def _run(make: Make, place: Path, arguments: argparse.Namespace) -> RunDone:
-    budget = Budget(rounds=arguments.rounds, seconds=arguments.seconds)
+    rounds = arguments.rounds or CLUSTER_CASES[arguments.case].rounds
+    budget = Budget(rounds=rounds, seconds=arguments.seconds)
     with make(place) as cluster:
         return run_under_fault(
-            cluster, Kill(cluster), place, budget=budget, rate=arguments.rate, seed=arguments.seed
+            cluster,
+            FAULTS[arguments.case](cluster),
+            place,
+            budget=budget,
+            rate=arguments.rate,
+            seed=arguments.seed,
         )
 
 

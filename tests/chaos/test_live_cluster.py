@@ -11,11 +11,14 @@ import pytest
 from tidelog.chaos.checkers import Anomaly, check_clients
 from tidelog.chaos.checkers.history import Outcome
 from tidelog.chaos.live.cluster_cases import exit_code, run_cluster_case
+from tidelog.chaos.live.cluster_damage import Hit, named_byte
+from tidelog.chaos.live.cluster_full_disk import Looked
 from tidelog.chaos.live.cluster_gaps import acknowledged_at, longest_gap_ms
 from tidelog.chaos.live.cluster_journal import Entry, Journal, name_of, read_journal, value_of
+from tidelog.chaos.live.cluster_pace import run_length
 from tidelog.chaos.live.cluster_paths import BACK, CLIENTS, TO, silence
 from tidelog.chaos.live.cluster_rounds import Budget, RoundDone
-from tidelog.chaos.live.cluster_run import RunDone, Unavailable, figures_of
+from tidelog.chaos.live.cluster_run import RunDone, Unavailable, figures_of, stages_of
 from tidelog.chaos.live.cluster_seats import Seat
 from tidelog.chaos.live.cluster_verdict import (
     LiveVerdict,
@@ -24,7 +27,9 @@ from tidelog.chaos.live.cluster_verdict import (
     is_loss_found,
     judge,
 )
-from tidelog.chaos.live.server_process import Place, Reach, settings_text
+from tidelog.chaos.live.planted_server import SUITE
+from tidelog.chaos.live.server_process import Place, Reach, server_command, settings_text
+from tidelog.chaos.sim.planted import load_planted
 
 MS = 1_000_000
 KEY = "chaos-0"
@@ -61,13 +66,19 @@ def verdict(*anomalies: Anomaly, is_loss_seen: bool = True) -> LiveVerdict:
 
 
 def round_done(
-    felt: str | None = "moved", *, is_stuck: bool = False, healthy: int = 9
+    felt: str | None = "moved",
+    *,
+    is_stuck: bool = False,
+    healthy: int = 9,
+    moved_ns: int | None = None,
 ) -> RoundDone:
     """One round."""
     return RoundDone(
         victim=1,
         words="kill -9",
         was_controller=False,
+        controller_ns=None,
+        moved_ns=moved_ns,
         led=(0,),
         healthy_acknowledged=healthy,
         began_ns=0,
@@ -153,6 +164,47 @@ def test_only_acknowledgements_end_a_gap() -> None:
 def test_figures_are_values_that_were_measured() -> None:
     assert figures_of([3.0, 1.0, 2.0]) == "p50 2 ms, p99 3 ms, max 3 ms"
     assert figures_of([]) == "nothing"
+
+
+def test_the_stages_of_a_takeover_count_from_the_strike() -> None:
+    rounds = [round_done(moved_ns=1 + 700 * MS), round_done(moved_ns=1 + 900 * MS)]
+    assert "led by others p50 700 ms, max 900 ms (of 2)" in stages_of(rounds)
+    assert "controller" not in stages_of(rounds)
+    assert stages_of([round_done(is_stuck=True)]) == "nothing"
+
+
+def test_a_partition_is_given_what_is_due_in_a_turn_at_once() -> None:
+    assert run_length(2_500, 64) == 8
+    assert run_length(1, 64) == 1
+
+
+# -- what a broker says of its own trouble -------------------------------------------------------
+
+
+def test_damage_is_named_by_its_file_and_a_byte_that_is_not_behind_it() -> None:
+    hit = Hit(Path("data/ab-3/0.log"), 700)
+    said = "replica_damaged partition=ab-3 error=recover ab-3/0.log: damage at byte {}: checksum"
+    assert named_byte(f"started\n{said.format(640)}\n", hit) == 640
+    assert named_byte(said.format(701), hit) is None
+    assert named_byte(said.format(640).replace("ab-3/", "ab-4/"), hit) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "refused", "is_right"),
+    [(3, "STORAGE_FULL", True), (3, "", True), (2, "STORAGE_FULL", False), (3, "stored", False)],
+)
+def test_a_full_broker_is_read_and_refuses_by_name(
+    read: int, refused: str, *, is_right: bool
+) -> None:
+    assert Looked(led=3, read=read, refused=refused).is_right is is_right
+
+
+def test_a_planted_bug_is_a_program_around_the_node() -> None:
+    name = "acknowledge_before_the_commit"
+    assert name in load_planted(SUITE)
+    plain, planted = (server_command(Path("n.toml"), bug)[1:] for bug in ("", name))
+    assert plain == ["-m", "tidelog", "server", "--config", "n.toml"]
+    assert planted == ["-m", "tidelog.chaos.live.planted_server", name, *plain[2:]]
 
 
 # -- the verdict ---------------------------------------------------------------------------------

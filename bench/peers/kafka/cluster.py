@@ -108,7 +108,7 @@ class KafkaCluster:
         return list(self._files)
 
     def seats(self, *, without: int | None = None) -> Sequence[Seat]:
-        """Any broker may tell: a dead one does not, and none of them is cut off."""
+        """Any broker may tell: a dead or stopped one does not, and none of them is cut off."""
         del without
         try:
             found = self._admin.list_topics(self.topic, timeout=SEE_SECONDS_MAX)
@@ -139,6 +139,14 @@ class KafkaCluster:
     def start(self, number: int) -> None:
         """Its JVM begins."""
         self._children[number] = java("kafka.Kafka", str(self._files[number]))
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP."""
+        os.kill(self._children[number].pid, signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """SIGCONT."""
+        os.kill(self._children[number].pid, signal.SIGCONT)
 
     def balance(self) -> None:
         """Each partition is led again by its first replica."""

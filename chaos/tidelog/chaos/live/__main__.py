@@ -14,8 +14,10 @@ from pathlib import Path
 from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, run_cluster_case
 from tidelog.chaos.live.cluster_rounds import RATE, Budget
 from tidelog.chaos.live.kill_while_producing import Verdict, run
+from tidelog.chaos.live.planted_server import SUITE
 from tidelog.chaos.live.quorum_cases import CASES
 from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
+from tidelog.chaos.sim.planted import load_planted
 from tidelog.wire.errors import TidelogError
 
 PRODUCING = "producing"
@@ -52,7 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="of a cluster: rounds begin until then")
     parser.add_argument("--rate", type=float, default=RATE, help="of a cluster: records a second")
     parser.add_argument(
-        "--planted", choices=[ACKNOWLEDGE_EARLY], help="a mistake that the verdict has to find"
+        "--planted",
+        choices=[ACKNOWLEDGE_EARLY, *load_planted(SUITE)],
+        metavar="MISTAKE",
+        help=f"one that the verdict has to find: {ACKNOWLEDGE_EARLY} in the producers, or in the "
+        f"brokers one of the simulator's: {', '.join(load_planted(SUITE))}",
     )
     parser.add_argument("--directory", help="an empty one, kept with logs and histories")
     return parser
@@ -93,13 +99,15 @@ def run_cluster(arguments: argparse.Namespace, name: str, directory: Path) -> in
     case, began = CLUSTER_CASES[name], time.monotonic()
     print(f"== {name}: {case.summary}", flush=True)
     budget = Budget(rounds=arguments.rounds or case.rounds, seconds=arguments.seconds)
+    is_early = arguments.planted == ACKNOWLEDGE_EARLY
     code = run_cluster_case(
         name,
         directory,
         budget=budget,
         seed=arguments.seed,
         rate=arguments.rate,
-        acks="1" if arguments.planted == ACKNOWLEDGE_EARLY else "all",
+        acks="1" if is_early else "all",
+        planted="" if is_early else arguments.planted or "",
     )
     print(f"{name} took {time.monotonic() - began:.0f} s, exit code {code}")
     return code

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.chaos.live.cluster_damage import Corrupt, FullDisk, check_mount
+from tidelog.chaos.live.cluster_damage import Corrupt
 from tidelog.chaos.live.cluster_faults import Full, Kill, Latency, OneWay, Pause, Reset, Restart
+from tidelog.chaos.live.cluster_full_disk import FullDisk, check_mount
 from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, run_under_fault
@@ -61,6 +62,7 @@ def run_cluster_case(
     rate: float = RATE,
     partitions: int = PARTITIONS,
     acks: str = "all",
+    planted: str = "",
 ) -> int:
     """Everything in that directory; the exit code."""
     case = CLUSTER_CASES[name]
@@ -71,7 +73,12 @@ def run_cluster_case(
             data_dirs[SMALL] = check_mount(disk) / "data"
         cluster = stack.enter_context(
             TidelogCluster(
-                directory, nodes=NODES, partitions=partitions, data_dirs=data_dirs, acks=acks
+                directory,
+                nodes=NODES,
+                partitions=partitions,
+                data_dirs=data_dirs,
+                acks=acks,
+                planted=planted,
             )
         )
         done = run_under_fault(

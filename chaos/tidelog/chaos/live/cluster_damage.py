@@ -1,18 +1,18 @@
-"""Damage at rest and full disks under a replicated cluster: a minority is hit, nothing is lost.
+"""Damage at rest under a replicated cluster: a minority is hit, nothing is lost.
 
-Owns which bytes are turned and which disk is filled. Bytes are turned below what the partition has
-committed, in replicas of one broker only: of a follower, a former leader, or the leader while it
-leads. It must never hit a second replica before the first is whole again.
+Owns which bytes are turned. They lie below what the partition has committed, in replicas of one
+broker only: of one that is dead and led them, or of the leader while it leads. The broker has to
+name the file and the byte at which the damaged batch begins. It must never hit a second replica
+before the first is whole again.
 """
 
-import os
 import re
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.chaos.live.cluster_faults import Trouble
 from tidelog.chaos.live.cluster_nodes import TidelogCluster
@@ -20,20 +20,22 @@ from tidelog.chaos.live.cluster_reader import PAST_ERRORS
 from tidelog.chaos.live.cluster_rounds import Watched
 from tidelog.chaos.live.cluster_seats import Seat
 from tidelog.chaos.live.quorum_flip_case import flip
-from tidelog.chaos.live.quorum_full_disk import fill
-from tidelog.chaos.live.server_process import ServerProcess
-from tidelog.wire.errors import ErrorCode, TidelogError
 
 DAMAGED_PARTITIONS: Final = 4
 NOTICE_SECONDS_MAX: Final = 40.0
 READ_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.2
-FULL_SECONDS: Final = 20.0
-"""Longer than a replica may lag, so that what others lead goes on without it."""
-TOLD: Final = ("space_low", ErrorCode.STORAGE_FULL.name)
-FILLER: Final = "filler"
 _DIRECTORY: Final = re.compile(r"[0-9a-f]{32}-([0-9]+)")
 ASIDE: Final = ".damaged-"
+TOLD: Final = "replica_damaged"
+_BYTE: Final = re.compile(r"damage at byte ([0-9]+)")
+
+
+class Hit(NamedTuple):
+    """A bit that was turned."""
+
+    file: Path
+    byte: int
 
 
 class Corrupt(Trouble):
@@ -42,8 +44,9 @@ class Corrupt(Trouble):
     def __init__(self, cluster: TidelogCluster) -> None:
         super().__init__(cluster.numbers)
         self._cluster = cluster
-        self._hit: tuple[Path, ...] = ()
+        self._hit: tuple[Hit, ...] = ()
         self._aside_before = 0
+        self._log_before = 0
         self._reader: subprocess.Popen[bytes] | None = None
         self._rounds = 0
 
@@ -56,9 +59,9 @@ class Corrupt(Trouble):
         led = [n for n, seat in enumerate(self._cluster.seats()) if seat.leader == victim]
         if not is_alive:
             node.kill()
-        self._hit = tuple(self._logs(node.data_dir, led, draw))
-        for file in self._hit:
-            flip(file, draw, upper=0.5)
+        self._log_before = len(node.log_text())
+        logs = self._logs(node.data_dir, led, draw)
+        self._hit = tuple(Hit(file, flip(file, draw, upper=0.5)[0]) for file in logs)
         if is_alive:
             # What nobody reads is noticed by the scrubber, days later.
             self._reader = subprocess.Popen(
@@ -101,68 +104,31 @@ class Corrupt(Trouble):
             reader.wait(READ_SECONDS_MAX)
 
     def felt(self, before: Sequence[Seat], during: Watched, victim: int) -> str | None:
-        """Each damaged replica was set aside, its bytes kept, and copied anew."""
+        """Each damaged replica was named, set aside, its bytes kept, and copied anew."""
         del before, during
-        found = aside(self._cluster.nodes[victim].data_dir) - self._aside_before
-        return f"{found} set aside and copied anew" if found >= len(self._hit) else None
+        node = self._cluster.nodes[victim]
+        found = aside(node.data_dir) - self._aside_before
+        said = node.log_text()[self._log_before :]
+        named = [named_byte(said, hit) for hit in self._hit]
+        for hit, byte in zip(self._hit, named, strict=True):
+            where = f"{hit.file.parent.name}/{hit.file.name}"
+            at = "it is not named" if byte is None else f"named as damage at byte {byte}"
+            print(f"       {where}: a bit of byte {hit.byte} was turned, {at}", flush=True)
+        if found < len(self._hit) or None in named:
+            return None
+        return f"{found} set aside and copied anew, file and byte of each named"
+
+
+def named_byte(said: str, hit: Hit) -> int | None:
+    """Where the broker's log says that this file's damage is: not behind it; None: nowhere."""
+    name = f"{hit.file.parent.name}/{hit.file.name}"
+    for line in said.splitlines():
+        found = _BYTE.search(line)
+        if TOLD in line and name in line and found and int(found[1]) <= hit.byte:
+            return int(found[1])
+    return None
 
 
 def aside(data_dir: Path) -> int:
     """How many damaged replicas were set aside there."""
     return sum(ASIDE in each.name for each in data_dir.iterdir())
-
-
-class FullDisk(Trouble):
-    """No room on one broker's disk for a while; partitions that it leads may stand still."""
-
-    hold_seconds = FULL_SECONDS
-    has_to_return = False
-
-    def __init__(self, cluster: TidelogCluster, victim: int) -> None:
-        super().__init__([victim])
-        self._cluster = cluster
-        self._told_before = 0
-
-    def strike(self, victim: int, draw: Random) -> str:
-        """Fill it to the last block."""
-        del draw
-        node = self._cluster.nodes[victim]
-        self._told_before = told(node)
-        fill(self._filler(victim))
-        return "its disk is full"
-
-    def heal(self, victim: int) -> None:
-        """There is room again."""
-        self._filler(victim).unlink()
-
-    def _filler(self, victim: int) -> Path:
-        return self._cluster.nodes[victim].data_dir.parent / FILLER
-
-    def felt(self, before: Sequence[Seat], during: Watched, victim: int) -> str | None:
-        """It says so, or the in-sync sets are without it."""
-        del before
-        count = told(self._cluster.nodes[victim]) - self._told_before
-        if not count and not during.left_in_sync:
-            return None
-        return (
-            f"told {count} times, {during.left_in_sync} in-sync sets without, "
-            f"{during.leaders_moved} leaders moved"
-        )
-
-
-def told(node: ServerProcess) -> int:
-    """How often its log says that there is no room."""
-    text = node.log_text()
-    return sum(text.count(word) for word in TOLD)
-
-
-def check_mount(place: Path | None) -> Path:
-    """The mounted disk; an error where none may be mounted."""
-    if place is None:
-        raise TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried="mount a small disk for one node",
-            happened=f"user {os.geteuid()} may not",
-            hint="Run the case as root, in a container of its own.",
-        )
-    return place

@@ -60,19 +60,19 @@ class Kill(Trouble):
 class Pause(Trouble):
     """SIGSTOP, and SIGCONT once everybody has written again."""
 
-    def __init__(self, cluster: TidelogCluster) -> None:
+    def __init__(self, cluster: ClusterUnderTest) -> None:
         super().__init__(cluster.numbers)
         self._cluster = cluster
 
     def strike(self, victim: int, draw: Random) -> str:
         """Alive to the kernel, silent to everybody."""
         del draw
-        self._cluster.nodes[victim].pause()
+        self._cluster.pause(victim)
         return "SIGSTOP"
 
     def heal(self, victim: int) -> None:
         """It goes on with what it believes."""
-        self._cluster.nodes[victim].resume()
+        self._cluster.resume(victim)
 
 
 class Restart(Trouble):

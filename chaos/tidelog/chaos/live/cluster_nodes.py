@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from tidelog.chaos.live.cluster_paths import CLIENTS, Paths
-from tidelog.chaos.live.cluster_seats import Seat, Seen, look
+from tidelog.chaos.live.cluster_seats import Lookout, Seat, Seen
 from tidelog.chaos.live.quorum_cluster import QuorumCluster
 from tidelog.chaos.live.server_process import BOTH_ROLES, ServerProcess, run_command
 from tidelog.chaos.live.toxiproxy_server import running_server
@@ -44,11 +44,14 @@ class TidelogCluster:
         data_dirs: dict[int, Path] | None = None,
         acks: str = "all",
         settings: dict[str, str] | None = None,
+        planted: str = "",
     ) -> None:
         self.partition_count = partitions
         self._acks = acks
         self._settings = {"min.insync.replicas": str(IN_SYNC_MIN), **(settings or {})}
         self._stack = ExitStack()
+        self._lookout = Lookout()
+        self._stack.callback(self._lookout.close)
         try:
             self.paths = Paths(self._stack.enter_context(running_server()))
             self._stack.callback(self.paths.close)
@@ -60,6 +63,7 @@ class TidelogCluster:
                     roles=BOTH_ROLES,
                     data_dirs=data_dirs,
                     detour=self.paths.lay,
+                    planted=planted,
                 )
             )
         except BaseException:
@@ -115,7 +119,7 @@ class TidelogCluster:
             if node.node_id == without:
                 continue
             try:
-                found.append(look(node.place.client_address, self.topic))
+                found.append(self._lookout.look(node.place.client_address, self.topic))
             except TidelogError:
                 continue
         return max(found, key=lambda seen: seen.version, default=None)
@@ -125,9 +129,9 @@ class TidelogCluster:
         seen = self._see(without)
         return () if seen is None else seen.seats
 
-    def controller(self) -> int:
+    def controller(self, *, without: int | None = None) -> int:
         """See `ClusterUnderTest`."""
-        seen = self._see(None)
+        seen = self._see(without)
         return -1 if seen is None else seen.controller
 
     def log_tails(self) -> str:
@@ -146,6 +150,14 @@ class TidelogCluster:
     def start(self, number: int) -> None:
         """See `ClusterUnderTest`."""
         self.nodes[number].start()
+
+    def pause(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].pause()
+
+    def resume(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].resume()
 
     def balance(self) -> None:
         """See `ClusterUnderTest`."""

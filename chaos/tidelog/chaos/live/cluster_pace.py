@@ -1,8 +1,9 @@
 """The pace of a producer of a live run: so many records a second, over all partitions in turn.
 
 Owns when a record is due. It must never make up for lost time: a burst would measure itself. A
-partition that does not answer is left out once it has too many unanswered records, so that the
-others are written to all the same.
+partition is given what is due to it in `TURN_SECONDS` at once, so that batches hold more than one
+record, and the next one follows. A partition that does not answer is left out once it has too many
+unanswered records, so that the others are written to all the same.
 """
 
 import sys
@@ -15,11 +16,13 @@ import msgspec
 
 from tidelog.chaos.live.cluster_journal import Journal, value_of
 
-TICK_SECONDS: Final = 0.01
+TICK_SECONDS: Final = 0.05
+TURN_SECONDS: Final = 0.2
+"""In which each partition has its turn: also how far apart its acknowledgements are at rest."""
 TELL_SECONDS: Final = 0.1
 UNANSWERED_MAX: Final = 3_000
 """Of one partition."""
-BEHIND_SECONDS_MAX: Final = 0.1
+BEHIND_SECONDS_MAX: Final = 0.25
 Send = Callable[[int, int, bytes], None]
 """Partition, number, value."""
 
@@ -36,13 +39,14 @@ def run_until_told(
     """Send until standard input ends; tell on standard output how far it is."""
     stop = threading.Event()
     threading.Thread(target=_wait_end, args=(stop,), daemon=True).start()
+    run = run_length(rate, partition_count)
     number, told, due_from = 0, 0.0, time.monotonic()
     while not stop.is_set():
         now = time.monotonic()
         due_from = max(due_from, now - BEHIND_SECONDS_MAX)
         for _ in range(int((now - due_from) * rate)):
             due_from += 1 / rate
-            partition = number % partition_count
+            partition = number // run % partition_count
             if journal.unanswered(partition) >= UNANSWERED_MAX:
                 journal.hold_back()
             else:
@@ -54,6 +58,11 @@ def run_until_told(
             told = now
             tell(journal)
         stop.wait(TICK_SECONDS)
+
+
+def run_length(rate: float, partition_count: int) -> int:
+    """How many records one behind the other go to one partition."""
+    return max(1, round(rate * TURN_SECONDS / partition_count))
 
 
 def tell(journal: Journal) -> None:

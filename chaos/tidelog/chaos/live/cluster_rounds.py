@@ -22,7 +22,9 @@ WARM_SECONDS_MAX: Final = 120.0
 HEALTHY_SECONDS: Final = 3.0
 RETURN_SECONDS_MAX: Final = 30.0
 WHOLE_SECONDS_MAX: Final = 90.0
-SAMPLE_SECONDS: Final = 0.2
+SAMPLE_SECONDS: Final = 0.5
+STRUCK_SAMPLE_SECONDS: Final = 0.05
+"""While a fault lasts: when leaders moved is known to this."""
 NS_PER_MS: Final = 1_000_000
 
 
@@ -75,6 +77,10 @@ class Watched(msgspec.Struct, kw_only=True):
     """The longest time in which some partition had acknowledged nothing newer, to some producer."""
     slowest_before_ms: float = 0.0
     """The same in the healthy phase before."""
+    controller_ns: int | None = None
+    """When another broker was seen to decide; None: the victim did not, or still does."""
+    moved_ns: int | None = None
+    """When nothing was led by the victim any more, as others know it."""
 
 
 class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +89,9 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     victim: int
     words: str
     was_controller: bool
+    controller_ns: int | None
+    moved_ns: int | None
+    """See `Watched`."""
     led: tuple[int, ...]
     """Partitions that the victim led when it was struck."""
     healthy_acknowledged: int
@@ -110,7 +119,9 @@ def run_rounds(
     """All of them, each printed when it is over."""
     began = time.monotonic()
     done: list[RoundDone] = []
-    print("round  broker  controller  led  again ms  in sync ms  what was done, and felt")
+    print(
+        "round  broker  led  controller ms  moved ms  again ms  in sync ms  what was done, and felt"
+    )
     while budget.allows(len(done), began):
         if done:
             cluster.balance()
@@ -154,7 +165,9 @@ def _round(
     struck_ns = time.monotonic_ns()
     words = fault.strike(victim, draw)
     watched = Watched(slowest_before_ms=calm.slowest_ms)
-    returned_ns = _wait_returned(cluster, load, fault, before, victim, struck_ns, watched)
+    returned_ns = _wait_returned(
+        cluster, load, fault, before, victim, struck_ns, watched, was_controller=was_controller
+    )
     healed_ns = time.monotonic_ns()
     fault.heal(victim)
     wait_whole(cluster, load)
@@ -162,6 +175,8 @@ def _round(
         victim=victim,
         words=words,
         was_controller=was_controller,
+        controller_ns=watched.controller_ns,
+        moved_ns=watched.moved_ns,
         led=tuple(n for n, seat in enumerate(before) if seat.leader == victim),
         healthy_acknowledged=healthy,
         began_ns=began_ns,
@@ -203,12 +218,17 @@ def _wait_returned(
     victim: int,
     struck_ns: int,
     watched: Watched,
+    *,
+    was_controller: bool,
 ) -> int | None:
     """Until all is acknowledged again and the fault has lasted; when the former was."""
     returned_ns: list[int] = []
 
     def has_returned() -> str | None:
         watch(cluster, load, before, victim, watched)
+        is_awaited = was_controller and watched.controller_ns is None
+        if is_awaited and cluster.controller(without=victim) not in (victim, -1):
+            watched.controller_ns = time.monotonic_ns()
         why_not = _returned(load, struck_ns)
         now_ns = time.monotonic_ns()
         if why_not is None and not returned_ns:
@@ -219,7 +239,14 @@ def _wait_returned(
 
     latest_ns = struck_ns + int((RETURN_SECONDS_MAX + fault.hold_seconds) * 1e9)
     limit = 2 * (RETURN_SECONDS_MAX + fault.hold_seconds)
-    wait(cluster, load, has_returned, limit, tried=f"acknowledge again without broker {victim}")
+    wait(
+        cluster,
+        load,
+        has_returned,
+        limit,
+        tried=f"acknowledge again without broker {victim}",
+        pause_seconds=STRUCK_SAMPLE_SECONDS,
+    )
     return returned_ns[0] if returned_ns else None
 
 
@@ -239,6 +266,9 @@ def watch(
     missing = sum(victim in seat.replicas and victim not in seat.in_sync for seat in seats)
     watched.leaders_moved = max(watched.leaders_moved, moved)
     watched.left_in_sync = max(watched.left_in_sync, missing)
+    led = sum(seat.leader == victim for seat in before)
+    if led and moved == led and watched.moved_ns is None:
+        watched.moved_ns = time.monotonic_ns()
     watched.slowest_ms = max(watched.slowest_ms, _behind_ms(load))
 
 
@@ -270,6 +300,7 @@ def wait(
     seconds_max: float,
     *,
     tried: str,
+    pause_seconds: float = SAMPLE_SECONDS,
 ) -> None:
     """`wait_until`, as long as every producer runs; an error ends with what brokers said."""
 
@@ -279,7 +310,7 @@ def wait(
         return condition()
 
     try:
-        wait_until(checked, seconds_max, tried=tried, pause_seconds=SAMPLE_SECONDS)
+        wait_until(checked, seconds_max, tried=tried, pause_seconds=pause_seconds)
     except TidelogError as error:
         if error.code is not ErrorCode.DEADLINE_EXCEEDED:
             raise
@@ -288,14 +319,14 @@ def wait(
 
 
 def _line(number: int, done: RoundDone) -> str:
-    again = "never" if done.returned_ns is None else _ms(done.returned_ns - done.struck_ns)
-    in_sync = _ms(done.whole_ns - done.healed_ns)
-    controller = "yes" if done.was_controller else "no"
+    controller = _ms(done.controller_ns, done.struck_ns) if done.was_controller else "-"
+    moved, again = _ms(done.moved_ns, done.struck_ns), _ms(done.returned_ns, done.struck_ns)
+    in_sync = _ms(done.whole_ns, done.healed_ns)
     return (
-        f"{number:5}  {done.victim:6}  {controller:>10}  {len(done.led):3}  {again:>8}  "
-        f"{in_sync:>10}  {done.words}; {done.felt or 'NOT FELT'}"
+        f"{number:5}  {done.victim:6}  {len(done.led):3}  {controller:>13}  {moved:>8}  "
+        f"{again:>8}  {in_sync:>10}  {done.words}; {done.felt or 'NOT FELT'}"
     )
 
 
-def _ms(span_ns: int) -> str:
-    return f"{span_ns / NS_PER_MS:.0f}"
+def _ms(at_ns: int | None, since_ns: int) -> str:
+    return "never" if at_ns is None else f"{(at_ns - since_ns) / NS_PER_MS:.0f}"

@@ -16,6 +16,7 @@ from tidelog.chaos.live.cluster_gaps import acknowledged_at, longest_gap_ms
 from tidelog.chaos.live.cluster_journal import read_journal
 from tidelog.chaos.live.cluster_load import ClusterLoad
 from tidelog.chaos.live.cluster_rounds import (
+    NS_PER_MS,
     Budget,
     Fault,
     RoundDone,
@@ -87,7 +88,8 @@ def run_under_fault(
         "back"
     )
     print(f"  no acknowledgement in what the broker led: {figures_of(stood.led_ms)}")
-    print(f"  no acknowledgement in any partition:       {figures_of(stood.all_ms)}", flush=True)
+    print(f"  no acknowledgement in any partition:       {figures_of(stood.all_ms)}")
+    print(f"  after the strike, round by round: {stages_of(rounds)}", flush=True)
     wait_whole(cluster)
     cluster.restart_all()
     wait_whole(cluster)
@@ -116,6 +118,24 @@ def unavailable(
             if partition in each.led:
                 led.append(gap_ms)
     return Unavailable(led_ms=tuple(led), all_ms=tuple(everywhere))
+
+
+def stages_of(rounds: Sequence[RoundDone]) -> str:
+    """How long until others had taken over, as far as anybody had to."""
+    stages = {
+        "another controller": [(each.controller_ns, each.struck_ns) for each in rounds],
+        "led by others": [(each.moved_ns, each.struck_ns) for each in rounds],
+        "all acknowledged again": [(each.returned_ns, each.struck_ns) for each in rounds],
+    }
+    told = []
+    for name, spans in stages.items():
+        took_ms = [(at - since) / NS_PER_MS for at, since in spans if at is not None]
+        if took_ms:
+            told.append(
+                f"{name} p50 {percentile(took_ms, 0.5):.0f} ms, max {max(took_ms):.0f} ms"
+                f" (of {len(took_ms)})"
+            )
+    return "; ".join(told) or "nothing"
 
 
 def figures_of(samples: Sequence[float]) -> str:

@@ -1,9 +1,11 @@
 """Who leads the partitions of a topic and who is in sync, asked by plain gRPC.
 
-Owns one call: no SDK, no cache, no retry, so that it tells what the broker asked believes now.
+Owns one call: no SDK, no cache, no retry, so that it tells what the broker asked believes now. A
+`Lookout` keeps its connections: who asks many times a second must not cost the cluster more than
+what it asks.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import msgspec
@@ -12,6 +14,12 @@ from tidelog.v1 import metadata_pb2, metadata_pb2_grpc
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CALL_SECONDS_MAX: Final = 2.0
+_SOON: Final = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""A broker that was started again is seen again at once."""
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +50,38 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def look(address: str, topic: str, seconds_max: float = CALL_SECONDS_MAX) -> Seen:
     """Ask the broker at this address. Raises a TidelogError when it does not tell."""
     with grpc.insecure_channel(address) as channel:
-        stub = metadata_pb2_grpc.MetadataServiceStub(channel)
-        request = metadata_pb2.GetMetadataRequest(topic_names=[topic])
-        try:
-            answer = stub.GetMetadata(request, timeout=seconds_max)
-        except grpc.RpcError as error:
-            raise TidelogError(
-                ErrorCode.UNAVAILABLE, tried=f"ask {address} for {topic}", happened=str(error)
-            ) from None
+        return _ask(channel, address, topic, seconds_max)
+
+
+class Lookout:
+    """Asks again and again; one connection a broker."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, Any] = {}
+
+    def look(self, address: str, topic: str, seconds_max: float = CALL_SECONDS_MAX) -> Seen:
+        """See the function of that name."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = grpc.insecure_channel(address, options=_SOON)
+        return _ask(channel, address, topic, seconds_max)
+
+    def close(self) -> None:
+        """Let the connections go."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+def _ask(channel: Any, address: str, topic: str, seconds_max: float) -> Seen:
+    stub = metadata_pb2_grpc.MetadataServiceStub(channel)
+    request = metadata_pb2.GetMetadataRequest(topic_names=[topic])
+    try:
+        answer = stub.GetMetadata(request, timeout=seconds_max)
+    except grpc.RpcError as error:
+        raise TidelogError(
+            ErrorCode.UNAVAILABLE, tried=f"ask {address} for {topic}", happened=str(error)
+        ) from None
     return Seen(
         version=answer.metadata_version,
         controller=answer.controller_id,

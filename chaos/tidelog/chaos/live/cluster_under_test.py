@@ -26,8 +26,8 @@ class ClusterUnderTest(Protocol):
         """As a broker knows them that answers; `without`: not that one. Empty: nobody answers."""
         ...
 
-    def controller(self) -> int:
-        """The broker that decides who leads; -1: not known."""
+    def controller(self, *, without: int | None = None) -> int:
+        """The broker that decides who leads, by what others than that one say; -1: not known."""
         ...
 
     def kill(self, number: int) -> None:
@@ -36,6 +36,14 @@ class ClusterUnderTest(Protocol):
 
     def start(self, number: int) -> None:
         """Its process begins; whoever needs it waits."""
+        ...
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP: alive to the kernel, silent to everybody."""
+        ...
+
+    def resume(self, number: int) -> None:
+        """SIGCONT."""
         ...
 
     def balance(self) -> None:

@@ -45,6 +45,7 @@ class QuorumCluster:
         roles: Sequence[str] = CONTROLLER,
         data_dirs: dict[int, Path] | None = None,
         detour: Detour | None = None,
+        planted: str = "",
     ) -> None:
         assert 1 <= voters <= nodes, "the first voters are nodes of the cluster"
         addresses = [f"127.0.0.1:{port}" for port in free_ports(2 * nodes)]
@@ -68,6 +69,7 @@ class QuorumCluster:
                 roles=roles,
                 reach=reaches.get(number, straight),
                 data_dir=(data_dirs or {}).get(number),
+                planted=planted,
             )
         self._first_voters = range(1, voters + 1)
 

@@ -107,6 +107,7 @@ class ServerProcess:
         roles: Sequence[str] = CONTROLLER,
         reach: Reach | None = None,
         data_dir: Path | None = None,
+        planted: str = "",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.place = place
@@ -114,6 +115,7 @@ class ServerProcess:
         self.log_file = directory / "node.log"
         self.settings_file = directory / "node.toml"
         self.directory_uuid = b""
+        self._planted = planted
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
         text = settings_text(place, self.data_dir, roles, reach or Reach())
@@ -154,7 +156,7 @@ class ServerProcess:
         assert not self.is_running, "the node runs already"
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                server_command(self.settings_file),
+                server_command(self.settings_file, self._planted),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -233,9 +235,11 @@ class ServerProcess:
         return code
 
 
-def server_command(settings_file: Path) -> list[str]:
-    """What starts a node; one that waits for its quorum serves already."""
-    return [sys.executable, "-m", "tidelog", "server", "--config", str(settings_file)]
+def server_command(settings_file: Path, planted: str = "") -> list[str]:
+    """What starts a node; one that waits for its quorum serves already. `planted`: with that bug
+    of the simulator's."""
+    program = ["tidelog.chaos.live.planted_server", planted] if planted else ["tidelog"]
+    return [sys.executable, "-m", *program, "server", "--config", str(settings_file)]
 
 
 def wait_until(

@@ -1,0 +1,236 @@
+"""A cluster of real processes that grows and shrinks: three voters, and brokers that come and go.
+
+Owns the nodes and the topic of a run. What is done to the cluster is typed as an operator types it,
+with `tidelog` commands; clients reach nodes straight, since no path is broken here.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, REPLICAS, TOPIC, forget_pages
+from tidelog.chaos.live.cluster_seats import Seat, Seen, look
+from tidelog.chaos.live.quorum_cluster import QuorumCluster
+from tidelog.chaos.live.server_process import (
+    BOTH_ROLES,
+    Condition,
+    Ended,
+    Reach,
+    ServerProcess,
+    run_command,
+)
+from tidelog.client import AdminClient, ElectionType, NewTopic, TopicPartition
+from tidelog.client.admin_types import BrokerStatus
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+VOTERS: Final = 3
+BROKER_ONLY: Final = ("broker",)
+REGISTER_SECONDS_MAX: Final = 60.0
+COMMAND_SECONDS_MAX: Final = 300.0
+BALANCE_MS: Final = 10_000
+LOG_TAIL_CHARACTERS: Final = 1_500
+WRITER: Final = "tidelog.chaos.live.cluster_growth_writer"
+
+
+class GrowingCluster:
+    """Nodes 1 to 3 are broker and controller; further ones are brokers, not there at first."""
+
+    name = "Tidelog"
+    topic = TOPIC
+
+    def __init__(self, directory: Path, *, partitions: int, further: int, most: int) -> None:
+        self.partition_count = partitions
+        self.partitions_most = most
+        """How many the topic has in the end."""
+        self._stack = ExitStack()
+        self.quorum = self._stack.enter_context(
+            QuorumCluster(directory, nodes=VOTERS + further, voters=VOTERS, roles=BOTH_ROLES)
+        )
+        voters = [self.nodes[number].place.cluster_address for number in range(1, VOTERS + 1)]
+        self.further = tuple(range(VOTERS + 1, VOTERS + further + 1))
+        for number in self.further:
+            self.nodes[number] = ServerProcess(
+                directory / f"node{number}",
+                self.nodes[number].place,
+                roles=BROKER_ONLY,
+                reach=Reach(bootstrap_servers=tuple(voters)),
+            )
+
+    def __enter__(self) -> "GrowingCluster":
+        try:
+            self.quorum.begin()
+            self.wait_registered(VOTERS)
+            self.create_topic()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def nodes(self) -> dict[int, ServerProcess]:
+        """By number."""
+        return self.quorum.nodes
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Of the nodes that run."""
+        return [node.node_id for node in self.quorum.running()]
+
+    @property
+    def bootstrap(self) -> str:
+        """The voters: they stay."""
+        return ",".join(
+            self.nodes[number].place.client_address for number in range(1, VOTERS + 1)
+        )
+
+    # -- what is seen ----------------------------------------------------------------------------
+
+    def see(self) -> Seen | None:
+        """The newest of what those know that answer."""
+        found: list[Seen] = []
+        for node in self.quorum.answering():
+            try:
+                found.append(look(node.place.client_address, self.topic))
+            except TidelogError:
+                continue
+        return max(found, key=lambda seen: seen.version, default=None)
+
+    def seats(self, *, without: int | None = None) -> Sequence[Seat]:
+        """See `ClusterUnderTest`."""
+        del without
+        seen = self.see()
+        return () if seen is None else seen.seats
+
+    def controller(self, *, without: int | None = None) -> int:
+        """See `ClusterUnderTest`."""
+        del without
+        seen = self.see()
+        return -1 if seen is None else seen.controller
+
+    def brokers(self) -> dict[int, BrokerStatus]:
+        """As the controller lists them."""
+        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+            return {each.broker_id: each for each in admin.list_brokers()}
+
+    def topic_id(self) -> bytes:
+        """Of the topic that has the name now."""
+        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+            (topic,) = admin.describe_topics([self.topic])
+        return topic.topic_id
+
+    def log_tails(self) -> str:
+        """See `ClusterUnderTest`."""
+        return "\n".join(
+            f"--- node {node.node_id}\n{node.log_text()[-LOG_TAIL_CHARACTERS:]}"
+            for node in self.nodes.values()
+        )
+
+    def wait(self, condition: Condition, seconds_max: float, *, tried: str) -> float:
+        """Until it holds; seconds."""
+        return self.quorum.wait(condition, seconds_max, tried=tried)
+
+    def wait_registered(self, count: int) -> None:
+        """Until so many brokers are live."""
+
+        def are_live() -> str | None:
+            seen = self.see()
+            found = 0 if seen is None else len(seen.addresses)
+            return None if found == count else f"{found} of {count} brokers are live"
+
+        self.wait(are_live, REGISTER_SECONDS_MAX, tried="register brokers")
+
+    # -- what is done ----------------------------------------------------------------------------
+
+    def create_topic(self) -> None:
+        """As many partitions as it begins with."""
+        settings = {"min.insync.replicas": str(IN_SYNC_MIN)}
+        topic = NewTopic(self.topic, self.partition_count, REPLICAS, settings)
+        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+            admin.create_topics([topic])
+
+    def typed(self, *words: str) -> Ended:
+        """`tidelog …`, whatever comes of it."""
+        return run_command([*words, "-b", self.bootstrap], seconds_max=COMMAND_SECONDS_MAX)
+
+    def done(self, *words: str) -> str:
+        """`tidelog …`, which has to work."""
+        ended = self.typed(*words)
+        if ended.code != 0:
+            raise TidelogError(
+                ErrorCode.UNKNOWN, tried=f"tidelog {' '.join(words)}", happened=ended.errors
+            )
+        return ended.output
+
+    def join(self, number: int) -> None:
+        """Format a further broker and start it."""
+        self.nodes[number].format("--cluster-id", self.quorum.cluster_id, "--broker-only")
+        self.quorum.start(number)
+
+    def kill(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].kill()
+
+    def start(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].start()
+
+    def balance(self) -> None:
+        """See `ClusterUnderTest`."""
+        every = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
+        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+            admin.elect_leaders(ElectionType.PREFERRED, every, timeout_ms=BALANCE_MS)
+
+    def restart_all(self) -> None:
+        """See `ClusterUnderTest`."""
+        numbers = self.numbers
+        for number in numbers:
+            self.nodes[number].kill()
+        for number in numbers:
+            forget_pages(self.nodes[number].data_dir)
+        self.quorum.start(*numbers)
+        self.quorum.wait_settled()
+
+    def writer(self, name: str, journal: Path, rate: float) -> Sequence[str]:
+        """See `ClusterUnderTest`."""
+        import sys
+
+        return [
+            *(sys.executable, "-m", WRITER, "--name", name),
+            *("--bootstrap", self.bootstrap, "--topic", self.topic),
+            *("--partitions", str(self.partitions_most), "--rate", str(rate)),
+            *("--journal", str(journal)),
+        ]
+
+    def reader(self) -> Sequence[str]:
+        """See `ClusterUnderTest`."""
+        import sys
+
+        addresses = [node.place.client_address for node in self.quorum.answering()]
+        return [sys.executable, "-m", "tidelog.chaos.live.cluster_reader", self.topic, *addresses]
+
+
+class DirectoryNames(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies of one topic in the directory of a node."""
+
+    topic_id: bytes
+    found: tuple[str, ...]
+
+
+def directories_of(node: ServerProcess, topic_id: bytes) -> DirectoryNames:
+    """By name; also those that are being deleted, or were set aside."""
+    names = sorted(
+        each.name for each in node.data_dir.iterdir() if each.name.startswith(topic_id.hex())
+    )
+    return DirectoryNames(topic_id=topic_id, found=tuple(names))
