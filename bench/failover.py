@@ -25,12 +25,12 @@ from tidelog.chaos.live.cluster_load import WRITERS
 from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, PARTITIONS, REPLICAS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, figures_of, run_under_fault
-from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
+from tidelog.chaos.live.cluster_under_test import StoppableCluster
 from tidelog.chaos.live.quorum_rounds import percentile
 from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
 from tidelog.wire.errors import TidelogError
 
-FAULTS: Final[dict[str, Callable[[ClusterUnderTest], Fault]]] = {
+FAULTS: Final[dict[str, Callable[[StoppableCluster], Fault]]] = {
     "broker-kill": Kill,
     "broker-pause": Pause,
 }
@@ -41,12 +41,13 @@ FAILURES: Final = (
     KafkaException,
     ToxiproxyMissingError,
 )
-Make = Callable[[Path], AbstractContextManager[ClusterUnderTest]]
+Make = Callable[[Path], AbstractContextManager[StoppableCluster]]
 
 
 def main() -> int:
     """Exit code 0: no record is lost; else as the live cases have it."""
     arguments = _parser().parse_args()
+    budgets = _budgets(arguments)
     systems: list[tuple[str, Make]] = [("Tidelog", _tidelog(arguments))]
     try:
         prepare()
@@ -66,7 +67,8 @@ def main() -> int:
         for name, make in systems:
             print(f"== {name}: {CLUSTER_CASES[arguments.case].summary}", flush=True)
             try:
-                done[name] = _run(make, place / name.split()[0].lower(), arguments)
+                directory = place / name.split()[0].lower()
+                done[name] = _run(make, directory, arguments, budgets[name == "Tidelog"])
             except FAILURES as error:
                 print(f"{name} is left out: {error}")
                 codes.append(2)
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", choices=["kafka"], default="kafka")
     parser.add_argument("--rounds", type=int, help="how often; default: the case's own number")
     parser.add_argument("--seconds", type=float, help="of each system: rounds begin until then")
+    parser.add_argument("--peer-seconds", type=float, help="of the peer; default: the same")
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--seed", type=int, default=1)
@@ -96,9 +99,17 @@ def _kafka(arguments: argparse.Namespace) -> Make:
     return lambda _place: KafkaCluster(nodes=NODES, partitions=arguments.partitions)
 
 
-def _run(make: Make, place: Path, arguments: argparse.Namespace) -> RunDone:
+def _budgets(arguments: argparse.Namespace) -> dict[bool, Budget]:
+    """Of ourselves, and of the peer."""
     rounds = arguments.rounds or CLUSTER_CASES[arguments.case].rounds
-    budget = Budget(rounds=rounds, seconds=arguments.seconds)
+    seconds = arguments.peer_seconds or arguments.seconds
+    return {
+        True: Budget(rounds=rounds, seconds=arguments.seconds),
+        False: Budget(rounds=rounds, seconds=seconds),
+    }
+
+
+def _run(make: Make, place: Path, arguments: argparse.Namespace, budget: Budget) -> RunDone:
     with make(place) as cluster:
         return run_under_fault(
             cluster,

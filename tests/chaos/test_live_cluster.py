@@ -26,6 +26,8 @@ from tidelog.chaos.live.cluster_verdict import (
     is_double_found,
     is_loss_found,
     judge,
+    records_in,
+    together,
 )
 from tidelog.chaos.live.planted_server import SUITE
 from tidelog.chaos.live.server_process import Place, Reach, server_command, settings_text
@@ -250,14 +252,30 @@ def test_journals_and_readings_are_compared_partition_by_partition(tmp_path: Pat
     journal.close()
     read = {p: [(n, f"w0:{2 * n + p}") for n in range(3)] for p in (0, 1)}
     journals = {"w0": tmp_path / "w0.journal"}
-    sound = judge(journals, read, topic="chaos", partition_count=2)
+    sound = judge(journals, read, topic="chaos", partitions=range(2))
     assert (sound.acknowledged, sound.records_read, sound.anomalies) == (6, 6, ())
     assert sound.is_planted_loss_found
     assert sound.is_planted_double_found
     del read[1][1]
-    lossy = judge(journals, read, topic="chaos", partition_count=2)
+    lossy = judge(journals, read, topic="chaos", partitions=range(2))
+    shares = [
+        judge(journals, {each: read[each]}, topic="chaos", partitions=range(each, each + 1))
+        for each in (0, 1)
+    ]
+    assert together(shares) == lossy
     assert {each.partition for each in lossy.anomalies} == {"chaos-1"}
     assert "lost_write" in {each.check for each in lossy.anomalies}
+
+
+def test_a_reader_of_a_share_leaves_other_partitions_alone(tmp_path: Path) -> None:
+    file = tmp_path / "read.jsonl"
+    file.write_text('[0, 0, "w0:0 "]\n[12, 0, "w0:1 "]\n[2, 7, "w1:9"]\n', encoding="utf-8")
+    assert records_in(file, range(0, 64, 2)) == {
+        0: [(0, "w0:0")],
+        12: [(0, "w0:1")],
+        2: [(7, "w1:9")],
+    }
+    assert records_in(file, range(1, 64, 2)) == {}
 
 
 # -- the gate ------------------------------------------------------------------------------------

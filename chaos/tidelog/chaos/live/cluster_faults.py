@@ -13,7 +13,7 @@ from tidelog.chaos.live.cluster_nodes import TidelogCluster
 from tidelog.chaos.live.cluster_paths import Toxic, delay, reset, silence
 from tidelog.chaos.live.cluster_rounds import Watched
 from tidelog.chaos.live.cluster_seats import Seat
-from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
+from tidelog.chaos.live.cluster_under_test import ClusterUnderTest, StoppableCluster
 
 LATENCY_MS: Final = 150
 JITTER_MS: Final = 50
@@ -60,7 +60,7 @@ class Kill(Trouble):
 class Pause(Trouble):
     """SIGSTOP, and SIGCONT once everybody has written again."""
 
-    def __init__(self, cluster: ClusterUnderTest) -> None:
+    def __init__(self, cluster: StoppableCluster) -> None:
         super().__init__(cluster.numbers)
         self._cluster = cluster
 

@@ -152,11 +152,11 @@ class TidelogCluster:
         self.nodes[number].start()
 
     def pause(self, number: int) -> None:
-        """See `ClusterUnderTest`."""
+        """See `StoppableCluster`."""
         self.nodes[number].pause()
 
     def resume(self, number: int) -> None:
-        """See `ClusterUnderTest`."""
+        """See `StoppableCluster`."""
         self.nodes[number].resume()
 
     def balance(self) -> None:

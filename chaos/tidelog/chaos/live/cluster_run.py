@@ -25,7 +25,7 @@ from tidelog.chaos.live.cluster_rounds import (
     wait_whole,
 )
 from tidelog.chaos.live.cluster_under_test import ClusterUnderTest
-from tidelog.chaos.live.cluster_verdict import LiveVerdict, judge, read_back
+from tidelog.chaos.live.cluster_verdict import LiveVerdict, judge_files, run_reader
 from tidelog.chaos.live.quorum_rounds import percentile
 
 BEFORE_NS: Final = 200_000_000
@@ -93,8 +93,11 @@ def run_under_fault(
     wait_whole(cluster)
     cluster.restart_all()
     wait_whole(cluster)
-    read = read_back(cluster.reader(), clients / "read.jsonl")
-    verdict = judge(journals, read, topic=cluster.topic, partition_count=cluster.partition_count)
+    file = clients / "read.jsonl"
+    run_reader(cluster.reader(), file)
+    verdict = judge_files(
+        journals, file, topic=cluster.topic, partition_count=cluster.partition_count
+    )
     return RunDone(
         rounds=tuple(rounds),
         unavailable=stood,

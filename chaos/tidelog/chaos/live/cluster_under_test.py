@@ -38,14 +38,6 @@ class ClusterUnderTest(Protocol):
         """Its process begins; whoever needs it waits."""
         ...
 
-    def pause(self, number: int) -> None:
-        """SIGSTOP: alive to the kernel, silent to everybody."""
-        ...
-
-    def resume(self, number: int) -> None:
-        """SIGCONT."""
-        ...
-
     def balance(self) -> None:
         """Each partition is led again by its first replica, as far as the cluster agrees."""
         ...
@@ -64,4 +56,16 @@ class ClusterUnderTest(Protocol):
 
     def log_tails(self) -> str:
         """What the brokers said last."""
+        ...
+
+
+class StoppableCluster(ClusterUnderTest, Protocol):
+    """One whose brokers can be stopped for a while."""
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP: alive to the kernel, silent to everybody."""
+        ...
+
+    def resume(self, number: int) -> None:
+        """SIGCONT."""
         ...
