@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.chaos.live.cluster_damage import Corrupt
 from tidelog.chaos.live.cluster_faults import Full, Kill, Latency, OneWay, Pause, Reset, Restart
 from tidelog.chaos.live.cluster_full_disk import FullDisk, check_mount
+from tidelog.chaos.live.cluster_growth_cases import GROWTH_CASES, run_growth_case
 from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, run_under_fault
@@ -29,7 +30,8 @@ Make = Callable[[TidelogCluster], Fault]
 class ClusterCase(NamedTuple):
     """One case."""
 
-    fault: Make
+    fault: Make | None
+    """None: a case with steps of its own, among `GROWTH_CASES`."""
     rounds: int
     summary: str
     has_small_disk: bool = False
@@ -50,6 +52,7 @@ CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
     "disk-full": ClusterCase(
         lambda cluster: FullDisk(cluster, SMALL), 2, "no room on the disk of one broker", True
     ),
+    **{name: ClusterCase(None, 1, case.summary) for name, case in GROWTH_CASES.items()},
 }
 
 
@@ -66,6 +69,8 @@ def run_cluster_case(
 ) -> int:
     """Everything in that directory; the exit code."""
     case = CLUSTER_CASES[name]
+    if case.fault is None:
+        return run_growth_case(name, directory, seconds=budget.seconds, rate=rate)
     with ExitStack() as stack:
         data_dirs = {}
         if case.has_small_disk:

@@ -4,6 +4,7 @@ Owns the nodes and the topic of a run. What is done to the cluster is typed as a
 with `tidelog` commands; clients reach nodes straight, since no path is broken here.
 """
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -91,9 +92,7 @@ class GrowingCluster:
     @property
     def bootstrap(self) -> str:
         """The voters: they stay."""
-        return ",".join(
-            self.nodes[number].place.client_address for number in range(1, VOTERS + 1)
-        )
+        return ",".join(self.nodes[number].place.client_address for number in range(1, VOTERS + 1))
 
     # -- what is seen ----------------------------------------------------------------------------
 
@@ -186,6 +185,14 @@ class GrowingCluster:
         """See `ClusterUnderTest`."""
         self.nodes[number].start()
 
+    def pause(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].pause()
+
+    def resume(self, number: int) -> None:
+        """See `ClusterUnderTest`."""
+        self.nodes[number].resume()
+
     def balance(self) -> None:
         """See `ClusterUnderTest`."""
         every = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
@@ -204,8 +211,6 @@ class GrowingCluster:
 
     def writer(self, name: str, journal: Path, rate: float) -> Sequence[str]:
         """See `ClusterUnderTest`."""
-        import sys
-
         return [
             *(sys.executable, "-m", WRITER, "--name", name),
             *("--bootstrap", self.bootstrap, "--topic", self.topic),
@@ -215,8 +220,6 @@ class GrowingCluster:
 
     def reader(self) -> Sequence[str]:
         """See `ClusterUnderTest`."""
-        import sys
-
         addresses = [node.place.client_address for node in self.quorum.answering()]
         return [sys.executable, "-m", "tidelog.chaos.live.cluster_reader", self.topic, *addresses]
 

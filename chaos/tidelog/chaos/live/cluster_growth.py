@@ -1,0 +1,208 @@
+"""Live cases of a cluster that changes under load: brokers, partitions, a topic made anew.
+
+Owns the steps of each case and what has to hold after each of them. What is done is typed as an
+operator types it. What producers were told and what is there in the end is compared as in every
+other live run; what is promised here as well is that nobody has to be told of the change.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from tidelog.chaos.live.cluster_growth_nodes import VOTERS, GrowingCluster, directories_of
+from tidelog.chaos.live.cluster_load import ClusterLoad
+from tidelog.chaos.live.cluster_rounds import wait, wait_whole
+
+THROTTLE_BYTES: Final = 20_000_000
+"""A second, to each broker, while replicas move."""
+EMPTY_SECONDS_MAX: Final = 240.0
+NOTICE_SECONDS_MAX: Final = 60.0
+CLEAN_SECONDS_MAX: Final = 60.0
+UNEVEN_MAX: Final = 1
+"""Replicas that one broker may hold more than another after a rebalance."""
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a run."""
+
+    name: str
+    began_ns: int
+    ended_ns: int
+    acknowledged: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.ended_ns - self.began_ns) / 1e9
+
+
+class Recreated(msgspec.Struct, frozen=True, kw_only=True):
+    """When a topic was deleted and made again."""
+
+    deleted_ns: int
+    """The command to delete it began."""
+    created_ns: int
+    """The new one was there."""
+
+
+class Stage:
+    """A cluster under load, and what has been seen of it so far."""
+
+    def __init__(self, cluster: GrowingCluster, load: ClusterLoad, healthy_seconds: float) -> None:
+        self.cluster = cluster
+        self.load = load
+        self.phases: list[Phase] = []
+        self.problems: list[str] = []
+        self.recreated: Recreated | None = None
+        self._healthy_seconds = healthy_seconds
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Everything that is done in it counts to its stalls."""
+        began_ns, before = time.monotonic_ns(), self.load.acknowledged
+        yield
+        self.load.check_running()
+        self.phases.append(
+            Phase(
+                name=name,
+                began_ns=began_ns,
+                ended_ns=time.monotonic_ns(),
+                acknowledged=self.load.acknowledged - before,
+            )
+        )
+        print(f"  {name}: {self.phases[-1].seconds:.1f} s", flush=True)
+
+    def healthy(self, name: str) -> None:
+        """Nothing is done, all is in sync."""
+        wait_whole(self.cluster, self.load)
+        with self.phase(name):
+            until = time.monotonic() + self._healthy_seconds
+
+            def is_over() -> str | None:
+                return None if time.monotonic() >= until else "it goes on"
+
+            self.wait(is_over, self._healthy_seconds + 10.0, tried="let time pass")
+
+    def wait(self, condition: Callable[[], str | None], seconds_max: float, *, tried: str) -> None:
+        """As long as every producer runs."""
+        wait(self.cluster, self.load, condition, seconds_max, tried=tried)
+
+    def wait_written(self, since_ns: int, *, tried: str) -> None:
+        """Until every producer was answered by every partition for what it sent since then."""
+
+        def is_written() -> str | None:
+            if self.load.oldest_ns >= since_ns:
+                return None
+            return "some producer has written nothing to some partition"
+
+        self.wait(is_written, NOTICE_SECONDS_MAX, tried=tried)
+
+    def expect(self, is_so: bool, problem: str) -> None:
+        """What does not hold fails the run."""
+        if not is_so:
+            self.problems.append(problem)
+
+    @property
+    def is_valid(self) -> bool:
+        """Something was written in every phase."""
+        return bool(self.phases) and all(each.acknowledged for each in self.phases)
+
+
+def brokers_come_and_go(stage: Stage) -> None:
+    """Three brokers, five, three."""
+    cluster = stage.cluster
+    stage.healthy("3 brokers")
+    with stage.phase("2 brokers come"):
+        for number in cluster.further:
+            cluster.join(number)
+        cluster.wait_registered(VOTERS + len(cluster.further))
+    with stage.phase("rebalance"):
+        throttle = str(THROTTLE_BYTES)
+        cluster.done("cluster", "rebalance", "--execute", "--throttle", throttle)
+        wait_whole(cluster, stage.load)
+    _check_even(stage)
+    stage.healthy("5 brokers")
+    for number in cluster.further:
+        refused = cluster.typed("broker", "remove", str(number))
+        stage.expect(refused.code == 2, f"broker {number} was removed while it was alive")
+    with stage.phase("2 brokers are drained"):
+        for number in cluster.further:
+            cluster.done("broker", "drain", str(number), "--throttle", str(THROTTLE_BYTES))
+        stage.wait(lambda: _not_empty(cluster), EMPTY_SECONDS_MAX, tried="empty two brokers")
+    with stage.phase("2 brokers go"):
+        for number in cluster.further:
+            cluster.nodes[number].stop()
+            cluster.done("broker", "remove", str(number))
+    stage.expect(len(cluster.brokers()) == VOTERS, "a removed broker is listed still")
+    stage.healthy("3 brokers again")
+
+
+def _check_even(stage: Stage) -> None:
+    """After a rebalance."""
+    brokers = stage.cluster.brokers()
+    held = {number: each.replica_count for number, each in brokers.items()}
+    led = {number: each.leader_count for number, each in brokers.items()}
+    print(f"  replicas by broker {held}, leaders {led}", flush=True)
+    for what, counts in (("replicas", held), ("leaders", led)):
+        is_even = max(counts.values()) - min(counts.values()) <= UNEVEN_MAX
+        stage.expect(is_even, f"{what} are not even after the rebalance: {counts}")
+    throttled = stage.cluster.done("config", "get", "--cluster", "--changed")
+    stage.expect("throttle" not in throttled, "the throttle of the rebalance is there still")
+
+
+def _not_empty(cluster: GrowingCluster) -> str | None:
+    brokers = cluster.brokers()
+    left = {number: brokers[number].replica_count for number in cluster.further}
+    return f"replicas that are left: {left}" if any(left.values()) else None
+
+
+def partitions_grow(stage: Stage) -> None:
+    """More partitions while producers write to those that are there."""
+    cluster = stage.cluster
+    stage.healthy(f"{cluster.partition_count} partitions")
+    with stage.phase("partitions come"):
+        before_ns = time.monotonic_ns()
+        cluster.done("topic", "alter", cluster.topic, "-p", str(cluster.partitions_most))
+        cluster.partition_count = cluster.partitions_most
+        stage.wait_written(before_ns, tried="find the new partitions")
+    stage.healthy(f"{cluster.partition_count} partitions")
+    stage.expect(
+        len(cluster.seats()) == cluster.partitions_most, "the topic has another partition count"
+    )
+
+
+def topic_is_made_anew(stage: Stage) -> None:
+    """Deleted and made again under its name while a broker is dead and producers write on."""
+    cluster, victim = stage.cluster, VOTERS
+    stage.healthy("the old topic")
+    old_id = cluster.topic_id()
+    with stage.phase("a broker dies"):
+        cluster.kill(victim)
+        stage.wait_written(time.monotonic_ns(), tried="write without the broker")
+    with stage.phase("deleted, made again"):
+        deleted_ns = time.monotonic_ns()
+        cluster.done("topic", "delete", cluster.topic, "--execute")
+        cluster.create_topic()
+        created_ns = time.monotonic_ns()
+        stage.wait_written(created_ns, tried="write to the new topic")
+    stage.recreated = Recreated(deleted_ns=deleted_ns, created_ns=created_ns)
+    stage.expect(cluster.topic_id() != old_id, "the new topic has the old one's id")
+    with stage.phase("the broker is back"):
+        cluster.quorum.start(victim)
+        wait_whole(cluster, stage.load)
+        stage.wait(
+            lambda: _remains(cluster, old_id), CLEAN_SECONDS_MAX, tried="delete the old topic"
+        )
+    stage.healthy("the new topic")
+
+
+def _remains(cluster: GrowingCluster, topic_id: bytes) -> str | None:
+    """What the old topic has left on some disk."""
+    for node in cluster.quorum.running():
+        found = directories_of(node, topic_id).found
+        if found:
+            return f"node {node.node_id} keeps {len(found)} directories, the first is {found[0]}"
+    return None
