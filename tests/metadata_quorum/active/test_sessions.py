@@ -164,6 +164,24 @@ def test_a_controller_that_dies_as_a_broker_too_is_fenced_as_soon_as_there_is_an
     simulate(work)
 
 
+def test_a_controller_that_falls_silent_as_a_broker_too_is_fenced_a_session_later() -> None:
+    async def work(world: World) -> None:
+        voters = Voters(world, 3)
+        leader = await led_by_node_1(voters)
+        process = start(world, 1, serve_for_good)
+        await until(lambda: all(is_serving(each, 1) for each in voters.all.values()) or None)
+        await asyncio.sleep(1)
+        assert leader.process is not None
+        leader.process.pause()
+        process.pause()
+        start_s = world.loop.time()
+        others = [each for each in voters.all.values() if each is not leader]
+        await until(lambda: any(not is_serving(each, 1) for each in others) or None)
+        assert 9 <= world.loop.time() - start_s <= 10.2
+
+    simulate(work)
+
+
 def test_a_controller_before_this_one_that_lives_stays() -> None:
     async def work(world: World) -> None:
         voters = Voters(world, 3)

@@ -10,7 +10,7 @@ address, and a refused one by a hint.
 
 The controller before this one is probed at once: the election has waited for it already, by the
 quorum's own hint or for its whole timeout, so that a refusal now ends its session without another
-wait.
+wait. If it is silent only, its session began when the election's wait did.
 """
 
 from collections.abc import Mapping
@@ -56,6 +56,9 @@ class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
     partition that a dead broker led waits for this."""
     held_up_ms: int = 1_000
     """This loop being so late, nobody's silence before counts."""
+    election_wait_ms: int = 1_000
+    """The quorum has not heard of its leader for so long when it elects another: at least, unless
+    the leader died or has handed over."""
     unheard_probe_ms: int = 300
     """After an election: brokers that have not come by then are probed. One that lives answers."""
     probe_timeout_ms: int = 500
@@ -102,7 +105,11 @@ class BrokerSessions:
         self._begun_ms = 0
         self._has_probed_unheard = False
         self._other_leader_id: int | None = None
-        """The last one that this node has followed: the controller before this one."""
+        """The last one that this node has followed, and not been the controller since."""
+        self._other_led_ms = 0
+        """When it was last taken for the leader."""
+        self._before: BrokerId | None = None
+        """The controller before this one, if it is a broker."""
         self._required: dict[BrokerId, tuple[BrokerEpoch, LogIndex]] = {}
         """What a broker must have applied before it may lead: its own registration."""
         self._required_of_all = LogIndex(0)
@@ -189,7 +196,7 @@ class BrokerSessions:
     def _note_leader(self) -> None:
         leader_id = self._controller.leader_id()
         if leader_id is not None and leader_id != self._controller.quorum.member_id.node_id:
-            self._other_leader_id = leader_id
+            self._other_leader_id, self._other_led_ms = leader_id, self._now_ms()
 
     async def _pause(self, pause_ms: int) -> None:
         """Whoever wakes up far too late was stopped itself, and has no right to call others dead:
@@ -254,15 +261,23 @@ class BrokerSessions:
         now_ms = self._now_ms()
         self._term = term
         self._table = self._new_table()
+        before = self._controller_before(image)
+        self._before = None if before is None else before.broker_id
+        self._other_leader_id = None
+        # While nobody led it had nobody to talk to: that is not held against it for long.
+        wait_ms = self.times.election_wait_ms
+        since_ms = max(self._other_led_ms - wait_ms, now_ms - 2 * wait_ms)
         self._table.begin(
-            [(broker.broker_id, broker.epoch) for broker in image.brokers.values()], now_ms
+            [(broker.broker_id, broker.epoch) for broker in image.brokers.values()],
+            now_ms,
+            silent_since_ms={} if before is None else {before.broker_id: since_ms},
         )
         self._begun_ms = now_ms
         self._has_probed_unheard = False
         self._required = {}
         self._required_of_all = LogIndex(image.version)
         self._to_probe = {}
-        if (before := self._controller_before(image)) is not None:
+        if before is not None:
             self._to_probe[before.broker_id] = before.epoch
         self._next_drain_ms = now_ms + self.times.drain_ms
         self._next_balance_ms = now_ms + self.times.balance_ms
@@ -350,7 +365,7 @@ class BrokerSessions:
         now_ms = self._now_ms()
         session = table.session(broker_id)
         is_unheard = session is not None and not session.is_heard
-        if is_unheard and broker_id == self._other_leader_id:
+        if is_unheard and broker_id == self._before:
             table.hint(broker_id, epoch, now_ms, since_ms=now_ms - self.times.hint_timeout_ms)
         else:
             table.hint(broker_id, epoch, now_ms)

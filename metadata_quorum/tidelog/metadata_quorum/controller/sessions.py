@@ -14,7 +14,7 @@ hint may be wrong; broker epochs make early fencing safe.
                    └── silent ───────┴── tick ──→ expired (gone from the table)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -70,12 +70,21 @@ class Sessions:
         """What brokers are told."""
         return max(1, self.session_timeout_ms // HEARTBEATS_PER_TIMEOUT)
 
-    def begin(self, brokers: Iterable[tuple[BrokerId, BrokerEpoch]], now_ms: int) -> None:
-        """A new controller: every registered broker, fenced or not, has a fresh session."""
+    def begin(
+        self,
+        brokers: Iterable[tuple[BrokerId, BrokerEpoch]],
+        now_ms: int,
+        *,
+        silent_since_ms: Mapping[BrokerId, int] | None = None,
+    ) -> None:
+        """A new controller: every registered broker, fenced or not, has a fresh session, but for
+        those of which it is known that they have been silent for longer.
+        """
         self._advance(now_ms)
         self._sessions = {}
         for broker_id, epoch in brokers:
-            self._sessions[broker_id] = Session(broker_id=broker_id, epoch=epoch, heard_ms=now_ms)
+            heard_ms = min(now_ms, (silent_since_ms or {}).get(broker_id, now_ms))
+            self._sessions[broker_id] = Session(broker_id=broker_id, epoch=epoch, heard_ms=heard_ms)
 
     def open(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
         """The broker registered: its process lives."""
