@@ -1,64 +1,43 @@
-"""`python -m bench [--peers kafka] [--records N] [--seconds N]`: Tidelog beside its peers.
+"""`python -m bench [--peers kafka] [--only replicated,latency,start …]`: Tidelog beside its peers.
 
-Owns the order of a run and what is printed. Lines take turns within each repetition, so that all
-meet the same machine; medians and every ratio are printed. It must never fail for being slow: a
-peer that is missing, or a line that fails, is one printed line, and the rest runs.
+Owns the order of a run and what of it was asked for. Lines take turns within each repetition, so
+that all meet the same machine; medians and every ratio are printed. It must never fail for being
+slow: a peer that is missing, or a line that fails, is one printed line, and the rest runs.
 """
 
 import argparse
+import re
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from bench.chain import Latency
+from bench import lines, replicated
 from bench.first_record import FirstRecord
-from bench.lines import (
-    COMMON,
-    FLUSHED,
-    PEERS_OF,
-    ROLE_SECONDS_MAX,
-    Line,
-    chain_lines,
-    kafka_lines,
-    run_role,
-    tidelog_lines,
-    topic,
-)
-from bench.peers.kafka.node import KAFKA_VERSION, KafkaNode, PeerMissingError, prepare
-from bench.peers.tidelog_node import TidelogNode, create_topics
-from bench.processes import ChildFailedError, python_child, resident_bytes
-from bench.settings import LINGER_MS, PARTITIONS, RECORD_BYTES, STALL_SECONDS_MAX, Acks, Load
-from bench.spike import chains
-from bench.table import Table, Throughput, count, median, ratio
+from bench.growth import idle, many
+from bench.lines import ROLE_SECONDS_MAX, topic
+from bench.pace import Pace
+from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
+from bench.processes import python_child, resident_bytes
+from bench.settings import PARTITIONS
+from bench.systems import Kafka, System, Tidelog
+from bench.table import Table, median
+from bench.turns import FAILURES, Line, Turns, say
 
-LATENCY_TOPIC: Final = "latency"
-LATENCY_FLUSHED_TOPIC: Final = "latency-flushed"
 MIB: Final = 1024 * 1024
-FAILURES: Final = (ChildFailedError, PeerMissingError, ValueError)
-
-
-def _say(failure: BaseException, what: str) -> None:
-    lines = str(failure).splitlines() or [type(failure).__name__]
-    print(f"{what} failed: {lines[0]}; {lines[-1]}", flush=True)
+PARTS: Final = ("start", "single", "replicated", "latency", "idle", "partitions")
+OF_NODES: Final = {"single": (1,), "replicated": (1, 3), "latency": (1, 3)}
+"""The parts that need a cluster, and of how many nodes."""
 
 
 class Run:
-    """One run: the systems that came up, and what their lines measured."""
+    """What was asked for, and whether Kafka stands beside it."""
 
-    def __init__(self, given: argparse.Namespace, stack: ExitStack) -> None:
-        self.records: int = given.records
-        self.repetitions: int = given.repetitions
-        self.latency_records: int = given.seconds * given.rate
-        self.rate: int = given.rate
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.parts: list[str] = given.only.split(",")
         self.is_kafka_wanted = "kafka" in given.peers
-        self._stack = stack
-        self.tidelog: TidelogNode | None = None
-        self.kafka: KafkaNode | None = None
-        self.measured: dict[str, list[Throughput]] = {}
+        self.lines_wanted = re.compile(given.lines)
 
     def prepare(self) -> None:
         """What can be missing is said in one line before anything is timed."""
@@ -69,204 +48,107 @@ class Run:
                 print(missing, flush=True)
                 self.is_kafka_wanted = False
 
-    def start_nodes(self) -> None:
+    def start(self, nodes: int, stack: ExitStack) -> tuple[System | None, System | None]:
+        """Ours and theirs, of so many nodes; None for what did not come up."""
+        ours: System | None = None
+        theirs: System | None = None
         try:
-            self.tidelog = self._stack.enter_context(TidelogNode())
+            ours = Tidelog(nodes, stack)
         except FAILURES as failure:
-            _say(failure, "Tidelog's node")
+            say(failure, f"Tidelog of {nodes} nodes")
         if self.is_kafka_wanted:
             try:
-                self.kafka = self._stack.enter_context(KafkaNode())
+                theirs = Kafka(nodes, stack)
             except FAILURES as failure:
-                _say(failure, "Apache Kafka's node")
+                say(failure, f"Apache Kafka of {nodes} nodes")
+        return ours, theirs
 
-    def lines(self) -> list[Line]:
-        ours = tidelog_lines(self.tidelog.bootstrap, self.records) if self.tidelog else []
-        theirs = kafka_lines(self.kafka.bootstrap, self.records) if self.kafka else []
-        return [*ours, *theirs, *chain_lines()]
+    def chosen(self, every: list[Line]) -> list[Line]:
+        return [line for line in every if self.lines_wanted.search(line.key)]
 
-    def create_topics(self, lines: list[Line]) -> None:
-        """Every topic before the clock of any line."""
-        ours: dict[str, int] = {LATENCY_TOPIC: PARTITIONS}
-        theirs: dict[str, Mapping[str, str]] = {LATENCY_TOPIC: {}, LATENCY_FLUSHED_TOPIC: FLUSHED}
-        for line in lines:
+    # -- the parts -------------------------------------------------------------------------------
+
+    def of_nodes(self, nodes: int) -> None:
+        """Every part that was asked for and needs such a cluster."""
+        wanted = [part for part in self.parts if nodes in OF_NODES.get(part, ())]
+        if not wanted:
+            return
+        with ExitStack() as stack:
+            ours, theirs = self.start(nodes, stack)
+            if "single" in wanted:
+                self.single(ours, theirs)
+            if "replicated" in wanted:
+                self.replicated(nodes, ours, theirs)
+            if "latency" in wanted:
+                seconds, rate = self.given.seconds, self.given.rate
+                Pace(nodes, ours, theirs, seconds=seconds, rate=rate).run()
+            for system in (ours, theirs):
+                if system is not None:
+                    held = [f"{resident_bytes(pid) / MIB:.0f}" for pid in system.pids]
+                    print(f"{system.name} after the load: {', '.join(held)} MiB resident a node")
+
+    def single(self, ours: System | None, theirs: System | None) -> None:
+        """Per-record clients at one replica."""
+        records, repetitions = self.given.records, self.given.repetitions or 3
+        of_ours = lines.tidelog_lines(ours.bootstrap, records) if ours else []
+        of_theirs = lines.kafka_lines(theirs.bootstrap, records) if theirs else []
+        turns = Turns(
+            self.chosen([*of_ours, *of_theirs, *lines.chain_lines()]), repetitions, lines.COMMON
+        )
+        for line in turns.lines:
             if line.creates is None:
                 continue
-            for repetition in range(self.repetitions):
-                name = topic(line.key, repetition)
-                if line.key.startswith("tidelog"):
-                    ours[name] = PARTITIONS
-                else:
-                    theirs[name] = line.creates
-        if self.tidelog:
-            create_topics(self.tidelog.bootstrap, ours)
-        if self.kafka:
-            _create_kafka_topics(self.kafka.bootstrap, theirs)
+            system = ours if line.key.startswith("tidelog") else theirs
+            assert system is not None, f"{line.key} is a line of a system that is not there"
+            for repetition in range(repetitions):
+                system.create_topic(topic(line.key, repetition), line.creates, PARTITIONS)
+        turns.measure()
+        turns.show("produce")
+        turns.show("consume")
+        turns.show_ratios(lines.pairs())
 
-    def measure(self, lines: list[Line]) -> None:
-        for repetition in range(self.repetitions):
-            for line in in_turn(lines, repetition):
+    def replicated(self, nodes: int, ours: System | None, theirs: System | None) -> None:
+        """Bulk lines with as many replicas as nodes."""
+        seconds = self.given.length
+        sources: list[replicated.TidelogLines | replicated.KafkaLines] = []
+        if ours:
+            sources.append(replicated.TidelogLines(ours, seconds))
+        if theirs:
+            sources.append(replicated.KafkaLines(theirs, seconds))
+        every = [line for source in sources for line in source.lines()]
+        chosen = self.chosen([*every, *replicated.chain_lines(nodes, seconds)])
+        if any(line.direction == "consume" for line in chosen):
+            for source in sources:
                 try:
-                    self.measured.setdefault(line.key, []).append(line.run(repetition))
+                    source.fill()
                 except FAILURES as failure:
-                    _say(failure, f"{line.client} ({line.key})")
+                    say(failure, "filling the topic that is read")
+        turns = Turns(chosen, self.given.repetitions or 2, replicated.common(nodes))
+        turns.measure()
+        turns.show("produce")
+        turns.show("consume")
+        turns.show_ratios(replicated.pairs(nodes))
 
-    def rate_of(self, key: str) -> float:
-        measured = self.measured.get(key, [])
-        return median([one.records_per_second for one in measured]) if measured else 0.0
-
-
-def in_turn(lines: list[Line], repetition: int) -> list[Line]:
-    """What is read is produced before; every second repetition goes through the list backwards."""
-    order = lines if repetition % 2 == 0 else lines[::-1]
-    produce = [line for line in order if line.direction == "produce"]
-    return [*produce, *(line for line in order if line.direction == "consume")]
-
-
-def _create_kafka_topics(bootstrap: str, topics: dict[str, Mapping[str, str]]) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
-    new = [NewTopic(name, PARTITIONS, 1, config=dict(config)) for name, config in topics.items()]
-    for created in admin.create_topics(new).values():
-        created.result(STALL_SECONDS_MAX)
-
-
-def _show_throughput(run: Run, lines: list[Line], direction: str) -> None:
-    table = Table(
-        f"{direction.capitalize()}, {run.repetitions} repetitions in turn, median: {COMMON}",
-        (
-            *("client", "replicas", "acks", "flush", "record bytes", "rec/s median"),
-            *("lowest", "highest", "MB/s", "M records/hour"),
-        ),
-    )
-    for line in lines:
-        measured = run.measured.get(line.key, [])
-        if line.direction != direction or not measured:
-            continue
-        rates = [one.records_per_second for one in measured]
-        middle = next(one for one in measured if one.records_per_second == median(rates))
-        table.add(
-            *(line.client, "1", line.acks, line.flush, line.record, count(median(rates))),
-            *(count(min(rates)), count(max(rates)), f"{middle.megabytes_per_second:.1f}"),
-            count(middle.records_per_hour / 1e6),
+    def first_record(self) -> None:
+        """From nothing to the first acknowledged record."""
+        starts_count = self.given.repetitions or 3
+        table = Table(
+            f"Start to first acknowledged record (1 replica, acks=all), {starts_count} starts",
+            ("node", "listening s", "first record s", "idle MiB"),
         )
-    table.show()
-
-
-def _settings(line: Line) -> str:
-    return line.client if line.acks == "-" else f"{line.client}, acks={line.acks}, {line.flush}"
-
-
-def _show_ratios(run: Run, lines: list[Line]) -> None:
-    by_key = {line.key: line for line in lines}
-    table = Table(
-        f"Tidelog ÷ peer, same run: {COMMON}",
-        ("Tidelog", "record bytes", "peer", "Tidelog rec/s", "peer rec/s", "ratio"),
-    )
-    for ours, peers in PEERS_OF.items():
-        for theirs in peers:
-            our_rate, their_rate = run.rate_of(ours), run.rate_of(theirs)
-            if our_rate and their_rate:
-                line, peer = by_key[ours], by_key[theirs]
-                rates = (count(our_rate), count(their_rate), ratio(our_rate, their_rate))
-                table.add(_settings(line), line.record, _settings(peer), *rates)
-    if table.rows:
-        table.show()
-
-
-class Paced(msgspec.Struct, frozen=True, kw_only=True):
-    """One latency line."""
-
-    client: str
-    role: str
-    bootstrap: str
-    topic: str
-    acks: Acks
-    linger_ms: int
-    flush: str
-
-
-def _paced_lines(run: Run) -> list[Paced]:
-    lines: list[Paced] = []
-
-    def add(client: str, at: str, topic_name: str, acks: Acks, linger_ms: int, flush: str) -> None:
-        role = f"{client.split('-')[0].lower()}-latency"
-        lines.append(
-            Paced(
-                client=client,
-                role=role,
-                bootstrap=at,
-                topic=topic_name,
-                acks=acks,
-                linger_ms=linger_ms,
-                flush=flush,
+        for system in ("tidelog", *(("kafka",) if self.is_kafka_wanted else ())):
+            try:
+                starts = [_first_record(system) for _ in range(starts_count)]
+            except FAILURES as failure:
+                say(failure, f"start of {system}")
+                continue
+            table.add(
+                "Tidelog" if system == "tidelog" else f"Apache Kafka {KAFKA_VERSION}",
+                f"{median([one.listening_seconds for one in starts]):.2f}",
+                f"{median([one.acknowledged_seconds for one in starts]):.2f}",
+                f"{median([one.idle_bytes for one in starts]) / MIB:.0f}",
             )
-        )
-
-    if run.tidelog:
-        address = run.tidelog.bootstrap
-        add("Tidelog", address, LATENCY_TOPIC, "all", 0, "before the answer")
-        add("Tidelog", address, LATENCY_TOPIC, "1", 0, "after the answer")
-    if run.kafka:
-        address, client = run.kafka.bootstrap, "confluent-kafka"
-        add(client, address, LATENCY_FLUSHED_TOPIC, "all", 0, "flush.messages=1")
-        add(client, address, LATENCY_FLUSHED_TOPIC, "all", LINGER_MS, "flush.messages=1")
-        add(client, address, LATENCY_TOPIC, "1", 0, "none")
-    add("bare gRPC chain", "", "", "all", 0, "fdatasync, group commit")
-    return lines
-
-
-def _latency(line: Paced, run: Run) -> Latency:
-    if not line.bootstrap:
-        return chains.latency(run.latency_records, RECORD_BYTES, run.rate)
-    load = Load(
-        bootstrap=line.bootstrap,
-        topic=line.topic,
-        records=run.latency_records,
-        acks=line.acks,
-        rate_per_second=run.rate,
-        linger_ms=line.linger_ms,
-    )
-    return run_role(line.role, load, Latency)
-
-
-def _show_latency(run: Run) -> None:
-    table = Table(
-        f"Due to acknowledged at {run.rate:,} records/s, {run.latency_records:,} records of "
-        f"{RECORD_BYTES} bytes, 1 replica",
-        ("client", "acks", "flush", "linger ms", "p50 ms", "p99 ms", "p99.9 ms"),
-    )
-    for line in _paced_lines(run):
-        try:
-            took = _latency(line, run)
-        except FAILURES as failure:
-            _say(failure, f"latency of {line.client}")
-            continue
-        cells = (f"{took.p50_ms:.2f}", f"{took.p99_ms:.2f}", f"{took.p999_ms:.2f}")
-        table.add(line.client, line.acks, line.flush, str(line.linger_ms), *cells)
-    table.show()
-
-
-def _show_first_record(run: Run) -> None:
-    table = Table(
-        f"Node: start to first acknowledged record (1 replica, acks=all), {run.repetitions} starts",
-        ("node", "listening s", "first record s", "idle MiB"),
-    )
-    for system in ("tidelog", *(("kafka",) if run.is_kafka_wanted else ())):
-        try:
-            starts = [_first_record(system) for _ in range(run.repetitions)]
-        except FAILURES as failure:
-            _say(failure, f"start of {system}")
-            continue
-        name = "Tidelog" if system == "tidelog" else f"Apache Kafka {KAFKA_VERSION}"
-        table.add(
-            name,
-            f"{median([one.listening_seconds for one in starts]):.2f}",
-            f"{median([one.acknowledged_seconds for one in starts]):.2f}",
-            f"{median([one.idle_bytes for one in starts]) / MIB:.0f}",
-        )
-    table.show()
+        table.show()
 
 
 def _first_record(system: str) -> FirstRecord:
@@ -274,37 +156,36 @@ def _first_record(system: str) -> FirstRecord:
         return child.result(FirstRecord, timeout_seconds=ROLE_SECONDS_MAX)
 
 
-def _show_memory(run: Run) -> None:
-    for name, node in (("Tidelog", run.tidelog), ("Apache Kafka", run.kafka)):
-        if node is not None:
-            print(f"{name} node after the load: {resident_bytes(node.pid) / MIB:.0f} MiB resident")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--peers", choices=["kafka"], nargs="*", default=[])
-    parser.add_argument("--records", type=int, default=1_000_000, help="of each line")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--only", default=",".join(PARTS), help="some of " + ",".join(PARTS))
+    parser.add_argument("--lines", default="", help="a pattern: only lines whose key has it")
+    parser.add_argument("--repetitions", type=int, help="default: 3, of replicated lines 2")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of each single line")
+    parser.add_argument("--length", type=float, default=2.0, help="seconds of a replicated line")
     parser.add_argument("--seconds", type=int, default=10, help="of each latency line")
     parser.add_argument("--rate", type=int, default=1000, help="records/s of the latency lines")
+    parser.add_argument("--consumers", type=int, default=5_000, help="idle ones")
+    parser.add_argument("--partitions", type=int, default=10_000, help="replicated ones")
     return parser
 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the nodes are ended too
-    with ExitStack() as stack:
-        run = Run(_parser().parse_args(), stack)
-        run.prepare()
-        _show_first_record(run)
-        run.start_nodes()
-        lines = run.lines()
-        run.create_topics(lines)
-        run.measure(lines)
-        _show_throughput(run, lines, "produce")
-        _show_throughput(run, lines, "consume")
-        _show_ratios(run, lines)
-        _show_latency(run)
-        _show_memory(run)
+    parser = _parser()
+    run = Run(parser.parse_args())
+    if unknown := [part for part in run.parts if part not in PARTS]:
+        parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")
+    run.prepare()
+    if "start" in run.parts:
+        run.first_record()
+    for nodes in (1, 3):
+        run.of_nodes(nodes)
+    if "idle" in run.parts:
+        idle.show(run.given.consumers)
+    if "partitions" in run.parts:
+        many.show(run.given.partitions)
 
 
 if __name__ == "__main__":

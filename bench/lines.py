@@ -6,7 +6,7 @@ unflushed one.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from bench.processes import python_child
 from bench.settings import BATCH_BYTES, LINGER_MS, PARTITIONS, RECORD_BYTES, Acks, Load
 from bench.spike import chains
 from bench.table import Throughput
+from bench.turns import Line, Pair
 
 ROLE_SECONDS_MAX: Final = 300.0
 JVM_TOOL_TIMES: Final = 3
@@ -27,21 +28,6 @@ KEY_BYTES: Final = 16
 UNFLUSHED: Final[Mapping[str, str]] = {}
 FLUSHED: Final[Mapping[str, str]] = {"flush.messages": "1"}
 Result = TypeVar("Result", bound=msgspec.Struct)
-Direction = Literal["produce", "consume"]
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One printed line; `run` gets the number of the repetition."""
-
-    key: str
-    direction: Direction
-    client: str
-    acks: str = "-"
-    flush: str = "-"
-    record: str = str(RECORD_BYTES)
-    run: Callable[[int], Throughput]
-    creates: Mapping[str, str] | None = None
-    """Settings of the topic that it fills, one topic a repetition; None where it fills none."""
 
 
 def run_role(role: str, load: Load, kind: type[Result]) -> Result:
@@ -219,18 +205,39 @@ def chain_lines() -> list[Line]:
     ]
 
 
-PEERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "tidelog-1": ("confluent-1", "java-1", "python-1", "bare-1"),
-    "tidelog-all": ("confluent-flushed", "java-flushed", "python-flushed", "bare-flushed"),
-    "tidelog-keyed": ("confluent-keyed",),
-    "tidelog-read": (
-        *("confluent-read", "confluent-tuned", "confluent-bulk", "python-read"),
-        *("java-read", "java-fetch", "bare-read"),
-    ),
+CLIENT_AIM: Final = 1.0
+"""Of a per-record client, beside another one."""
+PEERS_OF: Final[Mapping[str, Mapping[str, float]]] = {
+    "tidelog-1": {"confluent-1": CLIENT_AIM, "java-1": 1.5, "python-1": 1.5, "bare-1": 0},
+    "tidelog-all": {
+        "confluent-flushed": CLIENT_AIM,
+        "java-flushed": 1.5,
+        "python-flushed": 1.5,
+        "bare-flushed": 0,
+    },
+    "tidelog-keyed": {"confluent-keyed": CLIENT_AIM},
+    "tidelog-read": {
+        "confluent-read": 1.5,
+        "confluent-tuned": 1.5,
+        "confluent-bulk": 1.5,
+        "python-read": 1.5,
+        "java-read": 1.5,
+        "java-fetch": 1.5,
+        "bare-read": 0,
+    },
 }
-"""Ours to theirs, at equal durability: each becomes one printed ratio."""
+"""Ours to theirs, at equal durability, and the ratio aimed at: each becomes one printed ratio."""
 
 COMMON: Final = (
     f"1 client, 1 replica, {PARTITIONS} partitions, batch {BATCH_BYTES // 1024} KiB, "
     f"linger {LINGER_MS} ms, no compression"
 )
+
+
+def pairs() -> list[Pair]:
+    """All of `PEERS_OF`."""
+    return [
+        Pair(ours=ours, theirs=theirs, aim=aim)
+        for ours, peers in PEERS_OF.items()
+        for theirs, aim in peers.items()
+    ]

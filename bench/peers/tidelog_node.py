@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from typing import Any, Final
+from typing import Final
 
 from bench.processes import Child
 
@@ -51,12 +51,3 @@ class TidelogNode:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
-
-
-def create_topics(bootstrap: str, topics: dict[str, int]) -> None:
-    """Topics by name with their partition counts, one replica each."""
-    from tidelog.client import AdminClient, NewTopic
-
-    with AdminClient(bootstrap_servers=bootstrap) as admin:
-        new: list[Any] = [NewTopic(name, count, 1) for name, count in topics.items()]
-        admin.create_topics(new)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import in_turn
 from bench.chain import IN_FLIGHT_BYTES, window_messages
 from bench.clients import keys, payload
 from bench.lines import FLUSHED, PEERS_OF, chain_lines, kafka_lines, tidelog_lines, topic
@@ -12,6 +11,7 @@ from bench.peers.kafka.node import cluster_id, properties
 from bench.peers.kafka.tools import parse_consumed, parse_produced
 from bench.peers.tidelog_node import address_in
 from bench.settings import Load
+from bench.turns import in_turn
 
 PRODUCED = [
     "1048576 records sent, 209715.2 records/sec (20.00 MB/sec), 12.0 ms avg latency, 90.0 ms max.",
