@@ -16,7 +16,7 @@ from tidelog.client.engine.producer_messages import (
     TopicWanted,
 )
 from tidelog.client.engine.sequences import EPOCH_MAX, SEQUENCE_MAX
-from tidelog.client.sync.produce_loop import seal
+from tidelog.client.producer_parts import seal
 from tidelog.wire.batch import Codec, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 

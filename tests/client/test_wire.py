@@ -6,7 +6,7 @@ from tidelog.client import wire
 from tidelog.client.engine.batch import Acknowledgement
 from tidelog.client.engine.producer_ids import ProducerIdentity
 from tidelog.client.engine.producer_messages import LeaderHint
-from tidelog.client.sync.produce_loop import broker_wait_ms
+from tidelog.client.producer_parts import broker_wait_ms
 from tidelog.v1 import errors_pb2, produce_pb2, producer_id_pb2
 
 

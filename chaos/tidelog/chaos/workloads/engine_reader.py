@@ -1,15 +1,15 @@
 """The SDK's consumer core at work over a Network port: the driver's part, without threads.
 
-Owns what a driver owns: streams, calls, the order in which messages reach the core. It reads one
-topic that nobody deletes, all of its partitions, from their first records on and never seeks: so
-whatever the core hands over is one session for each partition.
+Owns what is read, and its history. It reads one topic that nobody deletes, all of its partitions,
+from their first records on and never seeks: so whatever the core hands over is one session for each
+partition.
 """
 
-import asyncio
 from typing import Final, assert_never
 
 from tidelog.chaos.checkers.history import Poll
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
+from tidelog.chaos.workloads.engine_driver import REQUEST_MS, EngineDriver, Opening
 from tidelog.client import wire
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer import ConsumerCore
@@ -35,26 +35,26 @@ from tidelog.client.engine.fetch_messages import (
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.ports import TaskScope
-from tidelog.ports.network import Stream
 from tidelog.wire.batch import CorruptBatch, decode_batch, iterate_headers
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId
 
-_REQUEST_MS: Final = 3_000
-_CALL_MS: Final = 1_500
 _WINDOW_BYTES: Final = 64 * 1024
 _ANSWER_BYTES: Final = 16 * 1024
 _TURN_S: Final = 0.3
 """At least so often the core is asked whether time has brought something."""
 
 
-class EngineReader:
+class EngineReader(EngineDriver[ConsumerMessage]):
     """One consumer of the SDK, on one simulated process."""
+
+    method = wire.FETCH_STREAM
+    verb = "fetch from"
 
     def __init__(
         self, client: ClusterClient, topic: str, *, bootstrap: tuple[str, ...], rack: str
     ) -> None:
-        self.client = client
+        super().__init__(client)
         self._topic = topic
         self._bootstrap = bootstrap
         self._rack = rack
@@ -72,24 +72,17 @@ class EngineReader:
             replica_lease_ms=3_000,
         )
         self.core = ConsumerCore(settings, self._metadata, desk, backoff)
-        self._streams: dict[int, Stream] = {}
-        self._queues: dict[int, list[bytes]] = {}
-        self._sending: dict[int, asyncio.Event] = {}
-        self._messages: list[ConsumerMessage] = []
-        self._news = asyncio.Event()
-        self._scope: TaskScope
         self.began_ns = client.now_ns
 
     async def run(self) -> None:
         """Until cancelled or killed."""
         async with TaskScope() as scope:
-            self._scope = scope
+            self.scope = scope
             self.core.subscribe([self._topic], self.client.now_ns)
             while True:
                 self._perform(self.core.tick(self.client.now_ns))
                 await self._wait()
-                messages, self._messages = self._messages, []
-                for message in messages:
+                for message in self.take_messages():
                     self._perform(self.core.step(message, self.client.now_ns))
                 self._take()
 
@@ -98,16 +91,7 @@ class EngineReader:
         left_s = _TURN_S
         if due_ns is not None:
             left_s = min(left_s, max(0.001, (due_ns - self.client.now_ns) / 1e9))
-        timer = asyncio.get_running_loop().call_later(left_s, self._news.set)
-        try:
-            await self._news.wait()
-        finally:
-            timer.cancel()
-        self._news.clear()
-
-    def _put(self, message: ConsumerMessage) -> None:
-        self._messages.append(message)
-        self._news.set()
+        await self.wait_news(left_s)
 
     def _take(self) -> None:
         while (fetched := self.core.take()) is not None:
@@ -150,15 +134,13 @@ class EngineReader:
                 case SendFetch():
                     self._send(effect)
                 case FetchMetadata():
-                    self._scope.start(self._fetch_metadata(effect), name="metadata")
+                    self.scope.start(self._fetch_metadata(effect), name="metadata")
                 case OpenStream():
-                    self._scope.start(self._live(effect), name="fetch stream")
+                    self.scope.start(self.live(effect), name="fetch stream")
                 case QueryOffsets():
-                    self._scope.start(self._query(effect), name="offsets")
+                    self.scope.start(self._query(effect), name="offsets")
                 case BreakStream():
-                    stream = self._streams.pop(effect.stream, None)
-                    if stream is not None:
-                        stream.cancel()
+                    self.break_stream(effect.stream)
                 case _:
                     assert_never(effect)
 
@@ -171,93 +153,51 @@ class EngineReader:
             max_bytes=_ANSWER_BYTES,
             client_rack=self._rack,
         )
-        queue = self._queues.get(effect.stream)
-        if queue is not None:
-            queue.append(request)
-            self._sending[effect.stream].set()
+        self.send_on(effect.stream, request)
 
     async def _fetch_metadata(self, effect: FetchMetadata) -> None:
         request = wire.metadata_request(effect.topics, allow_auto_create=False)
         known = [broker.address for broker in self._metadata.brokers.values()]
         addresses = list(dict.fromkeys((*known, *self._bootstrap)))
-        error: TidelogError | None = None
         begin = self.client.below(len(addresses))
-        for address in (*addresses[begin:], *addresses[:begin]):
-            try:
-                answer = await self.client.ports.network.call(
-                    address, wire.GET_METADATA, request, timeout_ms=_CALL_MS
-                )
-            except TidelogError as found:
-                error = found
-                continue
-            self._put(MetadataArrived(view=wire.read_metadata(answer)))
-            return
-        assert error is not None, "there is a broker to ask"
-        self._put(MetadataFailed(error=error))
+        answer = await self.ask(
+            (*addresses[begin:], *addresses[:begin]), wire.GET_METADATA, request
+        )
+        if isinstance(answer, TidelogError):
+            self.put(MetadataFailed(error=answer))
+        else:
+            self.put(MetadataArrived(view=wire.read_metadata(answer)))
 
     async def _query(self, effect: QueryOffsets) -> None:
         request = wire.list_offsets_request(effect.queries)
         try:
             answer = await self.client.ports.network.call(
-                effect.address, wire.LIST_OFFSETS, request, timeout_ms=_REQUEST_MS
+                effect.address, wire.LIST_OFFSETS, request, timeout_ms=REQUEST_MS
             )
         except TidelogError as error:
-            self._put(OffsetsFailed(query=effect, error=error))
+            self.put(OffsetsFailed(query=effect, error=error))
         else:
-            self._put(OffsetsArrived(query=effect, answers=wire.read_offsets(answer)))
+            self.put(OffsetsArrived(query=effect, answers=wire.read_offsets(answer)))
 
-    async def _live(self, effect: OpenStream) -> None:
-        """Reach the broker with a harmless call first, as the SDK's drivers do."""
-        network, number = self.client.ports.network, effect.stream
-        try:
-            request = wire.metadata_request(())
-            await network.call(effect.address, wire.GET_METADATA, request, timeout_ms=_REQUEST_MS)
-            stream = network.stream(effect.address, wire.FETCH_STREAM)
-        except TidelogError as error:
-            self._put(StreamBroken(broker_id=effect.broker_id, stream=number, error=error))
-            return
-        self._streams[number] = stream
-        self._queues[number] = []
-        self._sending[number] = asyncio.Event()
-        self._put(StreamOpened(broker_id=effect.broker_id, stream=number))
-        self._scope.start(self._write(number, stream), name="fetch requests")
-        await self._read(effect, stream)
+    def opened(self, effect: Opening) -> ConsumerMessage:
+        """The stream can be used."""
+        return StreamOpened(broker_id=effect.broker_id, stream=effect.stream)
 
-    async def _write(self, number: int, stream: Stream) -> None:
-        queue, sending = self._queues[number], self._sending[number]
-        try:
-            while number in self._queues:
-                while queue:
-                    await stream.send(queue.pop(0))
-                sending.clear()
-                if not queue:
-                    await sending.wait()
-        except TidelogError:
-            # The reader is told of the break as well, and tells the core.
-            return
+    def unreached(self, effect: Opening, error: TidelogError) -> ConsumerMessage:
+        """There is no stream."""
+        return self.broken(effect, error)
 
-    async def _read(self, effect: OpenStream, stream: Stream) -> None:
-        error = TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried=f"fetch from broker {effect.broker_id}",
-            happened="the broker ended the stream",
+    def broken(self, effect: Opening, error: TidelogError) -> ConsumerMessage:
+        """The stream is gone."""
+        return StreamBroken(broker_id=effect.broker_id, stream=effect.stream, error=error)
+
+    def answered(self, effect: Opening, data: bytes) -> ConsumerMessage:
+        """Batches came."""
+        session_epoch, partitions = wire.read_fetch_answer(data)
+        return FetchAnswered(
+            broker_id=effect.broker_id,
+            stream=effect.stream,
+            session_epoch=session_epoch,
+            size_bytes=len(data),
+            partitions=partitions,
         )
-        try:
-            while (data := await stream.receive()) is not None:
-                session_epoch, partitions = wire.read_fetch_answer(data)
-                self._put(
-                    FetchAnswered(
-                        broker_id=effect.broker_id,
-                        stream=effect.stream,
-                        session_epoch=session_epoch,
-                        size_bytes=len(data),
-                        partitions=partitions,
-                    )
-                )
-        except TidelogError as found:
-            error = found
-        stream.cancel()
-        self._streams.pop(effect.stream, None)
-        self._queues.pop(effect.stream, None)
-        self._sending.pop(effect.stream).set()
-        self._put(StreamBroken(broker_id=effect.broker_id, stream=effect.stream, error=error))

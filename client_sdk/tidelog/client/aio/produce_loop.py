@@ -5,7 +5,6 @@ nobody else touches accumulator or core.
 """
 
 import time
-from operator import itemgetter
 from typing import assert_never
 
 from tidelog.client import wire
@@ -17,18 +16,13 @@ from tidelog.client.engine.batch import Batch, Outcome
 from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import (
     AllocateProducerId,
-    Answered,
     BatchSealed,
     BreakStream,
     CompleteBatch,
     ConnectFailed,
     FetchMetadata,
-    MetadataArrived,
-    MetadataFailed,
     OpenStream,
     ProducerEffect,
-    ProducerIdAllocated,
-    ProducerIdFailed,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -36,8 +30,15 @@ from tidelog.client.engine.producer_messages import (
     StreamBroken,
     StreamOpened,
 )
+from tidelog.client.producer_parts import (
+    LoopSettings,
+    addresses_to_ask,
+    answered,
+    identity_came,
+    metadata_came,
+    request_maker,
+)
 from tidelog.client.sync.future import complete
-from tidelog.client.sync.produce_loop import LoopSettings, broker_wait_ms, seal
 from tidelog.wire.errors import TidelogError
 
 
@@ -56,8 +57,7 @@ class AsyncProduceLoop:
         self.unfinished: dict[int, Batch] = {}
         """Sealed and not done, by number."""
         self.refused_topics: dict[str, RefuseTopic] = {}
-        self.records_sent = 0
-        self.bytes_sent = 0
+        self.requests = request_maker(settings)
         self._settings = settings
         self._accumulator = accumulator
         self._connections = connections
@@ -124,25 +124,11 @@ class AsyncProduceLoop:
                     assert_never(effect)
 
     def _send(self, effect: SendProduce) -> None:
-        parts: list[tuple[bytes, int, int, bytes, int]] = []
-        for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
-            if batch.encoded is None:
-                batch.encoded = seal(batch, self._settings.codec)
-                self.records_sent += len(batch.columns) if batch.attempts == 1 else 0
-            data, sum_ = batch.encoded
-            self.bytes_sent += len(data)
-            parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
+        request = self.requests.make(effect)
         stream = self._streams.get(effect.stream)
         # A stream that broke meanwhile has told so: the core judges the request.
         if stream is not None:
-            stream.send(
-                wire.produce_request(
-                    effect.correlation_id,
-                    parts,
-                    acks=self._settings.acks,
-                    timeout_ms=broker_wait_ms(self._settings.request_timeout_ms),
-                )
-            )
+            stream.send(request)
 
     def _complete(self, batch: Batch, outcome: Outcome) -> None:
         self.unfinished.pop(batch.number, None)
@@ -150,37 +136,23 @@ class AsyncProduceLoop:
         complete(batch, outcome)
         self.driver.notify()
 
-    async def _ask_anybody(self, method: str, request: bytes) -> bytes:
-        """Brokers that owe an answer come last: one that hangs costs the others' time."""
-        brokers = self.core.metadata.brokers.values()
-        known = [(self.core.is_silent(broker.broker_id), broker.address) for broker in brokers]
-        known.sort(key=itemgetter(0))
-        addresses = [address for _, address in known]
-        return await self._connections.call_any(
-            list(dict.fromkeys((*addresses, *self._settings.bootstrap))),
-            method,
-            request,
-            self._settings.request_timeout_ms,
-        )
+    async def _ask_anybody(self, method: str, request: bytes) -> bytes | TidelogError:
+        addresses = addresses_to_ask(self.core, self._settings.bootstrap)
+        timeout_ms = self._settings.request_timeout_ms
+        try:
+            return await self._connections.call_any(addresses, method, request, timeout_ms)
+        except TidelogError as error:
+            return error
 
     async def _fetch_metadata(self, effect: FetchMetadata) -> None:
         request = wire.metadata_request(
             effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
         )
-        try:
-            answer = await self._ask_anybody(wire.GET_METADATA, request)
-        except TidelogError as error:
-            self.step(MetadataFailed(error=error))
-        else:
-            self.step(MetadataArrived(view=wire.read_metadata(answer)))
+        self.step(metadata_came(await self._ask_anybody(wire.GET_METADATA, request)))
 
     async def _allocate_producer_id(self) -> None:
-        try:
-            answer = await self._ask_anybody(wire.ALLOCATE_PRODUCER_ID, wire.producer_id_request())
-        except TidelogError as error:
-            self.step(ProducerIdFailed(error=error))
-        else:
-            self.step(ProducerIdAllocated(identity=wire.read_producer_identity(answer)))
+        answer = await self._ask_anybody(wire.ALLOCATE_PRODUCER_ID, wire.producer_id_request())
+        self.step(identity_came(answer))
 
     async def _run_stream(self, effect: OpenStream) -> None:
         """Reach the broker with a harmless call first: then nothing sent means nothing stored."""
@@ -201,19 +173,7 @@ class AsyncProduceLoop:
         self.step(StreamOpened(broker_id=broker_id, stream=number))
         try:
             async for data in stream.answers(self.driver.scope, tried=tried):
-                self.step(self._answered(broker_id, number, data))
+                self.step(answered(broker_id, number, data))
         except TidelogError as error:
             self._streams.pop(number, None)
             self.step(StreamBroken(broker_id=broker_id, stream=number, error=error))
-
-    def _answered(self, broker_id: int, stream: int, data: bytes) -> Answered:
-        answer = wire.read_produce_answer(data)
-        return Answered(
-            broker_id=broker_id,
-            stream=stream,
-            correlation_id=answer.correlation_id,
-            error=answer.error,
-            outcomes=answer.outcomes,
-            hints=answer.hints,
-            throttle_ms=answer.throttle_ms,
-        )

@@ -7,60 +7,45 @@ aiokafka's. It belongs to one loop; everything in it runs there.
 import asyncio
 import time
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
-from tidelog.client import options as client_options
 from tidelog.client.aio.connections import AsyncConnections, check_security
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
-from tidelog.client.engine.accumulator import Accumulator, Route
-from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import TopicWanted
-from tidelog.client.engine.producer_settings import ProducerSettings
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.lifecycle import Client
-from tidelog.client.options import ProducerArguments, ProducerOptions
-from tidelog.client.record_checks import (
-    accumulator_limits,
-    as_bytes,
-    bad_timestamp,
-    checked_headers,
-    too_large,
+from tidelog.client.options import ProducerArguments
+from tidelog.client.producer_base import (
+    TIMESTAMP_MS_MAX,
+    ProducerBase,
+    closed_before_sent,
+    flush_timed_out,
 )
-from tidelog.client.security import security_of
-from tidelog.client.sync.produce_loop import LoopSettings
+from tidelog.client.producer_parts import make_core
+from tidelog.client.record_checks import as_bytes, bad_timestamp, checked_headers, too_large
 from tidelog.client.types import Headers, RecordMetadata
 from tidelog.wire.batch import RecordTuple, record_size_estimate
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
 
-_TIMESTAMP_MS_MAX: Final = 1 << 62
 
-
-class AsyncProducer(Client):
+class AsyncProducer(ProducerBase):
     """Sends records to topics.
 
     `async with AsyncProducer() as producer: await producer.send_and_wait("t", b"value")`
     """
 
     def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
-        options = client_options.build(ProducerOptions, "AsyncProducer", arguments)
-        security = security_of("AsyncProducer", options)
-        check_security("AsyncProducer", security)
-        super().__init__()
-        self._options = options
-        self._metadata = MetadataCache()
-        limits = accumulator_limits(options)
-        self._accumulator = Accumulator(limits, time.monotonic_ns)
-        self._connections = AsyncConnections(options.client_id, security)
-        self._bootstrap = client_options.bootstrap_addresses(
-            "AsyncProducer", options.bootstrap_servers
+        super().__init__("AsyncProducer", arguments)
+        check_security("AsyncProducer", self._security)
+        self._connections = AsyncConnections(self._options.client_id, self._security)
+        self._loop = AsyncProduceLoop(
+            self._loop_settings(),
+            make_core(self._options, self._metadata),
+            self._accumulator,
+            self._connections,
         )
-        self._loop = self._make_loop()
-        self._waits = 0
 
     async def start(self) -> None:
         """Reach the cluster; not needed, but it says soon if there is none."""
@@ -79,14 +64,7 @@ class AsyncProducer(Client):
         try:
             await self._flush(timeout)
         finally:
-            self._loop.abandon(
-                TidelogError(
-                    ErrorCode.CLOSED,
-                    tried="produce",
-                    happened="the producer was closed before the record was sent",
-                    hint="call flush() first, or stop() with a longer timeout",
-                )
-            )
+            self._loop.abandon(closed_before_sent("stop"))
             await self._loop.driver.stop()
             await self._connections.close()
 
@@ -146,11 +124,7 @@ class AsyncProducer(Client):
         """
         self._check_usable("flush")
         if not await self._flush(timeout):
-            raise TidelogError(
-                ErrorCode.DEADLINE_EXCEEDED,
-                tried="flush",
-                happened=f"records were still on their way after timeout={timeout} s",
-            )
+            raise flush_timed_out(timeout)
 
     # Asking.
 
@@ -173,54 +147,10 @@ class AsyncProducer(Client):
 
     def metrics(self) -> dict[str, float]:
         """A snapshot of counters."""
-        return {
-            "batches_opened": self._accumulator.opened_count,
-            "batches_open": len(self._accumulator.open),
-            "batches_unfinished": len(self._loop.unfinished),
-            "buffer_reserved_bytes": self._accumulator.reserved_bytes,
-            "records_sent": self._loop.records_sent,
-            "bytes_sent": self._loop.bytes_sent,
-            "requests_sent": self._loop.core.requests_sent,
-            "waits_for_room": self._waits,
-        }
+        loop = self._loop
+        return self._metrics_of(len(loop.unfinished), loop.requests, loop.core.requests_sent)
 
     # Inside.
-
-    def _make_loop(self) -> AsyncProduceLoop:
-        options = self._options
-        backoff = Backoff(
-            initial_ms=options.retry_backoff_ms,
-            max_ms=options.retry_backoff_max_ms,
-            salt=time.monotonic_ns() & 0xFFFF,
-        )
-        desk = TopicDesk(
-            TopicSettings(
-                max_age_ms=options.metadata_max_age_ms,
-                bootstrap_timeout_ms=options.bootstrap_timeout_ms,
-            ),
-            self._metadata,
-            backoff,
-        )
-        settings = ProducerSettings(
-            in_flight_max=options.max_in_flight_requests_per_connection,
-            request_bytes_max=options.max_request_size,
-            request_timeout_ms=options.request_timeout_ms,
-            delivery_timeout_ms=options.delivery_timeout_ms,
-            retries_max=options.retries,
-            is_idempotent=client_options.is_idempotent(options),
-        )
-        return AsyncProduceLoop(
-            LoopSettings(
-                bootstrap=self._bootstrap,
-                codec=client_options.codec_of("AsyncProducer", options.compression_type),
-                acks=client_options.acks_of(options),
-                request_timeout_ms=options.request_timeout_ms,
-                allow_auto_create_topics=options.allow_auto_create_topics,
-            ),
-            ProducerCore(settings, self._metadata, desk, backoff),
-            self._accumulator,
-            self._connections,
-        )
 
     async def _reach(self) -> None:
         from tidelog.client import wire
@@ -249,25 +179,18 @@ class AsyncProducer(Client):
             raise too_large(topic, size_bytes, options.max_request_size)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
+        elif not -TIMESTAMP_MS_MAX < timestamp_ms < TIMESTAMP_MS_MAX:
             raise bad_timestamp(topic, timestamp_ms)
         return (timestamp_ms, key, value, headers), size_bytes
 
     def _partition(self, route: Route, partition: int | None, key: bytes | None) -> int | None:
         """As asked, by the partitioner, by the key; None: wherever there is company."""
-        every = list(range(route.partition_count))
-        partitioner = self._options.partitioner
-        if partition is None and partitioner is not None:
-            leader = self._metadata.leader
-            partition = partitioner(
-                key, every, [each for each in every if leader(route.name, each) is not None]
-            )
-        elif partition is None and key is not None:
-            return partition_for_key(key, route.partition_count)
-        if partition is not None and partition not in every:
-            raise self._metadata.unknown_partition(
-                route.name, partition, tried=f"produce to {route.name}"
-            )
+        if partition is not None:
+            self._check_partition(route, partition)
+        elif self._options.partitioner is not None:
+            partition = self._choose(route, key)
+        elif key is not None:
+            partition = partition_for_key(key, route.partition_count)
         return partition
 
     def _append(
@@ -295,7 +218,7 @@ class AsyncProducer(Client):
                 raise refused.error
             if not await self._loop.driver.wait(deadline - time.monotonic()):
                 cause = None if refused is None else refused.error
-                raise self._blocked(topic, "the topic's metadata did not come", cause)
+                raise self._unknown(topic, cause)
             self._check_usable(f"produce to {topic}")
 
     async def _send_when_room(
@@ -313,18 +236,8 @@ class AsyncProducer(Client):
                 self._accumulator.seal_all()
             self._loop.driver.wake()
             if not await self._loop.driver.wait(deadline - time.monotonic()):
-                happened = f"buffer_memory={self._options.buffer_memory} stayed full"
-                raise self._blocked(route.name, happened, None)
+                raise self._full(route.name)
             self._check_usable(f"produce to {route.name}")
-
-    def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
-        reason = "" if cause is None else f": {cause.happened}"
-        return TidelogError(
-            ErrorCode.RESOURCE_EXHAUSTED if cause is None else cause.code,
-            tried=f"produce to {topic}",
-            happened=f"{what} within max_block_ms={self._options.max_block_ms}{reason}",
-            hint="" if cause is None else cause.hint,
-        )
 
     async def _flush(self, timeout: float | None) -> bool:
         self._accumulator.seal_all()

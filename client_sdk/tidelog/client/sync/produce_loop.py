@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final, assert_never
 
 import msgspec
@@ -25,12 +24,8 @@ from tidelog.client.engine.producer_messages import (
     CompleteBatch,
     ConnectFailed,
     FetchMetadata,
-    MetadataArrived,
-    MetadataFailed,
     OpenStream,
     ProducerEffect,
-    ProducerIdAllocated,
-    ProducerIdFailed,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -38,18 +33,20 @@ from tidelog.client.engine.producer_messages import (
     StreamBroken,
     StreamOpened,
 )
+from tidelog.client.producer_parts import (
+    LoopSettings,
+    addresses_to_ask,
+    identity_came,
+    metadata_came,
+    request_maker,
+)
 from tidelog.client.sync.connections import Answer, Connections, OnAnswer
 from tidelog.client.sync.future import complete
 from tidelog.client.sync.produce_stream import ProduceStream
-from tidelog.wire.batch import Codec, encode_batch, route_sum
-from tidelog.wire.batch.layout import CHECKSUM_POSITION
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
 
 _log = logging.getLogger("tidelog.client")
 _FAR_NS: Final = 1 << 62
-ANSWER_MS: Final = 1_000
-"""Kept of a request's timeout for the answer's way, at most."""
 
 
 class Wake(msgspec.Struct, frozen=True):
@@ -64,16 +61,6 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 WAKE: Final = Wake()
 Item = ProducerMessage | Wake | Stop
-
-
-class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loop needs of the options."""
-
-    bootstrap: tuple[str, ...]
-    codec: Codec
-    acks: int
-    request_timeout_ms: int
-    allow_auto_create_topics: bool
 
 
 class Shared:
@@ -105,8 +92,7 @@ class ProduceLoop:
     ) -> None:
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.core = core
-        self.records_sent = 0
-        self.bytes_sent = 0
+        self.requests = request_maker(settings)
         self._settings = settings
         self._shared = shared
         self._connections = connections
@@ -220,21 +206,7 @@ class ProduceLoop:
                     assert_never(effect)
 
     def _send(self, effect: SendProduce) -> None:
-        parts: list[tuple[bytes, int, int, bytes, int]] = []
-        for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
-            if batch.encoded is None:
-                batch.encoded = seal(batch, self._settings.codec)
-                # A batch that was numbered anew is sealed again.
-                self.records_sent += len(batch.columns) if batch.attempts == 1 else 0
-            data, sum_ = batch.encoded
-            self.bytes_sent += len(data)
-            parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
-        request = wire.produce_request(
-            effect.correlation_id,
-            parts,
-            acks=self._settings.acks,
-            timeout_ms=broker_wait_ms(self._settings.request_timeout_ms),
-        )
+        request = self.requests.make(effect)
         stream = self._streams.get(effect.stream)
         # A stream that broke meanwhile has its break in the inbox: the core judges the request.
         if stream is not None:
@@ -250,10 +222,7 @@ class ProduceLoop:
 
     def _fetch_metadata(self, effect: FetchMetadata) -> None:
         def on_answer(answer: Answer) -> None:
-            if isinstance(answer, TidelogError):
-                self.inbox.put(MetadataFailed(error=answer))
-            else:
-                self.inbox.put(MetadataArrived(view=wire.read_metadata(answer)))
+            self.inbox.put(metadata_came(answer))
 
         request = wire.metadata_request(
             effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
@@ -262,22 +231,13 @@ class ProduceLoop:
 
     def _allocate_producer_id(self) -> None:
         def on_answer(answer: Answer) -> None:
-            if isinstance(answer, TidelogError):
-                self.inbox.put(ProducerIdFailed(error=answer))
-            else:
-                identity = wire.read_producer_identity(answer)
-                self.inbox.put(ProducerIdAllocated(identity=identity))
+            self.inbox.put(identity_came(answer))
 
         self._ask_anybody(wire.ALLOCATE_PRODUCER_ID, wire.producer_id_request(), on_answer)
 
     def _ask_anybody(self, method: str, request: bytes, on_answer: OnAnswer) -> None:
-        """Brokers that owe an answer come last: one that hangs costs the others' time."""
-        brokers = self.core.metadata.brokers.values()
-        known = [(self.core.is_silent(broker.broker_id), broker.address) for broker in brokers]
-        known.sort(key=itemgetter(0))
-        addresses = [address for _, address in known]
         self._connections.call_any_later(
-            list(dict.fromkeys((*addresses, *self._settings.bootstrap))),
+            addresses_to_ask(self.core, self._settings.bootstrap),
             method,
             request,
             self._settings.request_timeout_ms,
@@ -328,22 +288,3 @@ class ProduceLoop:
             stream.cancel()
         self._streams.clear()
         self._connections.close()
-
-
-def broker_wait_ms(request_timeout_ms: int) -> int:
-    """How long a broker waits for an acknowledgement: its answer is to arrive before the client
-    gives the whole stream up."""
-    return max(1, request_timeout_ms - min(ANSWER_MS, request_timeout_ms // 10))
-
-
-def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
-    """The batch's bytes and its route sum: stop 3 of a record's walk."""
-    data = encode_batch(
-        batch.columns,
-        codec=codec,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-    )
-    crc = int.from_bytes(data[CHECKSUM_POSITION : CHECKSUM_POSITION + 4], "big")
-    return data, route_sum(TopicId(batch.topic_id), batch.partition, crc)

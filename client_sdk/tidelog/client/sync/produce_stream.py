@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog.client import lifecycle, wire
-from tidelog.client.engine.producer_messages import Answered, ProducerMessage, StreamBroken
+from tidelog.client.engine.producer_messages import ProducerMessage, StreamBroken
+from tidelog.client.producer_parts import answered
 from tidelog.client.sync.connections import Connections
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -55,18 +56,7 @@ class ProduceStream:
         tried = f"produce to broker {self._broker_id} at {self._address}"
         try:
             for data in self._call:
-                answer = wire.read_produce_answer(data)
-                self._on_message(
-                    Answered(
-                        broker_id=self._broker_id,
-                        stream=self._stream,
-                        correlation_id=answer.correlation_id,
-                        error=answer.error,
-                        outcomes=answer.outcomes,
-                        hints=answer.hints,
-                        throttle_ms=answer.throttle_ms,
-                    )
-                )
+                self._on_message(answered(self._broker_id, self._stream, data))
             broken = TidelogError(
                 ErrorCode.UNAVAILABLE, tried=tried, happened="the broker ended the stream"
             )

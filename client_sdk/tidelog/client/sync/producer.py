@@ -10,28 +10,21 @@ import time
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from tidelog.client import options as client_options
-from tidelog.client.engine.accumulator import Accumulator, Route
-from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import TopicWanted
-from tidelog.client.engine.producer_settings import ProducerSettings
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.lifecycle import Client
-from tidelog.client.options import ProducerArguments, ProducerOptions
-from tidelog.client.record_checks import (
-    accumulator_limits,
-    as_bytes,
-    bad_timestamp,
-    checked_headers,
-    too_large,
+from tidelog.client.options import ProducerArguments
+from tidelog.client.producer_base import (
+    TIMESTAMP_MS_MAX,
+    ProducerBase,
+    closed_before_sent,
+    flush_timed_out,
 )
-from tidelog.client.security import security_of
+from tidelog.client.producer_parts import make_core
+from tidelog.client.record_checks import as_bytes, bad_timestamp, checked_headers, too_large
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
-from tidelog.client.sync.produce_loop import WAKE, LoopSettings, ProduceLoop, Shared, Stop
+from tidelog.client.sync.produce_loop import WAKE, ProduceLoop, Shared, Stop
 from tidelog.client.types import Headers
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -41,34 +34,26 @@ _log = logging.getLogger("tidelog.client")
 _EXIT_TIMEOUT_S: Final = 5.0
 _OVERHEAD_BYTES: Final = record_size_estimate(None, None, ())
 _NO_HEADERS: Final = ()
-_TIMESTAMP_MS_MAX: Final = 1 << 62
 
 
-class Producer(Client):
+class Producer(ProducerBase):
     """Sends records to topics. Safe to share between threads.
 
     `with Producer(bootstrap_servers="localhost:9192") as producer: producer.send("t", b"value")`
     """
 
     def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
-        options = client_options.build(ProducerOptions, "Producer", arguments)
-        self._security = security_of("Producer", options)
-        super().__init__()
-        self._options = options
-        self._bootstrap = client_options.bootstrap_addresses("Producer", options.bootstrap_servers)
-        accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)
-        self._shared = Shared(accumulator)
+        super().__init__("Producer", arguments)
+        # Of the instance: send() reads them for each record.
+        self._shared = Shared(self._accumulator)
         self._lock = self._shared.lock
-        self._accumulator = accumulator
-        self._append = accumulator.append
-        self._routes = accumulator.routes
-        self._serialize_key = options.key_serializer
-        self._serialize_value = options.value_serializer
-        self._partitioner = options.partitioner
-        self._record_bytes_max = options.max_request_size
-        self._metadata = MetadataCache()
+        self._append = self._accumulator.append
+        self._routes = self._accumulator.routes
+        self._serialize_key = self._options.key_serializer
+        self._serialize_value = self._options.value_serializer
+        self._partitioner = self._options.partitioner
+        self._record_bytes_max = self._options.max_request_size
         self._loop: ProduceLoop | None = None
-        self._waits = 0
 
     # Sending.
 
@@ -106,7 +91,7 @@ class Producer(Client):
             raise too_large(topic, size_bytes, self._record_bytes_max)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -_TIMESTAMP_MS_MAX < timestamp_ms < _TIMESTAMP_MS_MAX:
+        elif not -TIMESTAMP_MS_MAX < timestamp_ms < TIMESTAMP_MS_MAX:
             raise bad_timestamp(topic, timestamp_ms)
         route = self._routes.get(topic)
         if route is None:
@@ -133,12 +118,6 @@ class Producer(Client):
         record = (timestamp_ms, key, value, headers)
         return self._send_when_room(route, partition, record, size_bytes)
 
-    def _check_partition(self, route: Route, partition: int) -> None:
-        if not 0 <= partition < route.partition_count:
-            raise self._metadata.unknown_partition(
-                route.name, partition, tried=f"produce to {route.name}"
-            )
-
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
 
@@ -146,11 +125,7 @@ class Producer(Client):
         """
         self._check_usable("flush")
         if not self._flush(timeout):
-            raise TidelogError(
-                ErrorCode.DEADLINE_EXCEEDED,
-                tried="flush",
-                happened=f"records were still on their way after timeout={timeout} s",
-            )
+            raise flush_timed_out(timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
@@ -165,16 +140,7 @@ class Producer(Client):
         try:
             self._flush(timeout)
         finally:
-            loop.inbox.put(
-                Stop(
-                    error=TidelogError(
-                        ErrorCode.CLOSED,
-                        tried="produce",
-                        happened="the producer was closed before the record was sent",
-                        hint="call flush() first, or close() with a longer timeout",
-                    )
-                )
-            )
+            loop.inbox.put(Stop(error=closed_before_sent("close")))
             if loop.thread is not threading.current_thread():
                 loop.thread.join(_EXIT_TIMEOUT_S)
 
@@ -222,16 +188,11 @@ class Producer(Client):
         """A snapshot of counters."""
         loop = self._loop
         with self._lock:
-            return {
-                "batches_opened": self._accumulator.opened_count,
-                "batches_open": len(self._accumulator.open),
-                "batches_unfinished": len(self._shared.unfinished),
-                "buffer_reserved_bytes": self._accumulator.reserved_bytes,
-                "records_sent": 0 if loop is None else loop.records_sent,
-                "bytes_sent": 0 if loop is None else loop.bytes_sent,
-                "requests_sent": 0 if loop is None else loop.core.requests_sent,
-                "waits_for_room": self._waits,
-            }
+            return self._metrics_of(
+                len(self._shared.unfinished),
+                None if loop is None else loop.requests,
+                0 if loop is None else loop.core.requests_sent,
+            )
 
     # Inside.
 
@@ -253,39 +214,11 @@ class Producer(Client):
         return self._loop
 
     def _make_loop(self) -> ProduceLoop:
-        options = self._options
-        backoff = Backoff(
-            initial_ms=options.retry_backoff_ms,
-            max_ms=options.retry_backoff_max_ms,
-            salt=time.monotonic_ns() & 0xFFFF,
-        )
-        desk = TopicDesk(
-            TopicSettings(
-                max_age_ms=options.metadata_max_age_ms,
-                bootstrap_timeout_ms=options.bootstrap_timeout_ms,
-            ),
-            self._metadata,
-            backoff,
-        )
-        settings = ProducerSettings(
-            in_flight_max=options.max_in_flight_requests_per_connection,
-            request_bytes_max=options.max_request_size,
-            request_timeout_ms=options.request_timeout_ms,
-            delivery_timeout_ms=options.delivery_timeout_ms,
-            retries_max=options.retries,
-            is_idempotent=client_options.is_idempotent(options),
-        )
         return ProduceLoop(
-            LoopSettings(
-                bootstrap=self._bootstrap,
-                codec=client_options.codec_of("Producer", options.compression_type),
-                acks=client_options.acks_of(options),
-                request_timeout_ms=options.request_timeout_ms,
-                allow_auto_create_topics=options.allow_auto_create_topics,
-            ),
-            ProducerCore(settings, self._metadata, desk, backoff),
+            self._loop_settings(),
+            make_core(self._options, self._metadata),
             self._shared,
-            Connections(options.client_id, self._security),
+            Connections(self._options.client_id, self._security),
             self._become_closed,
         )
 
@@ -312,7 +245,7 @@ class Producer(Client):
                 if left <= 0 or self._refusal is not None:
                     self._check_usable(f"produce to {topic}")
                     cause = None if refused is None else refused.error
-                    raise self._blocked(topic, "the topic's metadata did not come", cause)
+                    raise self._unknown(topic, cause)
                 shared.changed.wait(min(left, 1.0))
 
     def _send_when_room(
@@ -339,11 +272,7 @@ class Producer(Client):
                 self._seal_one_for_room()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._blocked(
-                        route.name,
-                        f"buffer_memory={self._options.buffer_memory} stayed full",
-                        None,
-                    )
+                    raise self._full(route.name)
                 shared.changed.wait(min(left, 1.0))
                 self._check_usable(f"produce to {route.name}")
 
@@ -364,32 +293,6 @@ class Producer(Client):
                 happened="send() would have to wait for the thread that it is called on",
                 hint="send from a thread of your own",
             )
-
-    def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
-        reason = "" if cause is None else f": {cause.happened}"
-        return TidelogError(
-            ErrorCode.RESOURCE_EXHAUSTED if cause is None else cause.code,
-            tried=f"produce to {topic}",
-            happened=f"{what} within max_block_ms={self._options.max_block_ms}{reason}",
-            hint="" if cause is None else cause.hint,
-        )
-
-    def _choose(self, route: Route, key: bytes | None) -> int:
-        assert self._partitioner is not None, "there is no partitioner"
-        every = list(range(route.partition_count))
-        available = [
-            partition
-            for partition in every
-            if self._metadata.leader(route.name, partition) is not None
-        ]
-        chosen = self._partitioner(key, every, available)
-        if chosen not in every:
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT,
-                tried=f"produce to {route.name}",
-                happened=f"the partitioner chose {chosen!r} of {len(every)} partitions",
-            )
-        return chosen
 
     def _flush(self, timeout: float | None) -> bool:
         loop = self._loop

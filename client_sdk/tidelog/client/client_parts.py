@@ -1,0 +1,28 @@
+"""What every client is put together from, whatever it does and on whichever driver.
+
+Owns what the options that all clients have mean for their cores. Holds no state.
+"""
+
+import time
+
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.topics import TopicSettings
+from tidelog.client.options import AdminOptions, ConsumerOptions, ProducerOptions
+
+AnyOptions = AdminOptions | ConsumerOptions | ProducerOptions
+
+
+def backoff_of(options: AnyOptions) -> Backoff:
+    """How long the client waits before it tries again; two clients do not wait alike."""
+    return Backoff(
+        initial_ms=options.retry_backoff_ms,
+        max_ms=options.retry_backoff_max_ms,
+        salt=time.monotonic_ns() & 0xFFFF,
+    )
+
+
+def topic_settings_of(options: AnyOptions) -> TopicSettings:
+    """When its topics are asked for again, and how long a first answer is waited for."""
+    return TopicSettings(
+        max_age_ms=options.metadata_max_age_ms, bootstrap_timeout_ms=options.bootstrap_timeout_ms
+    )

@@ -1,0 +1,115 @@
+"""What a producer is on either driver: its options, its accumulator, what it says when it cannot.
+
+Owns the user's side as far as nobody waits in it. It must never know a thread or an event loop.
+"""
+
+import time
+from typing import Final
+
+from tidelog.client import options as client_options
+from tidelog.client.engine.accumulator import Accumulator, Route
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.lifecycle import Client
+from tidelog.client.options import ProducerArguments, ProducerOptions
+from tidelog.client.producer_parts import LoopSettings, RequestMaker, loop_settings
+from tidelog.client.record_checks import accumulator_limits
+from tidelog.client.security import security_of
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+TIMESTAMP_MS_MAX: Final = 1 << 62
+
+
+class ProducerBase(Client):
+    """A producer that nothing was sent by yet."""
+
+    def __init__(self, name: str, arguments: ProducerArguments) -> None:
+        options = client_options.build(ProducerOptions, name, arguments)
+        self._security = security_of(name, options)
+        super().__init__()
+        self._name = name
+        self._options = options
+        self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
+        self._metadata = MetadataCache()
+        self._accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)
+        self._waits = 0
+        """How often send() had to wait for room."""
+
+    def _loop_settings(self) -> LoopSettings:
+        return loop_settings(self._name, self._options, self._bootstrap)
+
+    def _check_partition(self, route: Route, partition: int) -> None:
+        if not 0 <= partition < route.partition_count:
+            raise self._metadata.unknown_partition(
+                route.name, partition, tried=f"produce to {route.name}"
+            )
+
+    def _choose(self, route: Route, key: bytes | None) -> int:
+        """As the user's partitioner wants."""
+        partitioner = self._options.partitioner
+        assert partitioner is not None, "there is no partitioner"
+        every = list(range(route.partition_count))
+        available = [
+            partition
+            for partition in every
+            if self._metadata.leader(route.name, partition) is not None
+        ]
+        chosen = partitioner(key, every, available)
+        if chosen not in every:
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=f"produce to {route.name}",
+                happened=f"the partitioner chose {chosen!r} of {len(every)} partitions",
+            )
+        return chosen
+
+    def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
+        reason = "" if cause is None else f": {cause.happened}"
+        return TidelogError(
+            ErrorCode.RESOURCE_EXHAUSTED if cause is None else cause.code,
+            tried=f"produce to {topic}",
+            happened=f"{what} within max_block_ms={self._options.max_block_ms}{reason}",
+            hint="" if cause is None else cause.hint,
+        )
+
+    def _full(self, topic: str) -> TidelogError:
+        """There was no room in time."""
+        return self._blocked(
+            topic, f"buffer_memory={self._options.buffer_memory} stayed full", None
+        )
+
+    def _unknown(self, topic: str, cause: TidelogError | None) -> TidelogError:
+        """The topic did not become known in time."""
+        return self._blocked(topic, "the topic's metadata did not come", cause)
+
+    def _metrics_of(
+        self, unfinished_count: int, requests: RequestMaker | None, requests_sent: int
+    ) -> dict[str, float]:
+        return {
+            "batches_opened": self._accumulator.opened_count,
+            "batches_open": len(self._accumulator.open),
+            "batches_unfinished": unfinished_count,
+            "buffer_reserved_bytes": self._accumulator.reserved_bytes,
+            "records_sent": 0 if requests is None else requests.records_sent,
+            "bytes_sent": 0 if requests is None else requests.bytes_sent,
+            "requests_sent": requests_sent,
+            "waits_for_room": self._waits,
+        }
+
+
+def flush_timed_out(timeout: float | None) -> TidelogError:
+    """For flush()."""
+    return TidelogError(
+        ErrorCode.DEADLINE_EXCEEDED,
+        tried="flush",
+        happened=f"records were still on their way after timeout={timeout} s",
+    )
+
+
+def closed_before_sent(close_name: str) -> TidelogError:
+    """For what a producer that ends does not wait for."""
+    return TidelogError(
+        ErrorCode.CLOSED,
+        tried="produce",
+        happened="the producer was closed before the record was sent",
+        hint=f"call flush() first, or {close_name}() with a longer timeout",
+    )
