@@ -38,6 +38,8 @@ class EngineDriver(ABC, Generic[Message]):
     method: ClassVar[str]
     """Of its streams."""
     verb: ClassVar[str]
+    tried: ClassVar[str]
+    """In errors, before the broker's id."""
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
@@ -148,7 +150,7 @@ class EngineDriver(ABC, Generic[Message]):
     async def _read(self, effect: Opening, stream: Stream) -> None:
         error = TidelogError(
             ErrorCode.UNAVAILABLE,
-            tried=f"{self.verb} broker {effect.broker_id}",
+            tried=f"{self.tried} broker {effect.broker_id}",
             happened="the broker ended the stream",
         )
         try:

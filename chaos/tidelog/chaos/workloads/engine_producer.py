@@ -52,7 +52,7 @@ class EngineProducer(EngineDriver[ProducerMessage]):
     """One producer of the SDK, on one simulated process."""
 
     method = wire.PRODUCE_STREAM
-    verb = "produce to"
+    verb, tried = "produce", "produce to"
 
     def __init__(
         self,

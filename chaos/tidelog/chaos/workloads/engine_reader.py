@@ -49,7 +49,7 @@ class EngineReader(EngineDriver[ConsumerMessage]):
     """One consumer of the SDK, on one simulated process."""
 
     method = wire.FETCH_STREAM
-    verb = "fetch from"
+    verb, tried = "fetch", "fetch from"
 
     def __init__(
         self, client: ClusterClient, topic: str, *, bootstrap: tuple[str, ...], rack: str
