@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tidelog.broker.log.marks import Mark, MarkKind
+from tidelog.broker.log.marks import Mark, MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar import Replaced, Summary
@@ -26,6 +26,7 @@ from tidelog.broker.partition.messages import (
     FlushEnded,
     Message,
     Refuse,
+    ReleaseFiles,
     RemoveDirectory,
     RemoveFiles,
     ReplaceSegments,
@@ -91,6 +92,7 @@ class CoreModel:
         self.removed: list[SegmentKey] = []
         self.removed_sidecars: list[SegmentKey] = []
         self.removed_directories: list[PartitionKey] = []
+        self.released: dict[PartitionKey, PartitionMarks] = {}
         self.producers_behind: dict[SegmentKey, ProducerState] = {}
         """As the sidecars tell them."""
         self.cut_below: dict[PartitionKey, int] = {}
@@ -419,6 +421,9 @@ class CoreModel:
                     key: data for key, data in self.files.items() if key.partition != effect.key
                 }
                 self.answers[effect.token] = Done(token=effect.token, offset=Offset(0))
+            case ReleaseFiles():
+                self.released[effect.key] = effect.marks
+                self.answers[effect.token] = Done(token=effect.token, offset=Offset(0))
             case Advanced():
                 self.advanced.append(effect.key)
 
@@ -461,8 +466,10 @@ class CoreModel:
 
     def _check_removed(self, key: SegmentKey) -> None:
         """A file goes if the log does without it: replaced, or wholly below the durable start."""
-        log = self.core.partitions[key.partition].log
-        assert all(key != segment.key for segment in log.segments), "a file of the log is removed"
+        partition = self.core.partitions.get(key.partition)
+        # None: let go in this very step.
+        segments = [] if partition is None else partition.log.segments
+        assert all(key != segment.key for segment in segments), "a file of the log is removed"
         if key not in self.adopted:
             return
         end = key.base_offset
@@ -470,7 +477,7 @@ class CoreModel:
             end = header.next_offset
         durable = self.durable_marks.get((key.partition, MarkKind.LOG_START), 0)
         is_replaced = any(
-            segment.base_offset <= key.base_offset < segment.next_offset for segment in log.segments
+            segment.base_offset <= key.base_offset < segment.next_offset for segment in segments
         )
         assert is_replaced or end <= durable, "a file is removed that a restart would miss"
 

@@ -85,10 +85,22 @@ def test_one_that_could_not_be_read_may_be_the_named_one() -> None:
     assert chosen(b"c", Stand("a"), unread) == "it is gone"
 
 
-def test_files_of_an_earlier_assignment_are_not_written_over_while_the_process_runs() -> None:
-    happened = chosen(b"a", Stand("a", holds=True), was_here=False)
-    assert "since before this process started" in happened
-    assert chosen(NO_DIRECTORY, Stand("a", holds=True), was_here=False) == happened
+def test_files_of_an_earlier_assignment_are_taken_up_where_they_lie() -> None:
+    assert chosen(b"a", Stand("a", holds=True), was_here=False) == "a"
+    assert chosen(b"b", Stand("a", holds=True), Stand("b"), was_here=False) == "a"
+    assert chosen(NO_DIRECTORY, Stand("a", count=9, holds=True), Stand("b"), was_here=False) == "a"
+
+
+def test_a_partition_is_found_where_its_files_lie_until_they_are_removed() -> None:
+    with_files, without = Stand("a", holds=True), Stand("b")
+    homes = Homes((with_files, without), ME)
+    asyncio.run(homes.survey())
+    assert homes.is_found(KEY, with_files)
+    assert not homes.is_found(KEY, without)
+    homes.note_removed(KEY, with_files, are_gone=True)
+    assert not homes.is_found(KEY, with_files)
+    homes.note_removed(KEY, without, are_gone=False)
+    assert homes.is_found(KEY, without), "they are not to be taken for new ones"
 
 
 def test_without_a_named_directory_what_is_found_counts_else_the_emptiest() -> None:

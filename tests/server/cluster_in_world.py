@@ -8,7 +8,7 @@ from tests.broker.node_in_world import PlainClient
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.network import SimulatedNetwork
 from tidelog.chaos.sim.process import Process
-from tidelog.ports import AllowAll
+from tidelog.ports import AllowAll, Disk
 from tidelog.server.configuration_loading import load
 from tidelog.server.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.server.node import Node, NodePorts
@@ -34,6 +34,8 @@ class ClusterNode:
         self.ended = 0
         self.error: TidelogError | None = None
         self.process: Process | None = None
+        self.wrapped: Callable[[Disk], Disk] = _as_it_is
+        """What stands between the node and its data directory."""
 
     @property
     def address(self) -> str:
@@ -59,7 +61,7 @@ class ClusterNode:
         node_ports = NodePorts(
             clock=ports.clock,
             random=ports.random,
-            disk=ports.open_disk(),
+            disk=self.wrapped(ports.open_disk()),
             quorum_disk=ports.open_disk("quorum") if is_controller else None,
             worker=ports.worker,
             sealer=ports.sealer,
@@ -190,6 +192,10 @@ class Cluster:
         """As the leader sees it, asked at this node."""
         answer = await self.call(number, "QuorumAdminService/DescribeQuorum", b"")
         return quorum_admin_pb2.DescribeQuorumResponse.FromString(answer)
+
+
+def _as_it_is(disk: Disk) -> Disk:
+    return disk
 
 
 async def _forever(ports: SimulatedPorts) -> None:

@@ -6,7 +6,7 @@ from tests.broker.node_in_world import partition_batch, position, sealed, values
 from tests.server.cluster_in_world import Cluster
 from tidelog.broker.log.names import PartitionKey, directory_name
 from tidelog.metadata_quorum.image import PartitionImage
-from tidelog.v1 import admin_pb2, fetch_pb2, partition_admin_pb2, produce_pb2
+from tidelog.v1 import admin_pb2, fetch_pb2, partition_admin_pb2, produce_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, TopicId
 
@@ -140,6 +140,16 @@ class ReplicatedTopic:
             1, "PartitionAdminService/AlterReassignments", request.SerializeToString()
         )
         (result,) = partition_admin_pb2.AlterReassignmentsResponse.FromString(answer).results
+        assert not result.HasField("error"), result
+
+    async def delete(self) -> None:
+        """Returns when it is committed."""
+        request = topic_admin_pb2.DeleteTopicsRequest()
+        request.topics.add(topic_id=self.key.topic_id)
+        answer = await self.cluster.call(
+            1, "TopicAdminService/DeleteTopics", request.SerializeToString()
+        )
+        (result,) = topic_admin_pb2.DeleteTopicsResponse.FromString(answer).results
         assert not result.HasField("error"), result
 
     async def elect_unclean(self, asked: int, broker: int) -> None:

@@ -19,7 +19,7 @@ from tidelog.broker.housekeeping.housekeeper import Housekeeper
 from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import OpenedDirectory, open_directory
+from tidelog.broker.log.open_directory import OpenedDirectory, open_at_work, open_directory
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.read import LogReader
 from tidelog.broker.log.state import PartitionLog
@@ -187,6 +187,10 @@ class LogDirectory:
         """Batches between arrival and acknowledgement."""
         return self._owner.queued_bytes if self._owner is not None else 0
 
+    def holds(self, key: PartitionKey) -> bool:
+        """Whether it serves the partition, or has opened it and could not."""
+        return key in self._held
+
     async def survey(self) -> tuple[PartitionKey, ...]:
         """The partitions that lie here, or of which the marks tell that they should.
 
@@ -254,11 +258,34 @@ class LogDirectory:
         self._take(opened, placed)
         return opened.log
 
-    def _take(self, opened: OpenedLog, placed: Placed) -> None:
+    async def open_again(self, key: PartitionKey, placed: Placed) -> PartitionLog:
+        """Open files while the directory is at work: of a log that has stopped, or of an orphan.
+
+        They stay where they are, whatever comes of it; a log that cannot be served has `failure`
+        set again. What is raised concerns the directory: the partition is not served from it then.
+        """
+        if self._held.pop(key, None) is not None:
+            await self.owner.release(key)
+        opened = await open_at_work(
+            self._disk,
+            key,
+            placed.leader_epoch,
+            self.owner.unserved_marks(key),
+            is_replicated=not placed.is_sole,
+        )
+        self._take(opened, placed, is_opened_at_work=True)
+        return opened.log
+
+    def _take(self, opened: OpenedLog, placed: Placed, *, is_opened_at_work: bool = False) -> None:
         key = opened.log.key
         assert key not in self._held, f"{key} is served twice"
         self._held[key] = _Held(opened.log, placed.settings)
-        self.owner.add(opened, placed.settings, is_sole=placed.is_sole)
+        self.owner.add(
+            opened,
+            placed.settings,
+            is_sole=placed.is_sole,
+            is_opened_at_work=is_opened_at_work,
+        )
 
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """The partition's topic has other settings from now on."""

@@ -34,7 +34,8 @@ class Homes:
     ) -> LogDirectory | TidelogError:
         """Where it is, or is to be made; else why it cannot be served.
 
-        `was_here`: it was placed here before this process looked, so that it may have records.
+        `was_here`: it was placed here before this process looked, so that it may have records. Of
+        one that was not, files may be left of an earlier assignment: they are opened.
         """
         uuid = partition.directory_of(self._broker_id)
         found = self._found.get(key, [])
@@ -44,8 +45,6 @@ class Homes:
             return self._missing(key, uuid)
         if named is not None and named.failure is not None:
             return named.failure
-        if found and not was_here:
-            return _left_over(key, found[0])
         if named is not None:
             # Found elsewhere only: an operator gave it up there, and it has come back.
             return working[0] if working and named not in working else named
@@ -60,6 +59,10 @@ class Homes:
             found.append(directory)
         if found:
             self._found[key] = found
+
+    def is_found(self, key: PartitionKey, directory: LogDirectory) -> bool:
+        """Whether files of it lie there, or marks say that they should."""
+        return directory in self._found.get(key, ())
 
     def named(self, uuid: bytes) -> LogDirectory | None:
         """The directory of that id, if it is one of these."""
@@ -91,12 +94,3 @@ class Homes:
 def _failure_of(directory: LogDirectory) -> TidelogError:
     assert directory.failure is not None, f"{directory.name} has not failed"
     return directory.failure
-
-
-def _left_over(key: PartitionKey, directory: LogDirectory) -> TidelogError:
-    return TidelogError(
-        ErrorCode.STORAGE_FAILED,
-        tried=f"open {key}",
-        happened=f"{directory.name} holds files of it since before this process started",
-        hint="Restart the broker: it opens them then.",
-    )

@@ -5,12 +5,17 @@ directories (`replica_homes`) and handed to that directory's owner; what it is t
 follower, is told to `roles` with every image. A directory that fails takes only its own partitions
 with it. It must never delete what the image does not name, but for a topic whose deletion, or a
 replica whose move to another broker, it saw: an orphan is kept and reported. A replica that comes
-back waits until its files are gone.
+back waits until its files are gone. An orphan that is placed here is opened as it is, so is a log
+that has stopped: what comes to it then, comes by its role.
+
+    placed ─┬─ no files ─▶ made ────────────────┬▶ served, by its role
+            └─ files of before ─▶ opened ───────┤
+    has stopped ─ again and again ─▶ opened ────┘
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,72 +23,41 @@ from tidelog.broker.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.errors import fresh
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.replica_failures import (
+    ReplicaFailure,
+    failure_of,
+    missing,
+    opening,
+    told_of,
+)
 from tidelog.broker.replica_homes import Homes
+from tidelog.broker.replica_types import PlacedHere, Roles, wanted_of
+from tidelog.broker.replica_types import Replica as Replica
+from tidelog.broker.replica_watchers import ReplicaWatchers
+from tidelog.broker.replica_watchers import Watcher as Watcher
 from tidelog.metadata_quorum.controller import topic_configuration
 from tidelog.metadata_quorum.controller.configuration import inherited_by_topics
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
-Watcher = Callable[[PartitionKey], None]
-_STOPPED: Final = (ErrorCode.STORAGE_CORRUPT, ErrorCode.STORAGE_FAILED)
 REMOVALS_MAX: Final = 64
 """Partitions whose files go at once: thousands in one turn would hold up all."""
+OPENINGS_MAX: Final = 16
+"""Orphans that are opened at once: each may hold a piece of a segment in memory."""
 
 
-class Roles(Protocol):
-    """Who acts on what the image says of a replica; see `replication.roles`."""
-
-    def on_image(self, image: Image) -> None:
-        """An image is about to be taken over."""
-
-    def take(
-        self,
-        log: PartitionLog,
-        owner: DirectoryOwner,
-        partition: PartitionImage,
-        *,
-        is_flush_sync: bool,
-    ) -> None:
-        """What the image says of a replica that is served here."""
-
-    def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
-        """The topic's settings have changed."""
-
-    def drop(self, key: PartitionKey) -> None:
-        """The replica is not served here any more."""
-
-    def settle(self) -> None:
-        """The image is taken over."""
-
-
-class Replica(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that this broker holds."""
-
-    log: PartitionLog
-    settings: TopicSettings
-    topic_name: str
-    directory: LogDirectory
-    is_led: bool = True
-    """Whether this broker leads it: only then it is written here."""
-    leader_epoch: LeaderEpoch = LeaderEpoch(0)
-    """The image's; the log has it once its owner has taken the role over."""
-
-
-_Placed = tuple[TopicImage, PartitionImage, TopicSettings]
-
-
-class Replicas:
+class Replicas(ReplicaWatchers):
     """All partitions of this broker, by topic id and number."""
 
     def __init__(
         self, directories: Sequence[LogDirectory], metadata: Metadata, broker_id: BrokerId
     ) -> None:
         assert directories, "a broker has a directory for partitions"
+        super().__init__()
         self.directories = tuple(directories)
         self._homes = Homes(self.directories, broker_id)
         self._metadata = metadata
@@ -93,17 +67,19 @@ class Replicas:
         """Placed here, in a directory that cannot be used: why not."""
         self.roles: Roles | None = None
         """Set before `recover`; None where nothing is served."""
-        self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
-        self._end_watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
         self._leaving: list[Replica] = []
         """Not placed here any more: their files are to go."""
-        self.irreplaceable: dict[PartitionKey, None] = {}
-        """Damaged, and nobody else holds every acknowledged record."""
+        self.irreplaceable: dict[PartitionKey, TidelogError] = {}
+        """Stopped, and why the controller lets nobody take over: nobody else could."""
         self._left: dict[PartitionKey, None] = {}
-        """Of which the files are not gone yet."""
+        """Of which the files are not gone yet, or are being opened."""
+        self._orphans: list[tuple[PartitionKey, LogDirectory]] = []
+        """Placed here, and to be opened."""
         self._removing = asyncio.Semaphore(REMOVALS_MAX)
+        self._opening = asyncio.Semaphore(OPENINGS_MAX)
+        self._scope: TaskScope | None = None
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         for directory in self.directories:
             directory.on_advanced = self._on_advanced
@@ -120,7 +96,7 @@ class Replicas:
         for key, (_, partition, settings) in placed.items():
             home = self._homes.choose(key, partition, was_here=True)
             if isinstance(home, LogDirectory):
-                wanted.setdefault(home, {})[key] = _wanted(partition, settings)
+                wanted.setdefault(home, {})[key] = wanted_of(partition, settings)
         opened: dict[PartitionKey, tuple[LogDirectory, PartitionLog]] = {}
         for directory in self.directories:
             logs = await directory.open(wanted.get(directory, {}), summary)
@@ -131,12 +107,79 @@ class Replicas:
     async def run(self) -> None:
         """Follow the image until cancelled."""
         async with TaskScope() as scope:
+            self._scope = scope
+            self._open_orphans()
             while True:
                 self._follow(await self._metadata.wait_version(self._applied.version + 1))
                 leaving, self._leaving = self._leaving, []
                 for replica in leaving:
                     # A job may hold its files for long: what follows in the image waits for none.
                     scope.start(self._remove(replica), name="removal")
+
+    def _open_orphans(self) -> None:
+        """Beside all else: an image may place thousands of them here."""
+        if self._scope is not None:
+            orphans, self._orphans = self._orphans, []
+            for key, directory in orphans:
+                self._scope.start(self._open_orphan(key, directory), name="opening")
+
+    async def _open_orphan(self, key: PartitionKey, directory: LogDirectory) -> None:
+        async with self._opening:
+            try:
+                await self._open(key, directory)
+            except TidelogError as error:
+                del self._left[key]
+                self._lost[key] = error
+
+    async def open_again(self, key: PartitionKey) -> None:
+        """Open the files of a replica that has stopped once more, and serve it by its role, if they
+        can be opened now; else it has stopped as before. Nothing of it is moved or given up."""
+        replica = self._replicas.pop(key)
+        failure = replica.log.failure
+        assert failure is not None, f"{key} is in order"
+        self._left[key], self._lost[key] = None, failure
+        if self.roles is not None:
+            self.roles.stand_by(key)
+            self._settle_roles()
+        self._on_advanced(key)
+        try:
+            await self._open(key, replica.directory)
+        except TidelogError:
+            # The directory has failed: it is for the image to say what becomes of it.
+            del self._left[key]
+            self._lost.pop(key, None)
+            self._replicas[key] = replica
+
+    async def _open(self, key: PartitionKey, directory: LogDirectory) -> None:
+        """Open the files there, whatever the image says meanwhile, then do what it says by then."""
+        what = self._what(key)
+        log = None
+        if what is not None:
+            log = await directory.open_again(key, wanted_of(what[1], what[2]))
+        what = self._what(key)
+        if what is not None and log is not None:
+            del self._left[key]
+            self.irreplaceable.pop(key, None)
+            directory.configure(key, what[2])
+            self._place(key, what, (directory, log), was_here=True)
+            self._settle_roles()
+            self._on_advanced(key)
+            return
+        # It was moved away, or its topic deleted, meanwhile.
+        if self.roles is not None:
+            self.roles.drop(key)
+        are_gone = await directory.remove(key)
+        self._homes.note_removed(key, directory, are_gone=are_gone)
+        del self._left[key]
+        self._come_back(key)
+
+    def _what(self, key: PartitionKey) -> PlacedHere | None:
+        """What the image that is served says of a partition, if it places it here."""
+        topic = self._applied.topics.get(key.topic_id)
+        if topic is None:
+            return None
+        partition = topic.partitions[key.partition]
+        return (topic, partition, self._settings(topic)) if self._is_held_in(partition) else None
 
     async def _remove(self, replica: Replica) -> None:
         key = replica.log.key
@@ -180,12 +223,9 @@ class Replicas:
 
     def _come_back(self, key: PartitionKey) -> None:
         """The image may have placed it here again while its files went."""
-        topic = self._applied.topics.get(key.topic_id)
-        if topic is None or key in self._replicas:
-            return
-        partition = topic.partitions[key.partition]
-        if self._broker_id in partition.replicas:
-            self._place(key, (topic, partition, self._settings(topic)), None, was_here=False)
+        what = self._what(key)
+        if what is not None and key not in self._replicas:
+            self._place(key, what, None, was_here=False)
             self._settle_roles()
 
     def _follow(self, image: Image) -> None:
@@ -217,13 +257,13 @@ class Replicas:
         replica = self._replicas.get(key)
         if replica is None:
             if key in self._lost:
-                raise fresh(self._lost[key])
-            raise self._missing(topic_id, partition, tried)
+                raise fresh(self.told(key, self._lost[key]))
+            raise missing(self._metadata.image(), topic_id, partition, tried=tried)
         log = replica.log
         if log.failure is not None:
             raise fresh(self.told(key, log.failure))
         if not replica.is_led:
-            raise self._missing(topic_id, partition, tried)
+            raise missing(self._metadata.image(), topic_id, partition, tried=tried)
         if leader_epoch not in (-1, replica.leader_epoch):
             is_old = leader_epoch < replica.leader_epoch
             raise TidelogError(
@@ -235,62 +275,49 @@ class Replicas:
         return replica
 
     def told(self, key: PartitionKey, error: TidelogError) -> TidelogError:
-        """What a client hears of a copy that has stopped: to come back, where another replica is
-        about to lead. Not of what may have been stored."""
-        if error.code not in _STOPPED or key in self.irreplaceable:
+        """What a client hears of a copy that has stopped."""
+        if key in self.irreplaceable:
             return error
         partition = self._applied.partition(key.topic_id, key.partition)
-        if partition is None or all(
-            each == self._broker_id
-            for each in (*partition.in_sync_replicas, *partition.eligible_replicas)
-        ):
-            return error
-        return TidelogError(
-            ErrorCode.NOT_LEADER,
-            tried=error.tried,
-            happened=f"this broker's copy has stopped, another one takes over: {error.happened}",
-        )
+        return told_of(error, partition, self._broker_id)
 
-    def watch(self, key: PartitionKey, watcher: Watcher) -> None:
-        """Call back when the partition's high watermark moves or the partition stops."""
-        self._watchers.setdefault(key, {})[watcher] = None
-
-    def unwatch(self, key: PartitionKey, watcher: Watcher) -> None:
-        """Undo `watch`."""
-        watchers = self._watchers.get(key)
-        if watchers is not None:
-            watchers.pop(watcher, None)
-            if not watchers:
-                del self._watchers[key]
-
-    def watch_end(self, key: PartitionKey, watcher: Watcher) -> None:
-        """Call back when the log's end or its flushed offset moves, of one of several replicas."""
-        self._end_watchers.setdefault(key, {})[watcher] = None
-
-    def unwatch_end(self, key: PartitionKey, watcher: Watcher) -> None:
-        """Undo `watch_end`."""
-        watchers = self._end_watchers.get(key)
-        if watchers is not None:
-            watchers.pop(watcher, None)
-            if not watchers:
-                del self._end_watchers[key]
-
-    def _on_advanced(self, key: PartitionKey) -> None:
-        for watcher in list(self._watchers.get(key, ())):
-            watcher(key)
-
-    def _on_moved(self, key: PartitionKey) -> None:
-        for watcher in list(self._end_watchers.get(key, ())):
-            watcher(key)
+    def failures(self) -> tuple[ReplicaFailure, ...]:
+        """Every replica that is placed here and not in order, and why; in no certain order."""
+        found = [
+            failure_of(
+                key,
+                replica.log.failure,
+                topic_name=replica.topic_name,
+                directory=replica.directory.name,
+                is_led=replica.is_led,
+                kept=self.irreplaceable.get(key),
+            )
+            for key, replica in self._replicas.items()
+            if replica.log.failure is not None
+        ]
+        for key, error in self._lost.items():
+            what = self._what(key)
+            if what is not None:
+                found.append(
+                    failure_of(
+                        key,
+                        error,
+                        topic_name=what[0].name,
+                        directory="",
+                        is_led=what[1].leader_id == self._broker_id,
+                        kept=self.irreplaceable.get(key),
+                    )
+                )
+        return tuple(found)
 
     def _settings(self, topic: TopicImage) -> TopicSettings:
         return topic_configuration.parse(
             topic.configuration, topic=topic.name, inherited=self._inherited
         )
 
-    def _placed(self, image: Image) -> dict[PartitionKey, _Placed]:
+    def _placed(self, image: Image) -> dict[PartitionKey, PlacedHere]:
         """The partitions that the image places here and that are not served yet."""
-        placed: dict[PartitionKey, _Placed] = {}
+        placed: dict[PartitionKey, PlacedHere] = {}
         for topic_id, topic in image.topics.items():
             if self._applied.topics.get(topic_id) is topic:
                 continue
@@ -314,7 +341,7 @@ class Replicas:
     def _serve(
         self,
         image: Image,
-        placed: Mapping[PartitionKey, _Placed],
+        placed: Mapping[PartitionKey, PlacedHere],
         opened: Mapping[PartitionKey, tuple[LogDirectory, PartitionLog]],
         *,
         is_start: bool = False,
@@ -342,7 +369,7 @@ class Replicas:
     def _place(
         self,
         key: PartitionKey,
-        what: _Placed,
+        what: PlacedHere,
         found: tuple[LogDirectory, PartitionLog] | None,
         *,
         was_here: bool,
@@ -354,7 +381,10 @@ class Replicas:
             if isinstance(home, TidelogError):
                 self._lost[key] = home
                 return
-            found = (home, home.add(key, _wanted(partition, settings)))
+            if self._homes.is_found(key, home) and not home.holds(key):
+                self._await_opening(key, home)
+                return
+            found = (home, home.add(key, wanted_of(partition, settings)))
         self._lost.pop(key, None)
         if self.roles is not None and key in self._replicas:
             # Given up where it was: that directory has failed.
@@ -370,6 +400,15 @@ class Replicas:
         )
         self._replicas[key] = replica
         self._tell_role(replica, partition)
+
+    def _await_opening(self, key: PartitionKey, home: LogDirectory) -> None:
+        """Files of it lie there that nobody has opened yet."""
+        if self._replicas.pop(key, None) is not None and self.roles is not None:
+            # Given up where it was: that directory has failed.
+            self.roles.drop(key)
+        self._left[key], self._lost[key] = None, opening(key, home.name)
+        self._orphans.append((key, home))
+        self._open_orphans()
 
     def _follow_known(self, image: Image) -> None:
         """Take over roles and settings of what is served here already; let go of what is not."""
@@ -440,34 +479,3 @@ class Replicas:
                 partition,
                 is_flush_sync=replica.settings.is_flush_sync,
             )
-
-    def _missing(self, topic_id: bytes, partition: int, tried: str) -> TidelogError:
-        topic = self._metadata.image().topics.get(TopicId(topic_id))
-        if topic is None:
-            return TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_ID,
-                tried=tried,
-                happened=f"there is no topic of the id {topic_id.hex()}",
-            )
-        if partition >= len(topic.partitions):
-            return TidelogError(
-                ErrorCode.UNKNOWN_PARTITION,
-                tried=tried,
-                happened=f"topic {topic.name} has {len(topic.partitions)} partitions",
-            )
-        leader_id = topic.partitions[partition].leader_id
-        return TidelogError(
-            ErrorCode.NOT_LEADER,
-            tried=tried,
-            happened="no broker leads it at the moment"
-            if leader_id == NO_LEADER
-            else f"broker {leader_id} leads it",
-        )
-
-
-def _wanted(partition: PartitionImage, settings: TopicSettings) -> Placed:
-    return Placed(
-        leader_epoch=partition.leader_epoch,
-        settings=settings,
-        is_sole=len(partition.replicas) == 1,
-    )

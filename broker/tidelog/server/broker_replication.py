@@ -11,6 +11,7 @@ from tidelog.broker.replication.controller_calls import ControllerCalls
 from tidelog.broker.replication.fetchers import Fetchers
 from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
+from tidelog.broker.replication.reopening import Reopening
 from tidelog.broker.replication.repair import Repair
 from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.replica import ReplicaRpc
@@ -44,6 +45,7 @@ class BrokerReplication:
         self.repair = Repair(
             replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
         )
+        self.reopening = Reopening(replicas, ports.clock, log_events)
         self.fetchers = Fetchers(
             replicas,
             side.source,
@@ -76,6 +78,7 @@ class BrokerReplication:
         scope.start(self.in_sync.run(), name="in-sync sets")
         scope.start(self.fetchers.run(scope), name="fetchers")
         scope.start(self.repair.run(), name="repair")
+        scope.start(self.reopening.run(), name="reopening")
 
     def _address_of(self, broker_id: BrokerId) -> str | None:
         """Where another broker serves its replicas; None: it is not registered."""

@@ -246,6 +246,7 @@ class DamagedReplica(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    MAY_COME_BACK_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -254,16 +255,21 @@ class DamagedReplica(_message.Message):
     """The leader epoch that the broker knew when it found the damage. Older than the present one:
     FENCED_LEADER_EPOCH; the broker looks again at its role and reports once more.
     """
+    may_come_back: _builtins.bool
+    """It could not be opened or read, and its broker goes on trying: what it holds is not given up.
+    Without it the replica is damaged.
+    """
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
+        may_come_back: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "may_come_back", b"may_come_back", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -72,8 +72,8 @@ class ControllerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportDamagedReplicas(self, request, context):
-        """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
-        one can. May be sent again.
+        """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
+        replica leads, where one can. May be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,8 +40,8 @@ class ControllerServiceStub:
     that was made already is answered as success.
     """
     ReportDamagedReplicas: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]
-    """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
-    one can. May be sent again.
+    """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
+    replica leads, where one can. May be sent again.
     """
     AllocateProducerIdBlock: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
@@ -64,8 +64,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     that was made already is answered as success.
     """
     ReportDamagedReplicas: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]  # type: ignore[assignment]
-    """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
-    one can. May be sent again.
+    """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
+    replica leads, where one can. May be sent again.
     """
     AllocateProducerIdBlock: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]  # type: ignore[assignment]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
@@ -97,8 +97,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.ReportDamagedReplicasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.ReportDamagedReplicasResponse, _abc.Awaitable[_controller_pb2.ReportDamagedReplicasResponse]]:
-        """Replicas that a broker found damaged: they leave the in-sync set, or another replica leads, where
-        one can. May be sent again.
+        """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
+        replica leads, where one can. May be sent again.
         """
 
     @_abc_1.abstractmethod

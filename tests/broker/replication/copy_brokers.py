@@ -189,6 +189,9 @@ class PlainRoles:
     def drop(self, key: PartitionKey) -> None:
         self._followed.pop(key, None)
 
+    def stand_by(self, key: PartitionKey) -> None:
+        self.drop(key)
+
     def settle(self) -> None:
         self._fetchers.set_followed(dict(self._followed))
 

@@ -181,3 +181,18 @@ def test_the_fetchers_look_again_when_the_cluster_s_settings_change() -> None:
     world.roles.on_image(Image(cluster_configuration=settings))
     world.roles.settle()
     assert world.told.take() == ["pull"]
+
+
+def test_a_log_that_is_opened_again_takes_its_role_up_without_resigning() -> None:
+    world = World()
+    world.image()
+    world.roles.stand_by(KEY)
+    world.roles.settle()
+    assert world.told.take() == [], "who was asked for still counts"
+    assert world.image() == ["lead at 0.2 (1, 2, 3)"]
+    world.image(2)
+    world.roles.stand_by(KEY)
+    world.roles.settle()
+    assert world.told.take() == ["pull nothing"]
+    world.log = PartitionLog(KEY, LeaderEpoch(1))
+    assert world.image() == ["follow at 1", "pull"]

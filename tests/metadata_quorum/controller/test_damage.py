@@ -1,5 +1,6 @@
 """What becomes of replicas that their brokers report as damaged."""
 
+import msgspec
 import pytest
 
 from tests.metadata_quorum.controller import clusters
@@ -16,6 +17,11 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 def three() -> Image:
     """One partition on 1, 2, 3, two of them needed."""
     return clusters.with_topic(clusters.cluster(3), (1, 2, 3), in_sync_min=2)
+
+
+def unread(image: Image) -> DamagedReplica:
+    """What a broker says that cannot open its log now."""
+    return msgspec.structs.replace(damaged(image), may_come_back=True)
 
 
 def damaged(image: Image, *, epoch: int | None = None, number: int = 0) -> DamagedReplica:
@@ -110,3 +116,55 @@ def test_an_older_process_and_a_doubled_report_are_refused_as_a_whole() -> None:
     with pytest.raises(TidelogError) as caught:
         report_damaged(image, ONE, image.brokers[ONE].epoch, (report, report))
     clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+
+
+def test_another_leads_while_the_leader_cannot_open_its_log() -> None:
+    image, error = told(three(), ONE, unread(three()))
+    assert error is None
+    now = partition(image)
+    assert (now.leader_id, now.in_sync_replicas, now.eligible_replicas) == (TWO, (TWO, THREE), ())
+    assert not now.is_recovered_unclean
+
+
+def test_a_follower_that_cannot_open_its_log_leaves_the_set_only() -> None:
+    image, error = told(three(), THREE, unread(three()))
+    assert error is None
+    assert (partition(image).leader_id, partition(image).in_sync_replicas) == (ONE, (ONE, TWO))
+    again, error = told(image, THREE, unread(image))
+    assert error is None
+    assert again is image
+
+
+def test_what_cannot_be_opened_stays_eligible_where_too_few_are_left() -> None:
+    image, _ = told(three(), THREE, unread(three()))
+    image, error = told(image, ONE, unread(image))
+    assert error is None
+    now = partition(image)
+    assert (now.leader_id, now.in_sync_replicas, now.eligible_replicas) == (TWO, (TWO,), (ONE,))
+
+
+def test_it_leads_on_where_nobody_else_can() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=2)
+    image = clusters.after(image, fence(image, TWO, image.brokers[TWO].epoch))
+    after, error = told(image, ONE, unread(image))
+    assert after is image, "its log may be opened before the other one is back"
+    refusal(ErrorCode.NO_ELIGIBLE_LEADER, error)
+
+
+def test_an_eligible_one_that_is_alive_takes_over_from_what_cannot_be_opened() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=2)
+    image, _ = told(image, TWO, unread(image))
+    assert (partition(image).leader_id, partition(image).eligible_replicas) == (ONE, (TWO,))
+    image, error = told(image, ONE, unread(image))
+    assert error is None
+    now = partition(image)
+    assert (now.leader_id, now.in_sync_replicas, now.eligible_replicas) == (TWO, (TWO,), (ONE,))
+
+
+def test_one_out_of_the_set_has_nothing_to_lose_by_an_unread_log() -> None:
+    image, _ = told(three(), THREE, unread(three()))
+    image, _ = told(image, TWO, unread(image))
+    assert partition(image).eligible_replicas == (TWO,)
+    after, error = told(image, TWO, unread(image))
+    assert error is None
+    assert after is image

@@ -94,6 +94,30 @@ async def open_directory(
     return opened
 
 
+async def open_at_work(
+    disk: Disk,
+    key: PartitionKey,
+    leader_epoch: LeaderEpoch,
+    marks: PartitionMarks,
+    *,
+    is_replicated: bool,
+) -> OpenedLog:
+    """Open one partition that nobody serves while the others of the directory are served.
+
+    As at a start: durable before it is served, and nothing goes but a torn tail and what stands for
+    nothing. Segments below the log's start are left to whoever serves it.
+    """
+    has_files = f"{directory_name(key)}/" in await disk.list()
+    opened = await logs.open_log(disk, key, leader_epoch, marks)
+    if opened.log.failure is not None:
+        return opened
+    if has_files:
+        await _flush(disk, [opened])
+    if is_replicated:
+        opened.log.hold_back(marks.committed_offset)
+    return opened
+
+
 def _restore_clean(
     clean: Mapping[PartitionKey, CleanLog],
     placed: Mapping[PartitionKey, LeaderEpoch],

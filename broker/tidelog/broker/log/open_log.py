@@ -18,7 +18,7 @@ import msgspec
 
 from tidelog.broker.log import recovery
 from tidelog.broker.log.leader_epochs import LeaderEpochs
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.open_chain import Chain, Found, Leftover, Listing, choose, tell_apart
 from tidelog.broker.log.open_files import (
@@ -77,6 +77,7 @@ async def open_log(
         known = log.log_end_offset + 1 if known_flushed_offset is None else known_flushed_offset
         log.flushed_offset = Offset(known)
         log.log_end_offset = max(log.log_end_offset, log.flushed_offset)
+        log.unopened = msgspec.structs.replace(marks or NO_MARKS, flushed_offset=known)
         return opening.opened
     log.flushed_offset = log.log_end_offset
     log.high_watermark = log.log_end_offset

@@ -14,6 +14,7 @@ from collections import deque
 from typing import Final
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
+from tidelog.broker.log.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
@@ -44,6 +45,7 @@ class PartitionLog:
         "high_watermark",
         "high_watermark_position",
         "is_being_cut",
+        "is_kept_apart",
         "key",
         "leader_epoch",
         "leader_epochs",
@@ -53,6 +55,7 @@ class PartitionLog:
         "producers",
         "segments",
         "uncommitted",
+        "unopened",
     )
 
     def __init__(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> None:
@@ -85,6 +88,11 @@ class PartitionLog:
         partition has no other replica. The watermark of a replica moves from one to the next."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
+        self.is_kept_apart = False
+        """It has stopped because its leader lacks what is committed here: nothing is wrong with it,
+        and nobody but an operator, or its own lead, makes it go on."""
+        self.unopened: PartitionMarks | None = None
+        """What marks tell of a log that could not be opened; None: it was opened."""
 
     def lead(self, leader_epoch: LeaderEpoch) -> None:
         """What is appended from now on carries this epoch."""

@@ -69,6 +69,7 @@ from tidelog.broker.partition.messages import (
     Message,
     Moved,
     Refuse,
+    ReleasePartition,
     RemoveFiles,
     RemovePartition,
     ReplaceSegments,
@@ -146,6 +147,8 @@ class DirectoryCore:
         self.cuts: list[Cut] = []
         self.removals: list[Removal] = []
         self.doomed: list[core_trim.Doomed] = []
+        self.duplicates_answered = 0
+        """Batches that were sent again, since the start."""
         self.moved: dict[PartitionKey, Partition] = {}
         """One of several replicas each, of which this step has moved an end."""
 
@@ -238,8 +241,16 @@ class DirectoryCore:
                 core_seal.on_replaced(self, message, effects)
             case RemovePartition():
                 core_removal.on_remove(self, message, effects)
+            case ReleasePartition():
+                core_removal.on_release(self, message, effects)
             case FailPartition():
-                core_stop.fail_partition(self, message.key, message.error, effects)
+                core_stop.fail_partition(
+                    self,
+                    message.key,
+                    message.error,
+                    effects,
+                    is_kept_apart=message.is_kept_apart,
+                )
             case Configure():
                 self._on_configure(message)
             case SetFull():
@@ -259,6 +270,8 @@ class DirectoryCore:
         if not message.is_sole:
             partition.role = Following()
             log.keep_uncommitted()
+        if message.is_opened_at_work and log.failure is None:
+            self.marks[log.key] = log.flushed_offset
         if message.leftovers and log.failure is None:
             effects.append(RemoveFiles(segments=message.leftovers))
 

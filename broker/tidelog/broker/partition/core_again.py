@@ -70,6 +70,7 @@ def note(plan: SegmentPlan, header: BatchHeader) -> None:
 
 def take(core: DirectoryCore, again: Again, round_: WriteRound, effects: list[Effect]) -> None:
     """Answer it at once, or with the write that the first one is planned in."""
+    core.duplicates_answered += 1
     if again.end_offset > again.partition.log.log_end_offset:
         round_.again.append(again)
     else:

@@ -49,13 +49,19 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
 
 
 def fail_partition(
-    core: DirectoryCore, key: PartitionKey, error: TidelogError, effects: list[Effect]
+    core: DirectoryCore,
+    key: PartitionKey,
+    error: TidelogError,
+    effects: list[Effect],
+    *,
+    is_kept_apart: bool = False,
 ) -> None:
     """One partition stops: what was written is flushed and answered, nothing more is taken."""
     partition = core.partitions.get(key)
     if partition is None or partition.log.failure is not None:
         return
     partition.log.failure = error
+    partition.log.is_kept_apart = is_kept_apart
     refuse_waiting(core, partition, error, effects)
     refuse_commits(partition, error, effects)
     effects.append(Advanced(key=key))

@@ -87,7 +87,7 @@ class MarksFile:
         self._disk = disk
         self._size_bytes_max = size_bytes_max
         self._partition_count = len(known)
-        self._unserved: Mapping[PartitionKey, PartitionMarks] = {}
+        self._unserved: dict[PartitionKey, PartitionMarks] = {}
         self._size_bytes = file.size_bytes
         self._starts_bytes = starts.size_bytes
         self._are_starts_unflushed = False
@@ -102,7 +102,19 @@ class MarksFile:
 
     def keep(self, unserved: Mapping[PartitionKey, PartitionMarks]) -> None:
         """What is known of partitions that lie here and are not served: nobody else tells it."""
-        self._unserved = unserved
+        self._unserved = dict(unserved)
+
+    def keep_one(self, key: PartitionKey, marks: PartitionMarks) -> None:
+        """The partition is served no more, and its files stay."""
+        self._unserved[key] = marks
+
+    def unserved(self, key: PartitionKey) -> PartitionMarks:
+        """What is known of a partition that is not served."""
+        return self._unserved.get(key, NO_MARKS)
+
+    def note_served(self, key: PartitionKey) -> None:
+        """The partition is served: from now on its log tells what is known of it."""
+        self._unserved.pop(key, None)
 
     def append(self, marks: Sequence[Mark]) -> list[Append]:
         """What to write."""
@@ -130,7 +142,7 @@ class MarksFile:
         made = await make_marks_file(
             self._disk, {**self._unserved, **known}, size_bytes_max=self._size_bytes_max
         )
-        made.keep(self._unserved)
+        made._unserved = self._unserved
         return made
 
     async def cut_back(self) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.broker.log.marks import Mark
+from tidelog.broker.log.marks import Mark, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
@@ -23,6 +23,8 @@ class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The partition has no other replica. Else it follows until it is told to lead."""
     leftovers: tuple[SegmentKey, ...] = ()
     """Segments wholly below the log's start that a crash has left behind: they go."""
+    is_opened_at_work: bool = False
+    """The directory was at work already: no mark tells yet of what was found."""
 
 
 class Configure(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,13 @@ class RemovePartition(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
     kept_as: str = ""
     """Where its files stay instead, all of them, for somebody to look at; empty: nowhere."""
+
+
+class ReleasePartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that has stopped is let go, all its files stay: they are to be opened again."""
+
+    token: int
+    key: PartitionKey
 
 
 class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +170,8 @@ class FailPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     error: TidelogError
+    is_kept_apart: bool = False
+    """Nothing is wrong with it: its leader lacks what is committed here."""
 
 
 class SetFull(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,6 +235,7 @@ Message = (
     | CommitTo
     | RestartLog
     | RemovePartition
+    | ReleasePartition
     | AppendBatch
     | RollSegment
     | TrimHead
@@ -314,6 +326,15 @@ class RemoveDirectory(msgspec.Struct, frozen=True, kw_only=True):
     """The directory's name from now on; empty: it goes."""
 
 
+class ReleaseFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Close the files of the partition once nobody reads them, then answer the token."""
+
+    token: int
+    key: PartitionKey
+    marks: PartitionMarks
+    """What is known of it from now on, as long as it is not served."""
+
+
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):
     """The batch has met what its sender waits for."""
 
@@ -357,6 +378,7 @@ Effect = (
     | Flush
     | RemoveFiles
     | RemoveDirectory
+    | ReleaseFiles
     | Acknowledge
     | Done
     | Refuse

@@ -6,18 +6,22 @@ state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import assert_never
+
+import msgspec
 
 from tidelog.broker.log.marks import MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.partition.ballast import give_up_ballast, take_ballast
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
+from tidelog.broker.partition.core_removal import known_marks
 from tidelog.broker.partition.core_trim import starts_on_their_way
 from tidelog.broker.partition.marks_file import MarksFile
 from tidelog.broker.partition.messages import (
     Acknowledge,
+    AddPartition,
     Advanced,
     CutEnded,
     CutTail,
@@ -27,6 +31,7 @@ from tidelog.broker.partition.messages import (
     FlushEnded,
     Moved,
     Refuse,
+    ReleaseFiles,
     RemoveDirectory,
     RemoveFiles,
     Truncate,
@@ -39,7 +44,6 @@ from tidelog.broker.partition.owner_files import SegmentFiles
 from tidelog.broker.partition.owner_requests import QUEUED_BYTES_MAX as QUEUED_BYTES_MAX
 from tidelog.broker.partition.owner_requests import Appended as Appended
 from tidelog.broker.partition.owner_requests import OwnerRequests
-from tidelog.broker.partition.rounds import Partition
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
@@ -68,6 +72,8 @@ class DirectoryOwner(OwnerRequests):
         self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
         self._files = SegmentFiles(disk)
         self._has_ballast = False
+        self.cut_count = 0
+        """Tails cut off, and logs emptied, since the start."""
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
         self._on_advanced = on_advanced
@@ -77,6 +83,11 @@ class DirectoryOwner(OwnerRequests):
     def failure(self) -> TidelogError | None:
         """Why the directory stopped, if it did."""
         return self._core.failure
+
+    @property
+    def duplicates_answered(self) -> int:
+        """Batches that were sent again and answered as the first time, since the start."""
+        return self._core.duplicates_answered
 
     def _keep_files(self, opened: OpenedLog) -> None:
         self._files.update(opened.files)
@@ -91,6 +102,10 @@ class DirectoryOwner(OwnerRequests):
         """As long as this is open the segment's files stay, also if it is trimmed or replaced."""
         with self._files.reading(segment):
             yield
+
+    def unserved_marks(self, key: PartitionKey) -> PartitionMarks:
+        """What is known of a partition that lies here and is not served."""
+        return self._marks.unserved(key)
 
     def is_being_cut(self, key: PartitionKey) -> bool:
         """What a job has made of the log gets no name meanwhile. One that holds a segment by
@@ -125,6 +140,8 @@ class DirectoryOwner(OwnerRequests):
                 for message in messages:
                     if isinstance(message, CutEnded):
                         self._files.end_cut(message.key)
+                    elif isinstance(message, AddPartition):
+                        self._marks.note_served(message.log.key)
                 for effect in effects:
                     self._perform(effect, scope)
                 turns, self._asked_for_turn = self._asked_for_turn, []
@@ -159,6 +176,9 @@ class DirectoryOwner(OwnerRequests):
                 scope.start(self._remove(effect), name="remove")
             case RemoveDirectory():
                 scope.start(self._remove_directory(effect), name="remove")
+            case ReleaseFiles():
+                self._marks.keep_one(effect.key, effect.marks)
+                scope.start(self._release_files(effect), name="release")
             case _:
                 assert_never(effect)
 
@@ -198,15 +218,12 @@ class DirectoryOwner(OwnerRequests):
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
         # A trim that waits for its mark to be flushed has written it to the file that goes.
         starts = starts_on_their_way(self._core)
-        return {
-            key: PartitionMarks(
-                flushed_offset=partition.log.flushed_offset,
-                log_start_offset=starts.get(key, partition.log.log_start_offset),
-                committed_offset=_committed(partition),
-                gaps_from=partition.log.gaps_from,
-            )
-            for key, partition in self._core.partitions.items()
-        }
+        known = {}
+        for key, partition in self._core.partitions.items():
+            known[key] = marks = known_marks(partition)
+            if key in starts:
+                known[key] = msgspec.structs.replace(marks, log_start_offset=starts[key])
+        return known
 
     async def _flush(self, effect: Flush) -> None:
         # A segment that a full disk refused to make has no file, and nothing to be flushed.
@@ -251,6 +268,7 @@ class DirectoryOwner(OwnerRequests):
         except TidelogError as error:
             self._tell(CutEnded(key=effect.key, error=error))
         else:
+            self.cut_count += 1
             self._tell(CutEnded(key=effect.key, cut=cut))
 
     async def _remove(self, effect: RemoveFiles) -> None:
@@ -258,23 +276,21 @@ class DirectoryOwner(OwnerRequests):
         with contextlib.suppress(TidelogError):
             await self._files.remove(effect.segments, effect.sidecars)
 
+    async def _release_files(self, effect: ReleaseFiles) -> None:
+        await self._answer(effect.token, self._files.close_all(effect.key))
+
     async def _remove_directory(self, effect: RemoveDirectory) -> None:
-        asking = self._asking.pop(effect.token)
+        await self._answer(
+            effect.token, self._files.remove_directory(effect.key, kept_as=effect.kept_as)
+        )
+
+    async def _answer(self, token: int, work: Coroutine[object, object, None]) -> None:
+        asking = self._asking.pop(token)
         try:
-            await self._files.remove_directory(effect.key, kept_as=effect.kept_as)
+            await work
         except TidelogError as error:
             if not asking.done():
                 asking.set_exception(error)
         else:
             if not asking.done():
                 asking.set_result(Offset(0))
-
-
-def _committed(partition: Partition) -> int:
-    """What a mark may say of the high watermark: no more than a cut on its way leaves."""
-    log = partition.log
-    if partition.role is None:
-        return 0
-    return (
-        log.high_watermark if partition.cut is None else min(log.high_watermark, log.flushed_offset)
-    )

@@ -126,13 +126,17 @@ class SegmentFiles:
                 await self._remove(key.path, names)
             await self._disk.flush([], directories=[directory])
 
-    async def remove_directory(self, partition: PartitionKey, *, kept_as: str = "") -> None:
-        """Remove all of a partition, or give its directory that name, durably."""
+    async def close_all(self, partition: PartitionKey) -> None:
+        """Give all files of a partition up, once nobody reads them."""
         while any(key.partition == partition for key in self._pins):
             self._unpinned.clear()
             await self._unpinned.wait()
         for key in [key for key in self._files if key.partition == partition]:
             await self.close(key)
+
+    async def remove_directory(self, partition: PartitionKey, *, kept_as: str = "") -> None:
+        """Remove all of a partition, or give its directory that name, durably."""
+        await self.close_all(partition)
         name = directory_name(partition)
         if f"{name}/" in await self._disk.list():
             if kept_as:

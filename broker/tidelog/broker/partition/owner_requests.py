@@ -30,6 +30,7 @@ from tidelog.broker.partition.messages import (
     Lead,
     Message,
     Refuse,
+    ReleasePartition,
     RemovePartition,
     ReplaceSegments,
     RestartLog,
@@ -98,12 +99,23 @@ class OwnerRequests:
     def _keep_files(self, opened: OpenedLog) -> None:
         raise NotImplementedError
 
-    def add(self, opened: OpenedLog, settings: TopicSettings, *, is_sole: bool = True) -> None:
+    def add(
+        self,
+        opened: OpenedLog,
+        settings: TopicSettings,
+        *,
+        is_sole: bool = True,
+        is_opened_at_work: bool = False,
+    ) -> None:
         """Serve a recovered or new partition; one that is not the only replica follows at first."""
         self._keep_files(opened)
         self._tell(
             AddPartition(
-                log=opened.log, settings=settings, is_sole=is_sole, leftovers=opened.to_remove
+                log=opened.log,
+                settings=settings,
+                is_sole=is_sole,
+                leftovers=opened.to_remove,
+                is_opened_at_work=is_opened_at_work,
             )
         )
 
@@ -279,6 +291,10 @@ class OwnerRequests:
         """Serve the partition no more and remove its files, or give them another name."""
         await self._asked(lambda token: RemovePartition(token=token, key=key, kept_as=kept_as))
 
+    async def release(self, key: PartitionKey) -> None:
+        """Serve a partition that has stopped no more: its files are closed, and stay."""
+        await self._asked(lambda token: ReleasePartition(token=token, key=key))
+
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """The partition's topic has other settings from now on."""
         self._tell(Configure(key=key, settings=settings))
@@ -302,9 +318,9 @@ class OwnerRequests:
         """A compaction is committed: the files of `made` have their names, durably."""
         self._tell(ReplaceSegments(key=key, removed=removed, made=made, cut_count=cut_count))
 
-    def fail(self, key: PartitionKey, error: TidelogError) -> None:
-        """Stop the partition: damage was found in it."""
-        self._tell(FailPartition(key=key, error=error))
+    def fail(self, key: PartitionKey, error: TidelogError, *, is_kept_apart: bool = False) -> None:
+        """Stop the partition: it is damaged, or its leader lacks what is committed here."""
+        self._tell(FailPartition(key=key, error=error, is_kept_apart=is_kept_apart))
 
     def set_full(self, *, is_full: bool) -> None:
         """Refuse appends from now on, or take them again."""

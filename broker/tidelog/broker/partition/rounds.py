@@ -205,6 +205,8 @@ class Removal(msgspec.Struct):
     token: int
     partition: Partition
     kept_as: str = ""
+    is_release: bool = False
+    """Its files stay where they are, and the marks say what they said."""
     is_marking: bool = False
     is_marked: bool = False
 

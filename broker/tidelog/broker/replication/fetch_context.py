@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replication.stream_messages import ReplicationLimits
+from tidelog.broker.replication.stream_messages import Lane, ReplicationLimits
 from tidelog.broker.replication.throttle import Throttle
 from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.port import ImageSource
@@ -57,6 +57,8 @@ class FetchContext:
         """Called when nothing is under way in a log any more."""
         self._under_way: dict[PartitionKey, int] = {}
         self._sessions = 0
+        self.copied_bytes: dict[Lane, int] = dict.fromkeys(Lane, 0)
+        """Answers of leaders, by lane, since the start."""
 
     def next_session_id(self) -> int:
         """Ascending within this broker's epoch, so that the leader tells a stream that comes late;

@@ -214,6 +214,7 @@ class FetchLane:
             now_ms = self._heard_ms = context.now_ms()
             self._is_probed = False
             self._has_answered = True
+            context.copied_bytes[self.lane] += len(data)
             if self.lane is Lane.CATCH_UP:
                 context.throttle().spend(len(data), context.clock.monotonic_ns())
             self._perform(session.on_answer(decode_answer(data), now_ms))
@@ -314,7 +315,7 @@ class FetchLane:
                 f"watermark {replica.log.high_watermark}: it lacks committed records",
                 hint="Elect a replica that has them, or decide for an unclean election.",
             )
-            replica.directory.owner.fail(effect.key, lost)
+            replica.directory.owner.fail(effect.key, lost, is_kept_apart=True)
 
     async def _restart(self, effect: RestartAt) -> None:
         await self._change(

@@ -79,6 +79,11 @@ class Fetchers:
         self._unsettled: list[PartitionKey] = []
         self._news = asyncio.Event()
 
+    @property
+    def copied_bytes(self) -> Mapping[Lane, int]:
+        """What came from leaders, by lane, since the start."""
+        return self._context.copied_bytes
+
     def set_followed(self, followed: Mapping[PartitionKey, Followed]) -> None:
         """All partitions that this broker follows, and whom; replaces what was said before.
 

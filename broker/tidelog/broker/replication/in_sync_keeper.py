@@ -108,6 +108,9 @@ class InSyncKeeper:
         key, now_ms = log.key, self._now_ms()
         held = self._held.get(key)
         if held is not None:
+            if held.log is not log or held.owner is not owner:
+                held = self._held[key] = _Held(held.set, log, owner)
+                held.set.on_log(log)
             self._perform(held, held.set.on_image(led, now_ms))
             return
         held = self._held[key] = _Held(
@@ -258,8 +261,9 @@ class InSyncKeeper:
             outcomes = await self._calls.change([change for _, change in asked])
             now_ms = self._now_ms()
             for (held, change), outcome in zip(asked, outcomes, strict=True):
-                if self._held.get(change.key) is held:
-                    self._perform(held, held.set.on_outcome(change, outcome, now_ms))
+                now = self._held.get(change.key)
+                if now is not None and now.set is held.set:
+                    self._perform(now, held.set.on_outcome(change, outcome, now_ms))
 
     async def _wait_news(self) -> None:
         """What waits for its next try, or for a follower, is looked at now and then."""

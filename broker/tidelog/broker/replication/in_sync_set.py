@@ -152,6 +152,12 @@ class InSyncSet:
             self._begin_partition_epoch(led, now_ms)
         return self.on_brokers(now_ms)
 
+    def on_log(self, log: LogView) -> None:
+        """The log was opened again, within the epoch or not: its owner knows of nobody to wait for.
+        Who was asked for still may be let in, and is waited for."""
+        self._log = log
+        self._told = None
+
     def on_brokers(self, now_ms: int) -> Count | None:
         """The image has news of brokers."""
         self._forget_unable()

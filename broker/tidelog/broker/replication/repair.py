@@ -2,7 +2,8 @@
 
 Owns the order. It must never give up the bytes of a replica that somebody still counts on: files
 are set aside, never removed, and only once the image shows that the replica neither leads nor is
-known to hold every acknowledged record. An only replica stays stopped.
+known to hold every acknowledged record. An only replica stays stopped. One that could not be read
+is reported as that: others lead until it is opened again (`reopening`), no file is set aside.
 
     the log has stopped: STORAGE_CORRUPT ──▶ ReportDamagedReplicas, again until it is answered
       ──▶ the image counts on others ──▶ files aside ──▶ an empty log follows ──▶ in sync again
@@ -16,7 +17,9 @@ from typing import Final, Protocol
 
 from tidelog.broker.housekeeping.events import EventLog
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replicas import Replica, Replicas
+from tidelog.broker.replication.reopening import may_be_opened
 from tidelog.metadata_quorum.controller.damage import DamagedReplica
 from tidelog.metadata_quorum.image import NO_LEADER, PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
@@ -60,7 +63,7 @@ class Repair:
         self._events = events
         self._broker_id = broker_id
         self._not_before_ms: dict[PartitionKey, int] = {}
-        self._told: dict[PartitionKey, None] = {}
+        self._told: dict[PartitionKey, PartitionLog] = {}
         self.repaired_count = 0
         """Replicas that were begun anew since the start."""
 
@@ -69,7 +72,11 @@ class Repair:
         while True:
             await self._clock.sleep(LOOK_MS)
             damaged = [each for each in self._replicas if _is_damaged(each)]
-            await self._report([each for each in damaged if self._is_due(each)])
+            stopped = [each for each in self._replicas if _has_stopped(each)]
+            for replica in stopped:
+                self._tell_once(replica)
+            unread = [each for each in stopped if may_be_opened(each)]
+            await self._report([each for each in (*damaged, *unread) if self._is_due(each)])
             for replica in damaged:
                 if self._is_due(replica) and self._can_be_copied(self._image_of(replica)):
                     await self._begin_anew(replica)
@@ -97,21 +104,28 @@ class Repair:
             *partition.last_known_eligible,
         )
 
+    def _holds_up(self, partition: PartitionImage) -> bool:
+        """Whether others wait for this broker, or for a leader."""
+        return self._broker_id in partition.in_sync_replicas
+
     async def _report(self, damaged: Sequence[Replica]) -> None:
         """Those that somebody counts on; an only replica has nobody to take over."""
         reported: list[DamagedReplica] = []
         for replica in damaged:
             partition = self._image_of(replica)
-            if partition is None or len(partition.replicas) == 1:
+            if partition is None:
                 continue
-            self._tell_once(replica)
-            if self._is_counted_on(partition) and len(reported) < REPORTS_MAX:
+            may_come_back = not _is_damaged(replica)
+            if len(partition.replicas) == 1 or len(reported) == REPORTS_MAX:
+                continue
+            if self._holds_up(partition) if may_come_back else self._is_counted_on(partition):
                 key = replica.log.key
                 reported.append(
                     DamagedReplica(
                         topic_id=key.topic_id,
                         partition=key.partition,
                         leader_epoch=partition.leader_epoch,
+                        may_come_back=may_come_back,
                     )
                 )
         if not reported:
@@ -126,17 +140,18 @@ class Repair:
             self._replicas.irreplaceable.pop(key, None)
             if error is not None:
                 if error.code is ErrorCode.NO_ELIGIBLE_LEADER:
-                    self._replicas.irreplaceable[key] = None
+                    self._replicas.irreplaceable[key] = error
                 self._wait(key)
                 self._events.warning("damaged_replica_kept", partition=key, error=error)
 
     def _tell_once(self, replica: Replica) -> None:
         key, failure = replica.log.key, replica.log.failure
-        if key not in self._told and failure is not None:
-            self._told[key] = None
+        if self._told.get(key) is not replica.log and failure is not None:
+            self._told[key] = replica.log
             # Its leader must not count on what it said before.
             self._replicas.renew_role(key)
-            self._events.warning("replica_damaged", partition=key, error=failure)
+            event = "replica_damaged" if _is_damaged(replica) else "replica_stopped"
+            self._events.warning(event, partition=key, error=failure)
 
     def _wait(self, key: PartitionKey) -> None:
         self._not_before_ms[key] = self._now_ms() + RETRY_MS
@@ -161,11 +176,14 @@ class Repair:
         )
 
 
+def _has_stopped(replica: Replica) -> bool:
+    """By itself, not with its directory."""
+    is_usable = replica.directory.is_open and replica.directory.failure is None
+    return is_usable and replica.log.failure is not None
+
+
 def _is_damaged(replica: Replica) -> bool:
     failure = replica.log.failure
     return (
-        failure is not None
-        and failure.code is ErrorCode.STORAGE_CORRUPT
-        and replica.directory.failure is None
-        and replica.directory.is_open
+        failure is not None and failure.code is ErrorCode.STORAGE_CORRUPT and _has_stopped(replica)
     )

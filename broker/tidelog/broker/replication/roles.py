@@ -98,6 +98,12 @@ class RoleKeeper:
         self._in_sync.resign(key)
         self._follow(key, None)
 
+    def stand_by(self, key: PartitionKey) -> None:
+        """Its log is being opened again. Who leads it still may have asked for others to come into
+        sync, and goes on counting with them."""
+        self._roles.pop(key, None)
+        self._follow(key, None)
+
     def settle(self) -> None:
         """The image is taken over."""
         if self._has_moved:

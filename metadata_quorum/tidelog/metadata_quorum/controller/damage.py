@@ -1,7 +1,9 @@
-"""Replicas that their brokers found damaged: others lead, nobody waits for them.
+"""Replicas that their brokers found damaged, or cannot open: others lead, nobody waits for them.
 
 Pure. It must never take the last replica out that holds every acknowledged record: damaged, it
-still has the only bytes of them. A stop of the walk "a broker dies": a disk that lies dies alone.
+still has the only bytes of them. One that cannot be opened now is not given up: it leaves the
+in-sync set as a broker does that is fenced, stays eligible where those are, and leads on where
+nobody else can. A stop of the walk "a broker dies": a disk that lies dies alone.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from tidelog.metadata_quorum.controller.refusals import (
     refuse_duplicates,
     refuse_too_many,
 )
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
@@ -33,6 +35,8 @@ class DamagedReplica(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: TopicId
     partition: int
     leader_epoch: LeaderEpoch
+    may_come_back: bool = False
+    """It could not be opened or read; what it holds is not given up."""
 
 
 def report_damaged(
@@ -48,7 +52,8 @@ def report_damaged(
     errors: list[TidelogError | None] = []
     for each in damaged:
         try:
-            record = _take_out(image, broker_id, each)
+            decide = _step_back if each.may_come_back else _take_out
+            record = decide(image, broker_id, *_found(image, broker_id, each))
         except TidelogError as error:
             errors.append(error)
             continue
@@ -58,11 +63,14 @@ def report_damaged(
     return Decision(records=tuple(records), answer=tuple(errors))
 
 
-def _take_out(image: Image, broker_id: BrokerId, damaged: DamagedReplica) -> MetadataRecord | None:
+def _found(
+    image: Image, broker_id: BrokerId, damaged: DamagedReplica
+) -> tuple[TopicImage, PartitionImage]:
+    """What is reported, if the broker knew the present leader epoch."""
     number = damaged.partition
     tried = f"take broker {broker_id} out of {damaged.topic_id.hex()}-{number}"
     topic, partition = find_partition(image, damaged.topic_id, number, tried=tried)
-    tried = f"take broker {broker_id} out of {topic.name}-{number}"
+    tried = _tried(broker_id, topic, partition)
     if broker_id not in partition.replicas:
         raise invalid(tried, "it holds no replica of it")
     if damaged.leader_epoch < partition.leader_epoch:
@@ -72,6 +80,13 @@ def _take_out(image: Image, broker_id: BrokerId, damaged: DamagedReplica) -> Met
             happened=f"leader epoch {damaged.leader_epoch} is over, "
             f"the present one is {partition.leader_epoch}",
         )
+    return topic, partition
+
+
+def _take_out(
+    image: Image, broker_id: BrokerId, topic: TopicImage, partition: PartitionImage
+) -> MetadataRecord | None:
+    """It is damaged: nobody counts on it any more."""
     holding = (
         *partition.in_sync_replicas,
         *partition.eligible_replicas,
@@ -82,7 +97,7 @@ def _take_out(image: Image, broker_id: BrokerId, damaged: DamagedReplica) -> Met
     if all(each == broker_id for each in holding):
         raise TidelogError(
             ErrorCode.NO_ELIGIBLE_LEADER,
-            tried=tried,
+            tried=_tried(broker_id, topic, partition),
             happened="no other replica is known to hold every acknowledged record",
             hint="Its files are kept as they are. Another replica leads at the price of what only "
             "this one holds: `tidelog partition elect-leaders --unclean`, once its broker is "
@@ -93,3 +108,34 @@ def _take_out(image: Image, broker_id: BrokerId, damaged: DamagedReplica) -> Met
     state.last_known = tuple(each for each in state.last_known if each != broker_id)
     state.settle(ReplicaView(image.brokers, partition), in_sync_min(topic))
     return state.record()
+
+
+def _step_back(
+    image: Image, broker_id: BrokerId, topic: TopicImage, partition: PartitionImage
+) -> MetadataRecord | None:
+    """It is not served for now: another one leads, if one can, and nobody waits for it."""
+    if broker_id not in partition.in_sync_replicas:
+        return None
+    view = ReplicaView(image.brokers, partition)
+    state = PartitionState.of(topic.topic_id, partition)
+    others = tuple(each for each in state.in_sync if each != broker_id)
+    if partition.leader_id in (broker_id, NO_LEADER):
+        able = [each for each in others if view.is_usable(each)]
+        able = able or [each for each in state.eligible if view.is_usable(each)][:1]
+        if not able:
+            raise TidelogError(
+                ErrorCode.NO_ELIGIBLE_LEADER,
+                tried=_tried(broker_id, topic, partition),
+                happened="no other replica that is known to hold every acknowledged record is "
+                "alive",
+                hint="Start the brokers of the other replicas, or mend the disk: its broker opens "
+                "the log again by itself.",
+            )
+        others, state.leader_id = tuple(able), NO_LEADER
+    state.set_in_sync(others, in_sync_min(topic))
+    state.settle(view, in_sync_min(topic))
+    return state.record()
+
+
+def _tried(broker_id: BrokerId, topic: TopicImage, partition: PartitionImage) -> str:
+    return f"take broker {broker_id} out of {topic.name}-{partition.partition}"

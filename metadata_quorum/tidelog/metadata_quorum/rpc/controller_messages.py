@@ -73,7 +73,10 @@ def encode_damaged(
     )
     for each in damaged:
         message.replicas.add(
-            topic_id=each.topic_id, partition=each.partition, leader_epoch=each.leader_epoch
+            topic_id=each.topic_id,
+            partition=each.partition,
+            leader_epoch=each.leader_epoch,
+            may_come_back=each.may_come_back,
         )
     return message.SerializeToString()
 

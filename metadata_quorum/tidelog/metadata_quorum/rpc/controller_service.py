@@ -83,6 +83,7 @@ class ControllerService:
                 topic_id=TopicId(each.topic_id),
                 partition=each.partition,
                 leader_epoch=LeaderEpoch(each.leader_epoch),
+                may_come_back=each.may_come_back,
             )
             for each in asked.replicas
         ]

@@ -1,0 +1,53 @@
+"""Who waits for news of partitions: of their watermarks, of their logs' ends.
+
+Owns the lists only. A watcher is called on the loop, in the order in which it came, and must not
+block.
+"""
+
+from collections.abc import Callable
+
+from tidelog.broker.log.names import PartitionKey
+
+Watcher = Callable[[PartitionKey], None]
+
+
+class ReplicaWatchers:
+    """What `Replicas` tells to whom."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
+        self._end_watchers: dict[PartitionKey, dict[Watcher, None]] = {}
+
+    def watch(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Call back when the partition's high watermark moves or the partition stops."""
+        self._watchers.setdefault(key, {})[watcher] = None
+
+    def unwatch(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Undo `watch`."""
+        _remove(self._watchers, key, watcher)
+
+    def watch_end(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Call back when the log's end or its flushed offset moves, of one of several replicas."""
+        self._end_watchers.setdefault(key, {})[watcher] = None
+
+    def unwatch_end(self, key: PartitionKey, watcher: Watcher) -> None:
+        """Undo `watch_end`."""
+        _remove(self._end_watchers, key, watcher)
+
+    def _on_advanced(self, key: PartitionKey) -> None:
+        for watcher in list(self._watchers.get(key, ())):
+            watcher(key)
+
+    def _on_moved(self, key: PartitionKey) -> None:
+        for watcher in list(self._end_watchers.get(key, ())):
+            watcher(key)
+
+
+def _remove(
+    all_: dict[PartitionKey, dict[Watcher, None]], key: PartitionKey, watcher: Watcher
+) -> None:
+    watchers = all_.get(key)
+    if watchers is not None:
+        watchers.pop(watcher, None)
+        if not watchers:
+            del all_[key]
