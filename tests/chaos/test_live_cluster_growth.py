@@ -116,9 +116,11 @@ def test_journals_are_put_together_by_partition(tmp_path: Path) -> None:
 
 def test_a_stall_is_told_of_partitions_that_were_there_when_the_phase_began() -> None:
     phase = Phase(name="x", began_ns=100 * MS, ended_ns=400 * MS, acknowledged=9)
-    old = [90 * MS, 150 * MS, 380 * MS, 410 * MS]
+    old = [90 * MS, 150 * MS, 380 * MS, 910 * MS]
     new = [300 * MS, 310 * MS]
     assert stalls_ms([old, new, []], phase) == [230.0]
+    later = Phase(name="y", began_ns=400 * MS, ended_ns=950 * MS, acknowledged=9)
+    assert stalls_ms([old], later) == [530.0], "where it ends"
 
 
 def test_a_sound_run_ends_with_nothing_and_a_problem_an_anomaly_or_a_rest_does_not(

@@ -116,9 +116,7 @@ def brokers_come_and_go(stage: Stage) -> None:
     cluster = stage.cluster
     stage.healthy("3 brokers")
     with stage.phase("2 brokers come"):
-        for number in cluster.further:
-            cluster.join(number)
-        cluster.wait_registered(VOTERS + len(cluster.further))
+        cluster.join_further()
     with stage.phase("rebalance"):
         throttle = str(THROTTLE_BYTES)
         cluster.done("cluster", "rebalance", "--execute", "--throttle", throttle)
@@ -175,14 +173,20 @@ def partitions_grow(stage: Stage) -> None:
 
 
 def topic_is_made_anew(stage: Stage) -> None:
-    """Deleted and made again under its name while a broker is dead and producers write on."""
+    """Deleted and made again under its name while a broker is dead and producers write on.
+
+    When the broker is back it is given replicas of the new topic, and leads some of them.
+    """
     cluster, victim = stage.cluster, VOTERS
     stage.healthy("the old topic")
     old_id = cluster.topic_id()
     with stage.phase("a broker dies"):
         cluster.kill(victim)
         stage.wait_written(time.monotonic_ns(), tried="write without the broker")
+    old = directories_of(cluster.nodes[victim], old_id)
+    stage.expect(bool(old), "the dead broker held nothing of the old topic")
     with stage.phase("deleted, made again"):
+        cluster.wait_registered(VOTERS)
         deleted_ns = time.monotonic_ns()
         cluster.done("topic", "delete", cluster.topic, "--execute")
         cluster.create_topic()
@@ -192,17 +196,31 @@ def topic_is_made_anew(stage: Stage) -> None:
     stage.expect(cluster.topic_id() != old_id, "the new topic has the old one's id")
     with stage.phase("the broker is back"):
         cluster.quorum.start(victim)
-        wait_whole(cluster, stage.load)
+        cluster.wait_registered(VOTERS + len(cluster.further))
         stage.wait(
-            lambda: _remains(cluster, old_id), CLEAN_SECONDS_MAX, tried="delete the old topic"
+            lambda: _remains(cluster, old_id, victim), CLEAN_SECONDS_MAX, tried="delete the topic"
         )
+    _check_orphans(stage, victim, old_id)
+    with stage.phase("it gets replicas"):
+        cluster.done("cluster", "rebalance", "--execute")
+        wait_whole(cluster, stage.load)
+    _check_even(stage)
     stage.healthy("the new topic")
 
 
-def _remains(cluster: GrowingCluster, topic_id: bytes) -> str | None:
-    """What the old topic has left on some disk."""
+def _remains(cluster: GrowingCluster, topic_id: bytes, victim: int) -> str | None:
+    """What the old topic has left on the disks of those that saw it go."""
     for node in cluster.quorum.running():
-        found = directories_of(node, topic_id).found
-        if found:
+        found = directories_of(node, topic_id)
+        if found and node.node_id != victim:
             return f"node {node.node_id} keeps {len(found)} directories, the first is {found[0]}"
     return None
+
+
+def _check_orphans(stage: Stage, victim: int, topic_id: bytes) -> None:
+    """A node never removes what the metadata do not name: it says so, and does not serve it."""
+    node = stage.cluster.nodes[victim]
+    found, said = directories_of(node, topic_id), node.log_text()
+    silent = [name for name in found if f"{name}/" not in said]
+    stage.expect(not silent, f"the broker that was dead keeps {silent} and does not say so")
+    print(f"  {len(found)} directories of the old topic are kept by broker {victim}, not served")

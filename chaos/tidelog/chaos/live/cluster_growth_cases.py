@@ -4,6 +4,7 @@ Owns sizes, the figures of each phase and exit codes: 0 sound, 1 an anomaly or s
 not hold, 3 a run that proves nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -52,8 +53,10 @@ class GrowthCase(NamedTuple):
     partitions: int
     partitions_most: int
     further: int
-    """Brokers that come."""
+    """Brokers beside the voters."""
     healthy_phases: int
+    has_all_at_once: bool = False
+    """Whether they are there from the beginning."""
 
 
 GROWTH_CASES: Final[dict[str, GrowthCase]] = {
@@ -64,7 +67,10 @@ GROWTH_CASES: Final[dict[str, GrowthCase]] = {
         partitions_grow, "4 partitions become 12, under load", 4, 12, 0, 2
     ),
     "topic-recreated": GrowthCase(
-        topic_is_made_anew, "a topic is deleted and made again while a broker is dead", 8, 8, 0, 2
+        topic_is_made_anew,
+        "a topic is deleted and made again while one of 4 brokers is dead",
+        *(8, 8, 1, 2),
+        has_all_at_once=True,
     ),
 }
 
@@ -76,7 +82,11 @@ def run_growth_case(name: str, directory: Path, *, seconds: float | None, rate: 
     clients = directory / "clients"
     clients.mkdir(parents=True)
     with GrowingCluster(
-        directory, partitions=case.partitions, further=case.further, most=case.partitions_most
+        directory,
+        partitions=case.partitions,
+        most=case.partitions_most,
+        further=case.further,
+        has_all_at_once=case.has_all_at_once,
     ) as cluster:
         load = ClusterLoad(cluster, clients, rate=rate)
         stage = Stage(cluster, load, healthy_seconds)
@@ -119,9 +129,11 @@ def tell(stage: Stage, journals: Mapping[str, Path]) -> None:
 
 
 def stalls_ms(ends: Sequence[Sequence[int]], phase: Phase) -> list[float]:
-    """The longest of each partition that had acknowledged something before the phase began."""
+    """The longest of each partition that had acknowledged something before the phase began. One
+    that goes on behind the phase counts to the next one for the whole of it.
+    """
     return [
-        longest_gap_ms(each, phase.began_ns, phase.ended_ns)
+        longest_gap_ms(each[: bisect_right(each, phase.ended_ns)], phase.began_ns, phase.ended_ns)
         for each in ends
         if each and each[0] <= phase.began_ns
     ]

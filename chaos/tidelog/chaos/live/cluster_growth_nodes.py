@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import msgspec
-
 from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, REPLICAS, TOPIC, forget_pages
 from tidelog.chaos.live.cluster_seats import Seat, Seen, look
 from tidelog.chaos.live.quorum_cluster import QuorumCluster
@@ -38,13 +36,22 @@ WRITER: Final = "tidelog.chaos.live.cluster_growth_writer"
 
 
 class GrowingCluster:
-    """Nodes 1 to 3 are broker and controller; further ones are brokers, not there at first."""
+    """Nodes 1 to 3 are broker and controller; further ones are brokers, which join when told to."""
 
     name = "Tidelog"
     topic = TOPIC
 
-    def __init__(self, directory: Path, *, partitions: int, further: int, most: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        partitions: int,
+        most: int,
+        further: int,
+        has_all_at_once: bool = False,
+    ) -> None:
         self.partition_count = partitions
+        self._has_all_at_once = has_all_at_once
         self.partitions_most = most
         """How many the topic has in the end."""
         self._stack = ExitStack()
@@ -65,6 +72,8 @@ class GrowingCluster:
         try:
             self.quorum.begin()
             self.wait_registered(VOTERS)
+            if self._has_all_at_once:
+                self.join_further()
             self.create_topic()
         except BaseException:
             self._stack.close()
@@ -172,10 +181,12 @@ class GrowingCluster:
             )
         return ended.output
 
-    def join(self, number: int) -> None:
-        """Format a further broker and start it."""
-        self.nodes[number].format("--cluster-id", self.quorum.cluster_id, "--broker-only")
-        self.quorum.start(number)
+    def join_further(self) -> None:
+        """Format the further brokers and start them."""
+        for number in self.further:
+            self.nodes[number].format("--cluster-id", self.quorum.cluster_id, "--broker-only")
+        self.quorum.start(*self.further)
+        self.wait_registered(VOTERS + len(self.further))
 
     def kill(self, number: int) -> None:
         """See `ClusterUnderTest`."""
@@ -224,16 +235,7 @@ class GrowingCluster:
         return [sys.executable, "-m", "tidelog.chaos.live.cluster_reader", self.topic, *addresses]
 
 
-class DirectoryNames(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies of one topic in the directory of a node."""
-
-    topic_id: bytes
-    found: tuple[str, ...]
-
-
-def directories_of(node: ServerProcess, topic_id: bytes) -> DirectoryNames:
-    """By name; also those that are being deleted, or were set aside."""
-    names = sorted(
-        each.name for each in node.data_dir.iterdir() if each.name.startswith(topic_id.hex())
-    )
-    return DirectoryNames(topic_id=topic_id, found=tuple(names))
+def directories_of(node: ServerProcess, topic_id: bytes) -> list[str]:
+    """What lies of a topic in the directory of a node; also what was set aside."""
+    names = (each.name for each in node.data_dir.iterdir())
+    return sorted(name for name in names if name.startswith(topic_id.hex()))
