@@ -1,7 +1,7 @@
 """Writes the pages of docs/ that come from the sources, or checks that they are current.
 
-Owns docs/errors.md, from the catalogue of errors, and docs/configuration.md, from the Structs that
-hold a node's settings and a client's arguments.
+Owns docs/errors.md, from the catalogue of errors, docs/configuration.md, from the Structs that
+hold a node's settings and a client's arguments, and docs/metrics.md, from the catalogue of metrics.
 """
 
 import argparse
@@ -94,11 +94,52 @@ def _dynamic_lines() -> list[str]:
     return lines
 
 
+def metrics_page() -> str:
+    """Every metric of a node: name, labels, meaning."""
+    from tidelog.server.metrics_catalogue import SECTIONS, written_name
+
+    lines = [
+        GENERATED.format(source="`tidelog.server.metrics_catalogue`"),
+        "",
+        "# Metrics",
+        "",
+        "What a node exports on `/metrics` if `metrics.bind` is set, in the text format of",
+        "Prometheus or, if the scraper asks for it, OpenMetrics. Counters begin at 0 with the",
+        "process. A part that a node does not have (no broker, no member of the quorum) exports",
+        "nothing; a label value that never occurred is not there. Durations are in seconds, sizes",
+        "in bytes. How to read them: [operations](operations.md#monitoring).",
+    ]
+    for section, metrics in SECTIONS.items():
+        lines += [
+            "",
+            f"## {section}",
+            "",
+            "| metric | kind | labels | meaning |",
+            "|---|---|---|---|",
+        ]
+        for name, metric in metrics.items():
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            cells = (f"`{written_name(name)}`", metric.kind.value, labels, cell(metric.meaning))
+            lines.append("| " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "## Process",
+        "",
+        "As every Python process that uses `prometheus_client`: `process_cpu_seconds_total`,",
+        "`process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_open_fds`,",
+        "`process_max_fds`, `process_start_time_seconds`, `python_gc_collections_total`,",
+        "`python_gc_objects_collected_total`, `python_gc_objects_uncollectable_total` and",
+        "`python_info`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page and what it should hold."""
     return {
         Path("docs/errors.md"): errors_page(),
         Path("docs/configuration.md"): configuration_page(),
+        Path("docs/metrics.md"): metrics_page(),
     }
 
 

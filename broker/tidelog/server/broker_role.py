@@ -21,11 +21,13 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
+from tidelog.broker.meter import Meter
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.producer_id import ControllerBlocks
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
 from tidelog.metadata_quorum.features import SUPPORTED
+from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
@@ -51,7 +53,9 @@ class BrokerRole:
         ports: NodePorts,
         side: MetadataSide,
         directories: tuple[LogDirectory, ...],
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self._identity = identity
         self._configuration = configuration
         self._ports = ports
@@ -92,6 +96,15 @@ class BrokerRole:
         return self.replication.methods()
 
     @property
+    def directories(self) -> tuple[LogDirectory, ...]:
+        """The data directory and every one of log_dirs."""
+        return self._directories
+
+    def image(self) -> Image:
+        """The metadata as this broker knows them."""
+        return self._side.source.image()
+
+    @property
     def is_recovered(self) -> bool:
         """Whether the logs are open and their owners run."""
         return self._is_recovered
@@ -122,7 +135,7 @@ class BrokerRole:
         """What clients may ask."""
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
-        produce = ProduceHandler(replicas, ports.clock, limits, metadata)
+        produce = ProduceHandler(replicas, ports.clock, limits, metadata, self._meter)
         fetch = FetchHandler(
             replicas, limits, ReadPlaces(metadata, BrokerId(self._configuration.node_id))
         )

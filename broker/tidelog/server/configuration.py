@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.controller.topics import TopicDefaults
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.raft.types import Options
 from tidelog.server.configuration_listeners import Listeners, ListenerSettings
+from tidelog.server.configuration_metrics import MetricsSettings
 
 __all__ = ["ListenerSettings", "Listeners", "NodeConfiguration"]
 
@@ -225,11 +226,21 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         int,
         Meta(description="A stall of the node's loop that is longer is logged.", ge=1, le=60_000),
     ] = 100
+    slow_request_ms: Annotated[
+        int,
+        Meta(
+            description="A request that takes longer is logged, a long poll only if it takes so "
+            "much longer than it asked for; 0: none is.",
+            ge=0,
+            le=3_600_000,
+        ),
+    ] = 1_000
     peer_addresses: Annotated[
         dict[str, str],
         Meta(description="Node number → `host:port` to reach it at instead of its advertised one."),
     ] = {}
     listeners: Listeners = Listeners()
+    metrics: MetricsSettings = MetricsSettings()
     quorum: QuorumSettings = QuorumSettings()
     topics: TopicLimits = TopicLimits()
     produce: ProduceSettings = ProduceSettings()

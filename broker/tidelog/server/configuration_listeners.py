@@ -103,7 +103,7 @@ def validate_listeners(listeners: Listeners, *, allow_plaintext: bool) -> None:
     """Refuse what contradicts itself; INVALID_CONFIGURATION names the setting."""
     for name, listener in (("client", listeners.client), ("cluster", listeners.cluster)):
         _validate_tls(f"listeners.{name}.tls", listener.tls)
-        is_exposed = not _is_loopback(listener.bind)
+        is_exposed = not is_loopback(listener.bind)
         if is_exposed and not listener.tls.is_on and not allow_plaintext:
             raise _invalid(
                 f"listeners.{name}.bind",
@@ -145,7 +145,8 @@ def _validate_tls(path: str, tls: TlsSettings) -> None:
         )
 
 
-def _is_loopback(bind: str) -> bool:
+def is_loopback(bind: str) -> bool:
+    """Whether only this machine can reach the address."""
     host = bind.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True

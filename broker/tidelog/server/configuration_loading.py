@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_listeners import validate_listeners
+from tidelog.server.configuration_metrics import validate_metrics
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import did_you_mean, nearest_name
 
@@ -160,6 +161,9 @@ def _validate(tree: dict[str, Any], file_name: str) -> NodeConfiguration:
     for name, listener in (("client", listeners.client), ("cluster", listeners.cluster)):
         _validate_address(f"listeners.{name}.bind", listener.bind)
     validate_listeners(listeners, allow_plaintext=configuration.allow_plaintext)
+    if configuration.metrics.bind:
+        _validate_address("metrics.bind", configuration.metrics.bind)
+    validate_metrics(configuration.metrics, allow_plaintext=configuration.allow_plaintext)
     _validate_directories(configuration)
     _validate_quorum(configuration)
     if configuration.default_partitions > configuration.topics.partitions_max:

@@ -33,6 +33,7 @@ from tidelog.server.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.controller_role import ControllerRole, open_controller
 from tidelog.server.description import NodeDescription, describe_node
 from tidelog.server.metadata_side import MetadataSide, of_member, of_observer
+from tidelog.server.monitoring import Monitoring
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.reflection import service_names
 from tidelog.server.storage_format import NodeIdentity
@@ -51,7 +52,8 @@ class Node:
     ) -> None:
         self._may_pick_port = may_pick_port
         self._configuration = configuration
-        self._ports = ports
+        self._monitoring = Monitoring(configuration, ports)
+        self._ports = self._monitoring.ports
         self._stop_requested = asyncio.Event()
         self._brought_up = asyncio.Event()
         self._is_ready = False
@@ -62,6 +64,8 @@ class Node:
         self._controller: ControllerRole | None = None
         self._broker: BrokerRole | None = None
         self._directories: tuple[LogDirectory, ...] = ()
+        self._late: list[str] = []
+        """Methods that are answered once the broker is up."""
         self._side: MetadataSide | None = None
         self.client_address = ""
         """`host:port` of the client listener, once it is bound."""
@@ -74,6 +78,11 @@ class Node:
         """Whether a broker serves its partitions; whether a controller is up."""
         return self._is_ready
 
+    @property
+    def metrics_address(self) -> str:
+        """`host:port` of the pages of metrics and probes; empty: there are none."""
+        return self._monitoring.address
+
     def request_stop(self) -> None:
         """Begin the orderly stop."""
         self._stop_requested.set()
@@ -85,7 +94,15 @@ class Node:
     async def run(self, on_ready: Callable[["Node"], None]) -> None:
         """The node's whole life; raises the TidelogError that kept it from starting or going on."""
         identity = await storage_format.read_identity(self._ports.disk, self._configuration.node_id)
-        self.cluster_id = identity.cluster_id
+        self.cluster_id = self._monitoring.sources.cluster_id = identity.cluster_id
+        await self._monitoring.open()
+        try:
+            await self._run(identity, on_ready)
+        finally:
+            await self._monitoring.close()
+        log_events.info("node_stopped", cluster_id=self.cluster_id)
+
+    async def _run(self, identity: NodeIdentity, on_ready: Callable[["Node"], None]) -> None:
         if self._configuration.is_broker:
             # Before anything is written: a directory of another node is a mistake.
             self._directories = await broker_directories(identity, self._configuration, self._ports)
@@ -105,7 +122,6 @@ class Node:
                 self._is_ready = self._is_open = False
                 await self._stop_servers(0)
             scope.cancel()
-        log_events.info("node_stopped", cluster_id=self.cluster_id)
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -131,13 +147,17 @@ class Node:
         if side.run is not None:
             scope.start(side.run(), name="metadata observer")
         if configuration.is_broker:
-            self._broker = BrokerRole(identity, configuration, ports, side, self._directories)
+            self._broker = BrokerRole(
+                identity, configuration, ports, side, self._directories, self._monitoring.meter
+            )
         client = await self._bind(
             CLIENT_LISTENER, configuration.listeners.client, self._client_methods(side)
         )
         self.client_address = client.address
         self._is_open = True
-        watch = NodeWatch(configuration, ports, self._controller, self._broker, side)
+        await self._monitoring.health.open()
+        sources = self._monitoring.sources
+        watch = NodeWatch(configuration, ports, controller, self._broker, side, sources)
         self._of_quorum.append(scope.start(watch.run(), name="watch"))
         scope.start(
             watch_certificates(
@@ -154,6 +174,7 @@ class Node:
         if self._stop_requested.is_set():
             return
         self._is_ready = True
+        await self._monitoring.health.serve()
         log_events.info(
             "node_ready",
             address=self.client_address,
@@ -182,7 +203,9 @@ class Node:
             tls=settings.tls_files(),
             requires_client_certificate=settings.tls.client_auth == "required",
             limits=settings.limits,
+            starts_serving=False,
         )
+        methods = self._monitoring.metering.around(name, methods)
         try:
             server = await self._ports.network.serve(listener, methods)
         except TidelogError as error:
@@ -192,6 +215,7 @@ class Node:
             free = msgspec.structs.replace(listener, bind=f"{host}:0")
             server = await self._ports.network.serve(free, methods)
         self._servers.append(server)
+        self._monitoring.watch(name, server, methods, self._late)
         return server
 
     def _cluster_methods(self) -> Mapping[str, Method]:
@@ -205,9 +229,9 @@ class Node:
             )
         if self._configuration.is_broker:
             gate = Gate(authorizer=authorizer, is_ready=self._serves_replicas)
-            methods |= guard_methods(
-                late_methods(self._broker_methods), read_accesses(REPLICA_FILES), gate
-            )
+            replicas = late_methods(self._broker_methods)
+            self._late += replicas
+            methods |= guard_methods(replicas, read_accesses(REPLICA_FILES), gate)
         return methods
 
     def _serves_replicas(self) -> bool:
@@ -234,12 +258,15 @@ class Node:
             )
         )
         if broker is not None:
-            methods |= build_broker_methods(
+            served = build_broker_methods(
                 broker.handlers(),
                 Gate(authorizer=authorizer, is_ready=lambda: self._is_ready),
                 release=RELEASE,
                 stream_requests_max=limits.stream_requests_max,
+                metering=self._monitoring.metering,
             )
+            self._late += served
+            methods |= served
         accesses = read_accesses((*BROKER_FILES, *METADATA_FILES))
         assert all(accesses[name].listener == CLIENT_LISTENER for name in methods), (
             "the client listener serves what the contract assigns to it"
@@ -249,7 +276,11 @@ class Node:
             connection_bytes=self._configuration.listeners.client.limits.connection_answer_bytes,
             default_bytes=limits.fetch_bytes,
         )
-        return with_quotas(shared, Quotas(side.metadata.image), self._ports.clock)
+        quotas = Quotas(side.metadata.image)
+        self._monitoring.know(
+            controller=self._controller, broker=self._broker, side=side, quotas=quotas
+        )
+        return with_quotas(shared, quotas, self._ports.clock)
 
     def _is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""
@@ -261,6 +292,7 @@ class Node:
 
     async def _stop(self) -> None:
         """The broker before the quorum: what it hands over has to be committed."""
+        await self._monitoring.health.stop()
         broker, controller = self._broker, self._controller
         if broker is not None and self._is_ready:
             await broker.hand_over()

@@ -10,6 +10,7 @@ from tidelog.ports import (
     Host,
     Network,
     NoCertificates,
+    Pages,
     Random,
     Worker,
 )
@@ -46,3 +47,5 @@ class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     authorizer: Authorizer
     certificates: Certificates = NoCertificates()
     """Of the network's listeners and connections."""
+    pages: Pages | None = None
+    """None: nobody watches, as in the simulator."""

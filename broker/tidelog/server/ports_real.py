@@ -9,6 +9,7 @@ from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.host import RealHost
 from tidelog.ports.real.network import GrpcNetwork
+from tidelog.ports.real.pages import HttpPages
 from tidelog.ports.real.random import RealRandom
 from tidelog.ports.real.worker import ProcessWorker
 from tidelog.server.node_ports import FurtherDisk, NodePorts
@@ -47,6 +48,7 @@ async def real_ports(
                     host=RealHost(),
                     authorizer=AllowAll(),
                     certificates=network.certificates,
+                    pages=HttpPages(),
                 )
             finally:
                 await sealer.close()

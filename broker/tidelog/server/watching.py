@@ -1,6 +1,7 @@
-"""What a node says of itself in its log: late loops, failed disks, changes of the quorum.
+"""What a node says of itself in its log: late loops, failed disks, quorum, leaders, in-sync sets.
 
-Owns no decision. Each thing is said once when it begins and once when it ends.
+Owns no decision. Each thing is said once when it begins and once when it ends; of what may come by
+the thousand so many lines and a number. What it sees is counted for the metrics as well.
 """
 
 from typing import Final
@@ -11,13 +12,20 @@ from tidelog.server import log_events
 from tidelog.server.broker_role import BrokerRole
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.controller_role import ControllerRole
+from tidelog.server.event_limit import LimitedEvents
+from tidelog.server.image_events import ImageEvents
 from tidelog.server.metadata_side import MetadataSide
+from tidelog.server.metrics_gather import Sources
 from tidelog.server.node_ports import NodePorts
+from tidelog.server.refusal_events import RefusalEvents
+from tidelog.server.stopped_partitions import StoppedPartitions
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Term
+from tidelog.wire.ids import BrokerId, Term
 
 WATCH_MS: Final = 1_000
 """How often the loop's lateness and the disk's health are looked at."""
+REFUSALS_MS: Final = 10_000
+"""How often refusals by limits are told, if there were any."""
 LOST_AFTER: Final = 3
 """Looks in a row without an active controller before that is worth a line."""
 NS_PER_MS: Final = 1_000_000
@@ -33,7 +41,13 @@ class NodeWatch:
         controller: ControllerRole | None,
         broker: BrokerRole | None,
         side: MetadataSide,
+        sources: Sources,
     ) -> None:
+        self._counts = sources.watched
+        self._events = LimitedEvents(log_events, ports.clock)
+        self._refusals = RefusalEvents(sources, log_events)
+        self._image_events = ImageEvents(BrokerId(configuration.node_id), self._events)
+        sources.roles = self._image_events.counts
         self._configuration = configuration
         self._clock = ports.clock
         self._controller = controller
@@ -45,6 +59,8 @@ class NodeWatch:
         async with TaskScope() as scope:
             scope.start(self._watch_loop(), name="stall log")
             scope.start(self._watch_leader(), name="controller log")
+            scope.start(self._watch_image(), name="metadata log")
+            scope.start(self._watch_refusals(), name="refusal log")
             if self._broker is not None:
                 scope.start(self._watch_storage(self._broker), name="storage log")
             if self._controller is not None:
@@ -55,7 +71,9 @@ class NodeWatch:
         """Say once when a directory has failed, here and to the controller: the node goes on
         answering, with errors for the partitions in it."""
         told: dict[str, TidelogError] = {}
+        stopped = StoppedPartitions(broker, self._events)
         while True:
+            stopped.look()
             for name, failure in broker.failures.items():
                 if name not in told:
                     told[name] = failure
@@ -85,6 +103,8 @@ class NodeWatch:
             await clock.sleep(WATCH_MS)
             late_ms = (clock.monotonic_ns() - due_ns) // NS_PER_MS
             if late_ms > threshold_ms:
+                self._counts.stalls += 1
+                self._counts.stalled_ms += late_ms
                 log_events.warning("loop_stalled", late_ms=late_ms)
 
     async def _watch_leader(self) -> None:
@@ -103,15 +123,40 @@ class NodeWatch:
                     log_events.info("controller_found", node_id=leader.node_id, term=leader.term)
                 missed = 0
 
+    async def _watch_image(self) -> None:
+        """Say what happens to brokers, leaders and in-sync sets, as far as it is this node's."""
+        metadata = self._side.metadata
+        before = metadata.image()
+        while True:
+            after = await metadata.wait_version(before.version + 1)
+            is_active = (
+                self._controller is not None
+                and self._controller.parts.controller.active_term is not None
+            )
+            self._image_events.follow(before, after, is_controller=is_active)
+            before = after
+
+    async def _watch_refusals(self) -> None:
+        """Say now and then which limit refuses callers, and how many lines were left out."""
+        while True:
+            await self._clock.sleep(REFUSALS_MS)
+            self._refusals.look()
+            self._events.sweep()
+
     async def _watch_quorum(self, controller: ControllerRole) -> None:
         """One line for each change of role or term."""
         told: tuple[Role, Term] | None = None
+        led: tuple[object, Term] | None = None
         seen = -1
         while True:
             described = controller.quorum.describe()
             now = (described.role, described.term)
+            if described.leader is not None and (described.leader, described.term) != led:
+                led = (described.leader, described.term)
+                self._counts.leader_changes += 1
             if now != told:
                 told = now
+                self._counts.elections_won += described.role is Role.LEADER
                 log_events.info(
                     "quorum_role",
                     role=described.role.value,

@@ -15,6 +15,7 @@ from tidelog.ports.network import (
     DeathHint,
     Listener,
     ListenerLimits,
+    ListenerUsage,
     Method,
     Network,
     PeerUnreachable,
@@ -25,7 +26,9 @@ from tidelog.ports.network import (
     TlsFiles,
     UnaryHandler,
     UnaryMethod,
+    WatchedServer,
 )
+from tidelog.ports.pages import Page, PageHandler, PageRequest, Pages
 from tidelog.ports.random import Random
 from tidelog.ports.request_context import RequestContext
 from tidelog.ports.task_scope import TaskScope
@@ -47,9 +50,14 @@ __all__ = [
     "JobFiles",
     "Listener",
     "ListenerLimits",
+    "ListenerUsage",
     "Method",
     "Network",
     "NoCertificates",
+    "Page",
+    "PageHandler",
+    "PageRequest",
+    "Pages",
     "PeerUnreachable",
     "Random",
     "RequestContext",
@@ -61,5 +69,6 @@ __all__ = [
     "TlsFiles",
     "UnaryHandler",
     "UnaryMethod",
+    "WatchedServer",
     "Worker",
 ]

@@ -18,8 +18,8 @@ to it):
 """
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Meta
@@ -193,6 +193,17 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """With TLS: whoever has no certificate of the authorities cannot connect. The subject of the
     certificate is the principal of the caller."""
     limits: ListenerLimits = ListenerLimits()
+    starts_serving: bool = True
+    """What the health service says at first of all services, and of the listener as a whole."""
+
+
+class ListenerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listener holds of its callers' messages, and what it has refused."""
+
+    request_bytes: int
+    answer_bytes: int
+    refused: Mapping[str, int]
+    """Since the start, by the limit that was used up."""
 
 
 class Server(Protocol):
@@ -205,6 +216,23 @@ class Server(Protocol):
 
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing new; break what is still open after `grace_ms`."""
+        ...
+
+
+@runtime_checkable
+class WatchedServer(Protocol):
+    """A server with a health service and limits; the simulated one has neither."""
+
+    def usage(self) -> ListenerUsage:
+        """As of now."""
+        ...
+
+    async def set_serving(self, services: Sequence[str], *, is_serving: bool) -> None:
+        """What the health service says of them; the empty name is the listener as a whole."""
+        ...
+
+    async def end_serving(self) -> None:
+        """The health service says of all that they do not serve, and stays with it."""
         ...
 
 

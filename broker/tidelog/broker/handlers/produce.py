@@ -14,6 +14,7 @@ import msgspec
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.batch_contents import check_contents
 from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
+from tidelog.broker.meter import Meter, count
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.metadata_quorum.image import NO_LEADER
@@ -145,11 +146,13 @@ class ProduceHandler:
         clock: Clock,
         limits: BrokerLimits,
         metadata: ImageSource | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._limits = limits
         self._metadata = metadata
+        self._meter = meter or Meter(())
 
     async def produce(
         self, context: RequestContext, request: ProduceRequest
@@ -189,12 +192,15 @@ class ProduceHandler:
     def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
         """As `wait`, for those who have many requests at once: calls `on_answers` once."""
         timeout_ms = submitted.request.timeout_ms or self._limits.produce_timeout_ms
-        pending = PendingAnswers(submitted, lambda found: on_answers(self._hinted(found)))
+        pending = PendingAnswers(submitted, lambda found: on_answers(self._told(found)))
         pending.begin(min(timeout_ms, DURATION_MS_MAX))
         return pending
 
-    def _hinted(self, answers: list[PartitionAcknowledgement]) -> list[PartitionAcknowledgement]:
-        """With the leader's name where that spares the client a metadata call."""
+    def _told(self, answers: list[PartitionAcknowledgement]) -> list[PartitionAcknowledgement]:
+        """With the leader's name where that spares the client a metadata call; counted."""
+        for answer in answers:
+            if answer.error is not None:
+                count(self._meter.produce_refusals, answer.error.code.name)
         return [
             self._with_leader(answer)
             if answer.error is not None and answer.error.code in _LED_ELSEWHERE
@@ -224,13 +230,18 @@ class ProduceHandler:
         )
         header = _checked_header(batch, replica, tried)
         check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
-        return replica.directory.owner.submit(
+        submitted = replica.directory.owner.submit(
             replica.log,
             batch.batch,
             header,
             is_flush_awaited=acks is Acks.ALL,
             append_time_ms=append_time_ms,
         )
+        meter = self._meter
+        meter.produced_batches += 1
+        meter.produced_records += header.record_count
+        meter.produced_bytes += header.size_bytes
+        return submitted
 
 
 def _validate_request(request: ProduceRequest) -> None:

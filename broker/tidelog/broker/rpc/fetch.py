@@ -11,6 +11,7 @@ from tidelog.broker.handlers.fetch import (
 )
 from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
 from tidelog.broker.handlers.produce import validate_topic_id
+from tidelog.broker.meter import Meter, count
 from tidelog.broker.rpc.errors import fill_error
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
@@ -77,21 +78,28 @@ def partition_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
     return message
 
 
-def _partition_messages(answers: Sequence[PartitionBatches]) -> list[fetch_pb2.PartitionBatches]:
+def _partition_messages(
+    answers: Sequence[PartitionBatches], meter: Meter
+) -> list[fetch_pb2.PartitionBatches]:
+    for answer in answers:
+        meter.fetched_bytes += len(answer.batches)
+        if answer.error is not None:
+            count(meter.fetch_refusals, answer.error.code.name)
     return [partition_message(answer) for answer in answers]
 
 
 class FetchRpc:
     """The service's two methods over one handler."""
 
-    def __init__(self, handler: FetchHandler) -> None:
+    def __init__(self, handler: FetchHandler, meter: Meter | None = None) -> None:
         self._handler = handler
+        self._meter = meter or Meter(())
 
     async def fetch(self, context: RequestContext, message: bytes) -> bytes:
         """`Fetch`."""
         request = read_request(fetch_pb2.FetchRequest.FromString(message))
         answers = await self._handler.fetch(context, request)
-        response = fetch_pb2.FetchResponse(partitions=_partition_messages(answers))
+        response = fetch_pb2.FetchResponse(partitions=_partition_messages(answers, self._meter))
         return response.SerializeToString()
 
     async def fetch_stream(self, context: RequestContext, stream: Stream) -> None:
@@ -101,7 +109,7 @@ class FetchRpc:
         session = FetchSession(self._handler, news.set)
         try:
             async with TaskScope() as scope:
-                scope.start(_send_answers(session, stream, news), name="fetch answers")
+                scope.start(_send_answers(session, stream, news, self._meter), name="fetch answers")
                 while (message := await stream.receive()) is not None:
                     request = fetch_pb2.FetchStreamRequest.FromString(message)
                     session.take(read_stream_request(request))
@@ -110,7 +118,9 @@ class FetchRpc:
             session.close()
 
 
-async def _send_answers(session: FetchSession, stream: Stream, news: asyncio.Event) -> None:
+async def _send_answers(
+    session: FetchSession, stream: Stream, news: asyncio.Event, meter: Meter
+) -> None:
     while True:
         if not session.has_work:
             news.clear()
@@ -119,7 +129,7 @@ async def _send_answers(session: FetchSession, stream: Stream, news: asyncio.Eve
         answer = await session.next_answer()
         if answer is not None:
             response = fetch_pb2.FetchStreamResponse(
-                partitions=_partition_messages(answer.partitions),
+                partitions=_partition_messages(answer.partitions, meter),
                 session_epoch=answer.session_epoch,
             )
             await stream.send(response.SerializeToString())

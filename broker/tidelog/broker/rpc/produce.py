@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidelog.broker.handlers.produce import (
@@ -14,9 +14,12 @@ from tidelog.broker.handlers.produce import (
     validate_topic_id,
 )
 from tidelog.broker.rpc.errors import fill_error
+from tidelog.broker.rpc.metering import Metering
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import TidelogError
+
+PRODUCE_STREAM = "/tidelog.v1.ProduceService/ProduceStream"
 
 _ACKS = {
     produce_pb2.ACKS_UNSPECIFIED: Acks.ALL,
@@ -67,9 +70,12 @@ def fill_response(
 class ProduceRpc:
     """The service's two methods over one handler."""
 
-    def __init__(self, handler: ProduceHandler, *, stream_requests_max: int) -> None:
+    def __init__(
+        self, handler: ProduceHandler, *, stream_requests_max: int, metering: Metering | None = None
+    ) -> None:
         self._handler = handler
         self._stream_requests_max = stream_requests_max
+        self._metering = metering
 
     async def produce(self, context: RequestContext, message: bytes) -> bytes:
         """`Produce`."""
@@ -80,7 +86,7 @@ class ProduceRpc:
 
     async def produce_stream(self, context: RequestContext, stream: Stream) -> None:
         """`ProduceStream`: appended in the order of the stream, answered as they are done."""
-        pipeline = _Pipeline(self._handler, stream, self._stream_requests_max)
+        pipeline = _Pipeline(self._handler, stream, self._stream_requests_max, self._metering)
         async with TaskScope() as scope:
             scope.start(pipeline.send_answers(), name="produce answers")
             while (message := await stream.receive()) is not None:
@@ -92,8 +98,15 @@ class ProduceRpc:
 class _Pipeline:
     """Requests of one stream that are not answered yet."""
 
-    def __init__(self, handler: ProduceHandler, stream: Stream, requests_max: int) -> None:
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        stream: Stream,
+        requests_max: int,
+        metering: Metering | None,
+    ) -> None:
         self._handler = handler
+        self._metering = metering
         self._stream = stream
         self._requests_max = requests_max
         self._unanswered = 0
@@ -114,6 +127,7 @@ class _Pipeline:
         """
         envelope = produce_pb2.ProduceStreamRequest.FromString(message)
         self._unanswered += 1
+        timing = self._time(context, len(message))
         correlation_id = envelope.correlation_id
         try:
             submitted = self._handler.submit(context, read_request(envelope.request))
@@ -121,8 +135,23 @@ class _Pipeline:
             answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
             fill_error(answer.error, error)
             self._push(answer)
+            if timing is not None:
+                timing(codes=[error.code.name])
             return
-        self._handler.begin_wait(submitted, partial(self._on_answers, correlation_id))
+        self._handler.begin_wait(submitted, partial(self._on_answers, correlation_id, timing))
+
+    def _time(self, context: RequestContext, request_bytes: int) -> Callable[..., None] | None:
+        """To be called when the request is answered; None: nobody counts."""
+        metering = self._metering
+        if metering is None:
+            return None
+        return partial(
+            metering.stream_request_ended,
+            PRODUCE_STREAM,
+            context,
+            begun_ns=metering.clock.monotonic_ns(),
+            request_bytes=request_bytes,
+        )
 
     def end(self) -> None:
         """No more requests will come."""
@@ -141,7 +170,14 @@ class _Pipeline:
             self._changed.clear()
             await self._changed.wait()
 
-    def _on_answers(self, correlation_id: int, answers: Sequence[PartitionAcknowledgement]) -> None:
+    def _on_answers(
+        self,
+        correlation_id: int,
+        timing: Callable[..., None] | None,
+        answers: Sequence[PartitionAcknowledgement],
+    ) -> None:
+        if timing is not None:
+            timing(codes=[each.error.code.name for each in answers if each.error is not None])
         answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
         fill_response(answer.response, answers)
         # An empty list still tells that the request as a whole was accepted.

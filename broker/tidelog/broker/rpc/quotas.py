@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.quota import DELAYED_CALLS_MAX, ClientQuota, Quotas, Use
+from tidelog.broker.rpc.metering import holding
 from tidelog.ports import (
     Clock,
     Method,
@@ -116,7 +117,8 @@ async def _wait_turn(
         )
     client.delayed_calls += 1
     try:
-        await _pay(client, quotas, clock)
+        with holding(clock):
+            await _pay(client, quotas, clock)
     finally:
         client.delayed_calls -= 1
 

@@ -21,6 +21,7 @@ from tidelog.broker.rpc.fetch import FetchRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.metadata import MetadataRpc
 from tidelog.broker.rpc.metadata_table import DELETE_RECORDS
+from tidelog.broker.rpc.metering import Metering
 from tidelog.broker.rpc.produce import ProduceRpc
 from tidelog.broker.rpc.producer_id import ProducerIdRpc
 from tidelog.broker.rpc.records import RecordsRpc
@@ -63,11 +64,18 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_broker_methods(
-    handlers: Handlers, gate: Gate, *, release: str, stream_requests_max: int
+    handlers: Handlers,
+    gate: Gate,
+    *,
+    release: str,
+    stream_requests_max: int,
+    metering: Metering | None = None,
 ) -> Mapping[str, Method]:
     """The methods by full name."""
-    produce = ProduceRpc(handlers.produce, stream_requests_max=stream_requests_max)
-    fetch = FetchRpc(handlers.fetch)
+    produce = ProduceRpc(
+        handlers.produce, stream_requests_max=stream_requests_max, metering=metering
+    )
+    fetch = FetchRpc(handlers.fetch, None if metering is None else metering.meter)
     records = RecordsRpc(handlers.records)
     metadata = MetadataRpc(handlers.metadata, handlers.offsets)
     admin = AdminRpc(handlers.admin, release=release)

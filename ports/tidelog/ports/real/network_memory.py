@@ -23,9 +23,18 @@ class ListenerMemory:
         self._limits = limits
         self.request_bytes = 0
         self.answer_bytes = 0
-        self.refused_count = 0
+        self.refused: dict[str, int] = {}
+        """Calls and answers, by the limit that was used up."""
         self._answers_of: dict[str, int] = {}
         self._has_room = asyncio.Event()
+
+    @property
+    def refused_count(self) -> int:
+        """All of them."""
+        return sum(self.refused.values())
+
+    def _note_refused(self, limit: str) -> None:
+        self.refused[limit] = self.refused.get(limit, 0) + 1
 
     @property
     def has_room(self) -> bool:
@@ -50,7 +59,7 @@ class ListenerMemory:
         else:
             self.take(length_bytes)
             return
-        self.refused_count += 1
+        self._note_refused(name)
         raise TidelogError(
             ErrorCode.RESOURCE_EXHAUSTED,
             tried=f"call {method}",
@@ -79,8 +88,8 @@ class ListenerMemory:
             limits.answer_memory_bytes, length_bytes
         )
         if is_over or is_all_over:
-            self.refused_count += 1
             name = "connection_answer_bytes" if is_over else "answer_memory_bytes"
+            self._note_refused(name)
             raise TidelogError(
                 ErrorCode.INDETERMINATE,
                 tried=f"answer {method}",

@@ -6,14 +6,14 @@ Owns binding, and why it failed; what is served is `network_handlers`' business.
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.network import Listener, Method
+from tidelog.ports.network import Listener, ListenerUsage, Method
 from tidelog.ports.real import network_extras, network_options
 from tidelog.ports.real.network_handlers import generic_handlers, split_name
 from tidelog.ports.real.network_memory import ListenerMemory
@@ -44,6 +44,23 @@ class GrpcServer:
         """`host:port` with the port that was really taken."""
         return self._address
 
+    def usage(self) -> ListenerUsage:
+        """As of now."""
+        memory = self.memory
+        return ListenerUsage(
+            request_bytes=memory.request_bytes,
+            answer_bytes=memory.answer_bytes,
+            refused=dict(memory.refused),
+        )
+
+    async def set_serving(self, services: Sequence[str], *, is_serving: bool) -> None:
+        """What the health service says of them; the empty name is the listener as a whole."""
+        await self._extras.set(services, is_serving=is_serving)
+
+    async def end_serving(self) -> None:
+        """The health service says of all that they do not serve, and stays with it."""
+        await self._extras.stop()
+
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing new; break what is still open after `grace_ms`."""
         await self._extras.stop()
@@ -65,7 +82,9 @@ async def start_server(
     memory = ListenerMemory(listener.name, listener.limits)
     server.add_generic_rpc_handlers(generic_handlers(methods, listener, clock, memory))
     services = sorted({split_name(method)[0] for method in methods})
-    extras = await network_extras.add_extras(server, services, listener.reflection_services)
+    extras = await network_extras.add_extras(
+        server, services, listener.reflection_services, starts_serving=listener.starts_serving
+    )
     address = _bind(server, listener, credentials)
     await server.start()
     return GrpcServer(server, address, extras, memory)
