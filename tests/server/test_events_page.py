@@ -16,14 +16,7 @@ LOGS = ("log_events", "events", "_events")
 def written(path: Path) -> Iterator[tuple[str, str]]:
     """Event and level of each call in a module."""
     tree = ast.parse(path.read_text())
-    names = {
-        node.target.id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    }
+    names = dict(_named(tree))
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -34,8 +27,22 @@ def written(path: Path) -> Iterator[tuple[str, str]]:
         event = node.args[0]
         if isinstance(event, ast.Constant):
             yield str(event.value), node.func.attr
-        elif isinstance(event, ast.Name) and event.id in names:
-            yield names[event.id], node.func.attr
+        elif isinstance(event, ast.Name):
+            yield from ((each, node.func.attr) for each in names.get(event.id, ()))
+
+
+def _named(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names that stand for a text, or for one of two."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.AnnAssign | ast.Assign):
+            continue
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        if isinstance(target, ast.Name):
+            value = node.value
+            parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            texts = [str(each.value) for each in parts if isinstance(each, ast.Constant)]
+            if len(texts) == len(parts):
+                yield target.id, tuple(texts)
 
 
 @pytest.mark.slow
@@ -59,6 +66,12 @@ def test_an_event_under_a_constant_or_over_several_lines_is_seen(tmp_path: Path)
         'NAME: str = "b_c"\n'
         'log_events.info("a_b", x=1)\n'
         "self._events.warning(\n    NAME,\n    y=2,\n)\n"
+        'def f():\n    event = "c_d" if x else "d_e"\n    events.error(event)\n'
         'other.info("no")\n'
     )
-    assert sorted(written(module)) == [("a_b", "info"), ("b_c", "warning")]
+    assert sorted(written(module)) == [
+        ("a_b", "info"),
+        ("b_c", "warning"),
+        ("c_d", "error"),
+        ("d_e", "error"),
+    ]

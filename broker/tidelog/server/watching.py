@@ -18,7 +18,6 @@ from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.metrics_gather import Sources
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.refusal_events import RefusalEvents
-from tidelog.server.stopped_partitions import StoppedPartitions
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, Term
 
@@ -71,9 +70,7 @@ class NodeWatch:
         """Say once when a directory has failed, here and to the controller: the node goes on
         answering, with errors for the partitions in it."""
         told: dict[str, TidelogError] = {}
-        stopped = StoppedPartitions(broker, self._events)
         while True:
-            stopped.look()
             for name, failure in broker.failures.items():
                 if name not in told:
                     told[name] = failure
