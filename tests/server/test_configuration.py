@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidelog.broker.replication.stream_messages import DEFAULT_REPLICATION_LIMITS
 from tidelog.ports import TlsFiles
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_loading import load, settings
@@ -160,3 +161,9 @@ def test_a_listener_may_say_only_how_it_is_reached() -> None:
 def test_peer_addresses_are_a_table() -> None:
     found = load(file_text="[peer_addresses]\n2 = '127.0.0.1:7002'\n")
     assert found.peer_addresses == {"2": "127.0.0.1:7002"}
+
+
+def test_how_far_behind_a_replica_is_copied_apart_can_be_set_with_its_nearness() -> None:
+    limits = load(flags={"replication.far_behind_bytes": "8000"}).replication_limits()
+    assert (limits.far_behind_bytes, limits.near_end_bytes) == (8_000, 1_000)
+    assert load(flags={}).replication_limits() == DEFAULT_REPLICATION_LIMITS

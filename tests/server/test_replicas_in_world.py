@@ -6,6 +6,7 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
+from tidelog.broker.replication.stream_messages import Lane
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.wire.errors import ErrorCode
 
@@ -191,3 +192,29 @@ def test_records_are_given_up_on_an_operator_s_explicit_wish_only() -> None:
         await topic.holds_all()
 
     Cluster(controllers=3, brokers=3).run(work)
+
+
+def test_a_replica_that_is_far_behind_by_the_node_s_settings_is_copied_apart() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        cluster.nodes[3].kill()
+        await topic.led_by_other_than(3)
+        await topic.in_sync(1, 2)
+        await topic.produce(60)
+        seen: dict[Lane, None] = {}
+
+        def is_in_sync_by_both_lanes() -> bool:
+            node = cluster.nodes[3].node
+            if node is not None and node._broker is not None:
+                lanes = node._broker.replication.fetchers.describe()
+                seen.update((each.lane, None) for each in lanes if each.partitions)
+            return len(seen) == 2 and 3 in topic.now().in_sync_replicas
+
+        cluster.nodes[3].start()
+        await cluster.wait(is_in_sync_by_both_lanes)
+        await topic.holds_all()
+
+    Cluster(controllers=3, roles="broker,controller", replication__far_behind_bytes="2000").run(
+        work
+    )

@@ -14,6 +14,10 @@ from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.reopening import Reopening
 from tidelog.broker.replication.repair import Repair
 from tidelog.broker.replication.roles import RoleKeeper
+from tidelog.broker.replication.stream_messages import (
+    DEFAULT_REPLICATION_LIMITS,
+    ReplicationLimits,
+)
 from tidelog.broker.rpc.replica import ReplicaRpc
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.ports import Method, TaskScope
@@ -37,6 +41,7 @@ class BrokerReplication:
         broker_id: BrokerId,
         broker_epoch: Callable[[], BrokerEpoch],
         peer_addresses: Mapping[str, str],
+        limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
         self._side = side
         self._peer_addresses = peer_addresses
@@ -56,6 +61,7 @@ class BrokerReplication:
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             address_of=self._address_of,
+            limits=limits,
         )
         replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
         self._rpc = ReplicaRpc(
@@ -66,6 +72,7 @@ class BrokerReplication:
                 cluster_id=cluster_id,
                 on_follower_position=self.in_sync.on_follower_position,
                 on_follower_gone=self.in_sync.on_follower_gone,
+                limits=limits,
             )
         )
 

@@ -85,6 +85,7 @@ class BrokerRole:
             broker_id=broker_id,
             broker_epoch=self._epoch,
             peer_addresses=configuration.peer_addresses,
+            limits=configuration.replication_limits(),
         )
 
     def _epoch(self) -> BrokerEpoch:

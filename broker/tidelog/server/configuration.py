@@ -12,6 +12,10 @@ from msgspec import Meta
 
 from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.replication.stream_messages import (
+    DEFAULT_REPLICATION_LIMITS,
+    ReplicationLimits,
+)
 from tidelog.metadata_quorum.controller.topics import TopicDefaults
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.raft.types import Options
@@ -155,6 +159,21 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 100_000
 
 
+class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How replicas are copied."""
+
+    far_behind_bytes: Annotated[
+        int,
+        Meta(
+            description="A replica that is out of sync and further behind is copied on the lane "
+            "that `reassignment.throttle.bytes.per.second` bounds, until it is eight times as "
+            "near.",
+            ge=1_024,
+            le=1_099_511_627_776,
+        ),
+    ] = DEFAULT_REPLICATION_LIMITS.far_behind_bytes
+
+
 class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of a node."""
 
@@ -248,6 +267,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     fetch: FetchSettings = FetchSettings()
     records: RecordsSettings = RecordsSettings()
     housekeeping: HousekeepingLimits = HousekeepingLimits()
+    replication: ReplicationSettings = ReplicationSettings()
 
     @property
     def is_broker(self) -> bool:
@@ -287,6 +307,15 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             records_per_request_max=self.records.request_records_max,
             records_bytes_max=self.records.request_bytes_max,
             admin_timeout_ms=self.admin_timeout_ms,
+        )
+
+    def replication_limits(self) -> ReplicationLimits:
+        """The limits of copying between brokers."""
+        far_behind_bytes = self.replication.far_behind_bytes
+        return msgspec.structs.replace(
+            DEFAULT_REPLICATION_LIMITS,
+            far_behind_bytes=far_behind_bytes,
+            near_end_bytes=far_behind_bytes // 8,
         )
 
     def topic_defaults(self) -> TopicDefaults:
