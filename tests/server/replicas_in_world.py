@@ -100,10 +100,9 @@ class ReplicatedTopic:
             else:
                 raise AssertionError("nothing was acknowledged")
 
-    async def read(self, number: int) -> dict[int, bytes]:
-        """Every committed record, as this broker shows them."""
+    async def read(self, number: int, offset: int = 0) -> dict[int, bytes]:
+        """Every committed record from the offset on, as this broker shows them."""
         found: dict[int, bytes] = {}
-        offset = 0
         while True:
             request = fetch_pb2.FetchRequest(positions=[position(self.key.topic_id, 0, offset)])
             data = await self.cluster.call(

@@ -11,6 +11,7 @@ from tests.server.test_damage_in_world import kept, replica, three
 from tidelog.broker.replicas import Replicas
 from tidelog.ports import Append, Disk, File
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 pytestmark = pytest.mark.slow
 UNREAD = TidelogError(ErrorCode.STORAGE_FAILED, tried="read", happened="the disk did not answer")
@@ -126,17 +127,43 @@ def test_another_leads_while_the_log_of_the_leader_cannot_be_read_and_it_comes_b
     three().run(work)
 
 
+def test_what_cannot_be_read_still_counts_where_too_few_are_left() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        others = [number for number in (1, 2, 3) if number != old]
+        cluster.nodes[others[1]].kill()
+        await topic.in_sync(old, others[0])
+        await topic.produce(5)
+        stop(topic, old)
+        await cluster.wait(lambda: topic.now().leader_id == others[0])
+        assert topic.now().eligible_replicas == (old,), "it holds all that was acknowledged"
+        await topic.produce(5)
+        await topic.holds_all()
+
+    three().run(work)
+
+
 def test_an_only_replica_is_opened_again_with_all_that_it_had() -> None:
     async def work(cluster: Cluster) -> None:
         topic = await ReplicatedTopic.create(cluster, replicas=1)
         await topic.produce(20)
         leader = topic.now().leader_id
+        held = replica(topic, leader)
+        await held.directory.owner.trim(held.log, Offset(3))
         stop(topic, leader)
         await asyncio.sleep(0.1)
         assert await topic.try_produce(leader) is ErrorCode.STORAGE_FAILED
         await until_served(topic, leader)
+        log = replica(topic, leader).log
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 20, 20)
+        assert log.producers.producers == held.log.producers.producers
+        for offset in range(3):
+            del topic.acknowledged[offset]
         await topic.produce(5)
-        await topic.holds_all()
+        read = await topic.read(leader, offset=3)
+        assert read == topic.acknowledged
 
     three().run(work)
 

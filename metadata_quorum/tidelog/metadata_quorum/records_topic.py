@@ -53,7 +53,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, tag="partition"):
     removing_replicas: tuple[BrokerId, ...] = ()
     """Of a reassignment under way: those of `replicas` that go."""
     is_recovered_unclean: bool = False
-    """A replica was elected that may lack acknowledged records."""
+    """A replica was elected that may lack acknowledged records, and not every replica has gone on
+    from its log yet."""
 
 
 class PartitionChangeRecord(Record, frozen=True, kw_only=True, tag="partition_change"):

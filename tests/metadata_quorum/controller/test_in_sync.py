@@ -13,6 +13,8 @@ from tidelog.metadata_quorum.controller.in_sync import (
     InSyncResult,
     alter_partitions,
 )
+from tidelog.metadata_quorum.controller.leaders import elect_unclean
+from tidelog.metadata_quorum.controller.partition_state import PartitionState
 from tidelog.metadata_quorum.controller.producer_ids import allocate_block
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.records import BrokerDirectory
@@ -166,6 +168,37 @@ def test_a_leader_may_say_that_it_recovered_from_a_loss() -> None:
     image, result = asked(image, wanted)
     assert partition(image).is_recovered_unclean
     assert result.partition_epoch == 1
+
+
+def unclean() -> Image:
+    """Broker 3 leads alone, elected by an operator while 1 and 2 were away."""
+    image = three()
+    for broker in (THREE, TWO, ONE):
+        image = clusters.after(image, fence(image, broker, image.brokers[broker].epoch))
+    image = clusters.unfenced(image, 3)
+    election = elect_unclean(image, topic_id(1), 0, broker_id=THREE)
+    assert election.record is not None
+    image = clusters.applied(image, [election.record])
+    return clusters.unfenced(clusters.unfenced(image, 1), 2)
+
+
+def test_a_loss_is_over_once_every_replica_has_gone_on_from_what_was_left() -> None:
+    image = unclean()
+    assert partition(image).is_recovered_unclean
+    image, _ = asked(image, change(image, 1, 3), by=THREE)
+    assert partition(image).is_recovered_unclean, "broker 2 may hold what was given up"
+    image, _ = asked(image, change(image, 1, 2, 3), by=THREE)
+    assert not partition(image).is_recovered_unclean
+    image, _ = asked(image, change(image, 2, 3), by=THREE)
+    assert not partition(image).is_recovered_unclean
+
+
+def test_a_loss_is_over_once_a_replica_that_stays_away_is_moved_elsewhere() -> None:
+    image = unclean()
+    image, _ = asked(image, change(image, 1, 3), by=THREE)
+    state = PartitionState.of(topic_id(1), partition(image))
+    state.drop_replicas((TWO,), (ONE, THREE), 2)
+    assert not state.is_recovered_unclean
 
 
 def test_a_request_of_an_older_process_too_many_or_doubled_is_refused_as_a_whole() -> None:

@@ -10,6 +10,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
  3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
     the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
+ 5. A partition that went on from a replica that may lack acknowledged records is marked until every
+    replica is in sync: then each has gone on from there, and nothing more may be cut off.
 """
 
 from collections.abc import Collection, Mapping
@@ -117,7 +119,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
         return staying + self.removing
 
     def set_in_sync(self, wanted: Collection[BrokerId], minimum: int) -> None:
-        """Rule 3: whoever leaves while too few stay is eligible still."""
+        """Rule 3: whoever leaves while too few stay is eligible still. Rule 5: all are there."""
         left = [each for each in (*self.in_sync, *self.eligible) if each not in wanted]
         self.in_sync = tuple(each for each in self.replicas if each in wanted)
         self.last_known = ()
@@ -125,6 +127,8 @@ class PartitionState(msgspec.Struct, kw_only=True):
             self.eligible = ()
         else:
             self.eligible = tuple(each for each in self.replicas if each in left)
+        if len(self.in_sync) == len(self.replicas):
+            self.is_recovered_unclean = False
 
     def lose(self, lost: Collection[BrokerId]) -> None:
         """These replicas may lack acknowledged records now. A sole replica stays what it is."""
