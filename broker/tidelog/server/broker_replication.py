@@ -11,6 +11,7 @@ from tidelog.broker.replication.controller_calls import ControllerCalls
 from tidelog.broker.replication.fetchers import Fetchers
 from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
+from tidelog.broker.replication.log_ends import LogEnds
 from tidelog.broker.replication.reopening import Reopening
 from tidelog.broker.replication.repair import Repair
 from tidelog.broker.replication.roles import RoleKeeper
@@ -50,6 +51,7 @@ class BrokerReplication:
         self.repair = Repair(
             replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
         )
+        self.log_ends = LogEnds(replicas, side.source, ports.clock, calls, broker_id=broker_id)
         self.reopening = Reopening(replicas, ports.clock, log_events)
         self.fetchers = Fetchers(
             replicas,
@@ -60,7 +62,7 @@ class BrokerReplication:
             cluster_id=cluster_id,
             broker_id=broker_id,
             broker_epoch=broker_epoch,
-            address_of=self._address_of,
+            address_of=self.address_of,
             limits=limits,
         )
         replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
@@ -86,8 +88,9 @@ class BrokerReplication:
         scope.start(self.fetchers.run(scope), name="fetchers")
         scope.start(self.repair.run(), name="repair")
         scope.start(self.reopening.run(), name="reopening")
+        scope.start(self.log_ends.run(), name="log ends")
 
-    def _address_of(self, broker_id: BrokerId) -> str | None:
+    def address_of(self, broker_id: BrokerId) -> str | None:
         """Where another broker serves its replicas; None: it is not registered."""
         known = self._side.source.image().brokers.get(broker_id)
         if known is None:

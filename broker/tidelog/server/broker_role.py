@@ -15,6 +15,7 @@ from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.fetch_places import ReadPlaces
+from tidelog.broker.handlers.log_dirs import LogDirsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
@@ -23,6 +24,7 @@ from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.meter import Meter
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.rpc.log_dirs import LogDirsRpc
 from tidelog.broker.rpc.producer_id import ControllerBlocks
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
@@ -88,13 +90,22 @@ class BrokerRole:
             limits=configuration.replication_limits(),
         )
 
+        self._log_dirs = LogDirsRpc(
+            LogDirsHandler(self.replicas),
+            side.source,
+            ports.network,
+            cluster_id=identity.cluster_id,
+            broker_id=broker_id,
+            address_of=self.replication.address_of,
+        )
+
     def _epoch(self) -> BrokerEpoch:
         assert self.session is not None, "replicas are copied after the registration"
         return self.session.epoch
 
     def cluster_methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return self.replication.methods()
+        return {**self.replication.methods(), **self._log_dirs.peer_methods()}
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
@@ -152,8 +163,15 @@ class BrokerRole:
             ),
             metadata=topics,
             offsets=OffsetsHandler(replicas, fetch),
-            admin=AdminHandler(metadata, replicas, limits),
+            admin=AdminHandler(
+                metadata,
+                replicas,
+                limits,
+                broker_id=BrokerId(self._configuration.node_id),
+                followers=self.replication.in_sync.followers,
+            ),
             trim=TrimHandler(replicas),
+            log_dirs=self._log_dirs,
         )
 
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:

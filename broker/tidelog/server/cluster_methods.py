@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.v1 import (
+    broker_peer_pb2,
     broker_session_pb2,
     controller_pb2,
     metadata_stream_pb2,
@@ -24,7 +25,7 @@ CONTROLLER_FILES: Final = (
     controller_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole by a controller."""
-REPLICA_FILES: Final = (replica_pb2.DESCRIPTOR,)
+REPLICA_FILES: Final = (replica_pb2.DESCRIPTOR, broker_peer_pb2.DESCRIPTOR)
 """Every service in these files is served whole by a broker."""
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.image_counts import ImageCounts
 from tidelog.broker.meter import NS_PER_S, Meter
 from tidelog.broker.quota import Quotas
 from tidelog.ports import Clock, Server, WatchedServer
@@ -18,7 +19,6 @@ from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.controller_role import ControllerRole
 from tidelog.server.description import NodeDescription, describe_node
 from tidelog.server.health import Health
-from tidelog.server.image_counts import ImageCounts
 from tidelog.server.image_events import RoleCounts
 from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.metered_disk import MeteredDisk

@@ -180,6 +180,11 @@ class DescribeTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
+    WITH_REPLICA_STATES_FIELD_NUMBER: _builtins.int
+    with_replica_states: _builtins.bool
+    """Fill `replica_states` in, as far as the broker that answers knows them: of its own replicas,
+    and of the followers of those that it leads. Ask every broker for the whole picture.
+    """
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 1,000; a name given twice is answered once. Empty: all of them."""
@@ -188,10 +193,11 @@ class DescribeTopicsRequest(_message.Message):
         self,
         *,
         topic_names: _abc.Iterable[_builtins.str] | None = ...,
+        with_replica_states: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_names", b"topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_names", b"topic_names", "with_replica_states", b"with_replica_states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,8 +343,8 @@ class PartitionDescription(_message.Message):
 
     @_builtins.property
     def replica_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
-        """How far each replica is, as the leader knows it, in ascending order of broker id; empty: not
-        known on the broker that answers.
+        """How each replica stands, as far as the broker that answers knows it, in ascending order of
+        broker id; only with `with_replica_states`.
         """
 
     def __init__(
@@ -365,7 +371,7 @@ Global___PartitionDescription: _TypeAlias = PartitionDescription  # noqa: Y015
 
 @_typing.final
 class ReplicaDescription(_message.Message):
-    """How far a replica is."""
+    """How a replica stands, as its leader knows it or as its own broker does."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -374,6 +380,9 @@ class ReplicaDescription(_message.Message):
     FLUSHED_OFFSET_FIELD_NUMBER: _builtins.int
     LAG_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_AGO_MS_FIELD_NUMBER: _builtins.int
+    IS_OWN_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """Its broker."""
     log_end_offset: _builtins.int
@@ -384,6 +393,14 @@ class ReplicaDescription(_message.Message):
     """How many records it is behind the leader's log end; -1: not known."""
     caught_up_ago_ms: _builtins.int
     """How long ago it had all that the leader had, in milliseconds; -1: not known. 0 for the leader."""
+    is_own: _builtins.bool
+    """Set: the broker that answers holds this replica itself, and knows also what follows."""
+    size_bytes: _builtins.int
+    """Bytes on the disk; only of the broker's own replica."""
+    @_builtins.property
+    def failure(self) -> _errors_pb2.Error:
+        """Why it has stopped; only of the broker's own replica. Unset: it is in order."""
+
     def __init__(
         self,
         *,
@@ -392,10 +409,13 @@ class ReplicaDescription(_message.Message):
         flushed_offset: _builtins.int = ...,
         lag: _builtins.int = ...,
         caught_up_ago_ms: _builtins.int = ...,
+        is_own: _builtins.bool = ...,
+        size_bytes: _builtins.int = ...,
+        failure: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "caught_up_ago_ms", b"caught_up_ago_ms", "flushed_offset", b"flushed_offset", "lag", b"lag", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "caught_up_ago_ms", b"caught_up_ago_ms", "failure", b"failure", "flushed_offset", b"flushed_offset", "is_own", b"is_own", "lag", b"lag", "log_end_offset", b"log_end_offset", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -428,6 +448,7 @@ class DescribeClusterResponse(_message.Message):
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Given once, when the cluster was formatted; never changes."""
     controller_id: _builtins.int
@@ -438,6 +459,10 @@ class DescribeClusterResponse(_message.Message):
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]:
         """All registered brokers, fenced ones included, in ascending order of id."""
 
+    @_builtins.property
+    def partitions(self) -> Global___PartitionSummary:
+        """How all partitions stand."""
+
     def __init__(
         self,
         *,
@@ -445,14 +470,61 @@ class DescribeClusterResponse(_message.Message):
         controller_id: _builtins.int = ...,
         brokers: _abc.Iterable[Global___BrokerDescription] | None = ...,
         release: _builtins.str = ...,
+        partitions: Global___PartitionSummary | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "release", b"release"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "partitions", b"partitions", "release", b"release"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class PartitionSummary(_message.Message):
+    """How many partitions there are, and how many of them need a look."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    OFFLINE_COUNT_FIELD_NUMBER: _builtins.int
+    UNDER_REPLICATED_COUNT_FIELD_NUMBER: _builtins.int
+    UNDER_MIN_IN_SYNC_COUNT_FIELD_NUMBER: _builtins.int
+    NOT_PREFERRED_COUNT_FIELD_NUMBER: _builtins.int
+    REASSIGNING_COUNT_FIELD_NUMBER: _builtins.int
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    partition_count: _builtins.int
+    """All of them."""
+    offline_count: _builtins.int
+    """That nobody leads."""
+    under_replicated_count: _builtins.int
+    """With fewer replicas in sync than they have."""
+    under_min_in_sync_count: _builtins.int
+    """With fewer replicas in sync than `min.insync.replicas`."""
+    not_preferred_count: _builtins.int
+    """That another replica leads than the first of them."""
+    reassigning_count: _builtins.int
+    """Of which replicas are being moved."""
+    topic_count: _builtins.int
+    """How many topics there are."""
+    def __init__(
+        self,
+        *,
+        partition_count: _builtins.int = ...,
+        offline_count: _builtins.int = ...,
+        under_replicated_count: _builtins.int = ...,
+        under_min_in_sync_count: _builtins.int = ...,
+        not_preferred_count: _builtins.int = ...,
+        reassigning_count: _builtins.int = ...,
+        topic_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_preferred_count", b"not_preferred_count", "offline_count", b"offline_count", "partition_count", b"partition_count", "reassigning_count", b"reassigning_count", "topic_count", b"topic_count", "under_min_in_sync_count", b"under_min_in_sync_count", "under_replicated_count", b"under_replicated_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionSummary: _TypeAlias = PartitionSummary  # noqa: Y015
 
 @_typing.final
 class BrokerDescription(_message.Message):

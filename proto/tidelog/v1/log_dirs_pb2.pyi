@@ -169,17 +169,22 @@ class LogDirReplica(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     LAG_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     topic_name: _builtins.str
     """The topic's name; empty: the topic was deleted."""
     size_bytes: _builtins.int
-    """Bytes of all its files."""
+    """Bytes of its segments."""
     log_end_offset: _builtins.int
     """The next offset to assign there."""
     lag: _builtins.int
-    """How many records it is behind the high watermark; 0: none."""
+    """How many records it is behind the high watermark, as far as it has heard of it; 0: none."""
     @_builtins.property
     def partition(self) -> _common_pb2.TopicPartition:
         """Which partition."""
+
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Why it has stopped. Unset: it is in order."""
 
     def __init__(
         self,
@@ -189,10 +194,11 @@ class LogDirReplica(_message.Message):
         size_bytes: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
         lag: _builtins.int = ...,
+        error: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag", b"lag", "log_end_offset", b"log_end_offset", "partition", b"partition", "size_bytes", b"size_bytes", "topic_name", b"topic_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lag", b"lag", "log_end_offset", b"log_end_offset", "partition", b"partition", "size_bytes", b"size_bytes", "topic_name", b"topic_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

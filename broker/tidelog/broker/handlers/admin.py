@@ -1,25 +1,42 @@
 """Topics and the cluster, for operators, from what this broker knows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.metadata import GUESSES_MAX, ClusterView, MissingTopic
+from tidelog.broker.image_counts import ImageCounts, PartitionCounts
 from tidelog.broker.limits import BrokerLimits
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.replica_failures import ReplicaFailure
 from tidelog.broker.replicas import Replica, Replicas
+from tidelog.broker.replication.in_sync_keeper import FollowerState
 from tidelog.metadata_quorum.controller.topics import unknown_topic
 from tidelog.metadata_quorum.image import TopicImage
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import BrokerId, TopicId
 
 
 class AdminHandler:
     """Reads the image, and the replicas held here for sizes."""
 
-    def __init__(self, metadata: Metadata, replicas: Replicas, limits: BrokerLimits) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        replicas: Replicas,
+        limits: BrokerLimits,
+        *,
+        broker_id: BrokerId,
+        followers: Callable[[PartitionKey], tuple[FollowerState, ...]],
+    ) -> None:
+        self.broker_id = broker_id
+        """Whose replicas these are."""
         self._metadata = metadata
         self._replicas = replicas
         self._limits = limits
+        self._counts = ImageCounts()
+        self.followers = followers
+        """What is known of the followers of a partition that is led here."""
 
     async def describe_topics(
         self, context: RequestContext, topic_names: Sequence[str]
@@ -51,6 +68,14 @@ class AdminHandler:
         return ClusterView(
             self._metadata.image(), context.listener, self._metadata.controller_id(), ()
         )
+
+    def count(self, view: ClusterView) -> PartitionCounts:
+        """How all partitions stand; what did not change since is not counted again."""
+        return self._counts.count(view.image)
+
+    def failures(self) -> dict[PartitionKey, ReplicaFailure]:
+        """Replicas that are placed here and not in order."""
+        return {each.key: each for each in self._replicas.failures()}
 
     def replica(self, topic_id: TopicId, partition: int) -> Replica | None:
         """The replica held here, for its offsets and size."""

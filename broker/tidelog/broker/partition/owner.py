@@ -44,6 +44,7 @@ from tidelog.broker.partition.owner_files import SegmentFiles
 from tidelog.broker.partition.owner_requests import QUEUED_BYTES_MAX as QUEUED_BYTES_MAX
 from tidelog.broker.partition.owner_requests import Appended as Appended
 from tidelog.broker.partition.owner_requests import OwnerRequests
+from tidelog.broker.partition.rounds import Following
 from tidelog.ports import Append, Disk, File, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
@@ -88,6 +89,12 @@ class DirectoryOwner(OwnerRequests):
     def duplicates_answered(self) -> int:
         """Batches that were sent again and answered as the first time, since the start."""
         return self._core.duplicates_answered
+
+    def leader_watermark(self, key: PartitionKey) -> Offset:
+        """The leader's high watermark as far as a follower has heard of it; else 0."""
+        partition = self._core.partitions.get(key)
+        role = None if partition is None else partition.role
+        return role.leader_watermark if isinstance(role, Following) else Offset(0)
 
     def _keep_files(self, opened: OpenedLog) -> None:
         self._files.update(opened.files)

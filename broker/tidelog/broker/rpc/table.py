@@ -19,6 +19,7 @@ from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.rpc.admin import AdminRpc
 from tidelog.broker.rpc.fetch import FetchRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
+from tidelog.broker.rpc.log_dirs import LogDirsRpc
 from tidelog.broker.rpc.metadata import MetadataRpc
 from tidelog.broker.rpc.metadata_table import DELETE_RECORDS
 from tidelog.broker.rpc.metering import Metering
@@ -31,6 +32,7 @@ from tidelog.ports import Method, StreamHandler, UnaryHandler
 from tidelog.v1 import (
     admin_pb2,
     fetch_pb2,
+    log_dirs_pb2,
     metadata_pb2,
     produce_pb2,
     producer_id_pb2,
@@ -45,6 +47,7 @@ BROKER_FILES = (
     records_pb2.DESCRIPTOR,
     metadata_pb2.DESCRIPTOR,
     admin_pb2.DESCRIPTOR,
+    log_dirs_pb2.DESCRIPTOR,
     topic_admin_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata_table`'s."""
@@ -61,6 +64,8 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     offsets: OffsetsHandler
     admin: AdminHandler
     trim: TrimHandler
+    log_dirs: LogDirsRpc
+    """Made by whoever knows the other brokers: it answers for them as well."""
 
 
 def build_broker_methods(
@@ -91,6 +96,7 @@ def build_broker_methods(
         "/tidelog.v1.MetadataService/ListOffsets": metadata.list_offsets,
         "/tidelog.v1.AdminService/DescribeTopics": admin.describe_topics,
         "/tidelog.v1.AdminService/DescribeCluster": admin.describe_cluster,
+        "/tidelog.v1.LogDirService/DescribeLogDirs": handlers.log_dirs.describe_log_dirs,
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {
