@@ -123,9 +123,8 @@ def run_rounds(
         "round  broker  led  controller ms  moved ms  again ms  in sync ms  what was done, and felt"
     )
     while budget.allows(len(done), began):
-        if done:
-            cluster.balance()
-            wait_whole(cluster)
+        cluster.balance()
+        wait_whole(cluster, load)
         victim = _victim(fault.victims, done, draw)
         found = _round(cluster, load, fault, victim, draw, budget.healthy_seconds)
         done.append(found)
