@@ -78,6 +78,8 @@ MISTAKES = [
     ("metadata export no/where", "is not a directory", "make the directory"),
     ("metadata export .", "not the name of a file", "name a new file"),
     ("broker drain three", "`three` is not a node id", "--help"),
+    ("broker drain 3 --timeout 5", "--timeout goes with --wait only", "add --wait"),
+    ("broker drain 3 --wait --dry-run", "nothing to wait for", "leave --wait out"),
     ("broker remove", "BROKER_ID is missing", "tidelog broker remove 3"),
     ("topic alter orders", "nothing to change", "-p N"),
     ("topic alter orders --config a=1 --unset a", "`a` is given twice", "leave"),

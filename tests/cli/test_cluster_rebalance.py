@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.cli.broker_drain import wait_empty
 from tidelog.cli.cluster_rebalance import as_json, as_text
 from tidelog.cli.cluster_rebalance_plan import (
     Forecast,
@@ -17,7 +18,8 @@ from tidelog.cli.cluster_rebalance_plan import (
     problems,
     standings,
 )
-from tidelog.cli.cluster_rebalance_run import REMOVE_THROTTLE, THROTTLE, Execution, out_of_time
+from tidelog.cli.cluster_rebalance_run import Execution, out_of_time
+from tidelog.cli.throttle import REMOVE_THROTTLE, THROTTLE
 from tidelog.client import ConfigResource, ElectionType, TopicPartition
 from tidelog.client.admin_types import (
     BrokerStatus,
@@ -387,6 +389,50 @@ def test_everything_begins_at_once_where_nobody_waits() -> None:
     running.begin()
     assert cluster.most_moving == 5
     assert f"tidelog config set --cluster {THROTTLE}=7000" in running.advice()
+
+
+# -- a broker that is emptied --------------------------------------------------------------------
+
+
+class Brokers:
+    """Broker 3 holds fewer replicas with each look; None: nobody answers."""
+
+    def __init__(self, *held: int | None) -> None:
+        self.held = list(held)
+
+    def list_brokers(self, timeout_ms: int | None = None) -> list[BrokerStatus]:
+        del timeout_ms
+        left = self.held.pop(0) if len(self.held) > 1 else self.held[0]
+        if left is None:
+            raise TidelogError(ErrorCode.UNAVAILABLE, tried="list", happened="nobody answers")
+        return [broker(1), msgspec.structs.replace(broker(3), replica_count=left, leader_count=1)]
+
+
+def emptied(brokers: Brokers, seconds_max: float = 60) -> tuple[bool, list[str]]:
+    """Whether broker 3 was seen empty, and what was told."""
+    said: list[str] = []
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    is_empty = wait_empty(
+        brokers, 3, seconds_max=seconds_max, say=said.append, now=lambda: clock[0], pause=pause
+    )
+    return is_empty, said
+
+
+def test_a_broker_is_waited_for_until_it_holds_nothing_and_each_change_is_told_once() -> None:
+    assert emptied(Brokers(2, None, 2, 1, 0)) == (
+        True,
+        ["broker 3: 2 replicas left, it leads 1", "broker 3: 1 replica left, it leads 1"],
+    )
+
+
+def test_a_broker_that_keeps_replicas_is_not_waited_for_longer_than_was_said() -> None:
+    assert emptied(Brokers(2), seconds_max=5)[0] is False
+    with pytest.raises(TidelogError, match="nobody answers"):
+        emptied(Brokers(None), seconds_max=600)
 
 
 # -- what is printed -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from tidelog.cli.errors import EXIT_FAILED, EXIT_OK, BadInput, CommandError, pri
 from tidelog.cli.parser import Parser, add_bootstrap, add_json, number
 from tidelog.cli.partition_arguments import shown
 from tidelog.cli.table import count, listed, size, table
+from tidelog.cli.throttle import add_throttle
 
 if TYPE_CHECKING:
     from tidelog.cli.cluster_rebalance_plan import Forecast
@@ -29,7 +30,6 @@ EXAMPLES: Final = (
     (f"{COMMAND} --execute --throttle 52428800", "do it, with 50 MiB/s to each broker at most"),
     (f"{COMMAND} --topic orders --max-moves 10 --json", "one topic, ten partitions, for programs"),
 )
-_BYTES_MAX: Final = 1 << 40
 _MOVES_MAX: Final = 10_000
 _SECONDS_MAX: Final = 30 * 86_400
 _AT_ONCE: Final = 20
@@ -45,13 +45,7 @@ _BROKERS_HEAD: Final = (
 def configure(parser: Parser) -> None:
     """What, and how fast."""
     parser.add_argument("--execute", action="store_true", help="do it")
-    parser.add_argument(
-        "--throttle",
-        type=number(1, _BYTES_MAX),
-        default=0,
-        metavar="BYTES",
-        help="with --execute: copy at most so many bytes a second to each broker",
-    )
+    add_throttle(parser, "with --execute: ")
     parser.add_argument(
         "--at-once",
         type=number(1, _MOVES_MAX),

@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidelog.cli.cluster_rebalance_plan import Move, next_moves
+from tidelog.cli.throttle import ConfigAdmin, Say, Throttle
 from tidelog.client.admin_types import (
-    ConfigDescription,
-    ConfigResource,
-    ConfigResourceType,
     ElectionOutcome,
     ElectionType,
     PartitionReassignment,
@@ -21,9 +19,7 @@ from tidelog.client.admin_types import (
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-THROTTLE: Final = "reassignment.throttle.bytes.per.second"
 WATCH: Final = "tidelog partition list-reassignments"
-REMOVE_THROTTLE: Final = f"tidelog config delete --cluster {THROTTLE}"
 REQUEST_MOVES_MAX: Final = 1_000
 """In one call."""
 POLL_SECONDS: Final = 1.0
@@ -31,10 +27,8 @@ FAILURES_MAX: Final = 6
 """Polls in a row that nobody answered, each tried until the client's own deadline."""
 ELECTION_SECONDS_MAX: Final = 30.0
 
-Say = Callable[[str], None]
 
-
-class Admin(Protocol):
+class Admin(ConfigAdmin, Protocol):
     """What is needed of the admin client."""
 
     def alter_partition_reassignments(
@@ -64,24 +58,6 @@ class Admin(Protocol):
         """Preferred leaders."""
         ...
 
-    def describe_configs(
-        self,
-        config_resources: Sequence[ConfigResource],
-        names: Sequence[str] = (),
-        timeout_ms: int | None = None,
-    ) -> list[ConfigDescription]:
-        """What the throttle was."""
-        ...
-
-    def alter_configs(
-        self,
-        config_resources: Sequence[ConfigResource],
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """The throttle as it was."""
-        ...
-
 
 class Execution:
     """One plan on its way."""
@@ -100,8 +76,7 @@ class Execution:
         self._all = list(moves)
         self._waiting = list(moves)
         self._moving: dict[TopicPartition, None] = {}
-        self._throttle = throttle
-        self._before: str | None = None
+        self._throttle = Throttle(admin, throttle)
         self._say = say
         self._now = now
         self._pause = pause
@@ -116,13 +91,13 @@ class Execution:
 
     def begin(self) -> None:
         """Everything at once, and nobody waits."""
-        self._remember_throttle()
+        self._throttle.remember()
         while self._waiting:
             self._start(self._waiting[:REQUEST_MOVES_MAX])
 
     def run(self, *, at_once: int, seconds_max: float) -> bool:
         """Until all has moved; False: not in time, and what has begun goes on."""
-        self._remember_throttle()
+        self._throttle.remember()
         deadline = self._now() + seconds_max
         while self._waiting or self._moving:
             begins, _ = next_moves(self._waiting, len(self._moving), at_once=at_once)
@@ -135,13 +110,13 @@ class Execution:
                     return False
                 self._pause(POLL_SECONDS)
         self._elect()
-        self.restore_throttle()
+        self._throttle.restore(self._say)
         return True
 
     def _start(self, moves: Sequence[Move]) -> None:
         outcomes = self._admin.alter_partition_reassignments(
             {each.partition: each.after for each in moves},
-            throttle_bytes_per_second=self._throttle,
+            throttle_bytes_per_second=self._throttle.bytes_per_second,
         )
         for place, error in outcomes.items():
             if error is not None:
@@ -187,37 +162,12 @@ class Execution:
             if places:
                 self._pause(POLL_SECONDS)
 
-    # -- the throttle ----------------------------------------------------------------------------
-
-    def _remember_throttle(self) -> None:
-        if not self._throttle:
-            return
-        cluster = ConfigResource(ConfigResourceType.CLUSTER)
-        (described,) = self._admin.describe_configs([cluster], [THROTTLE])
-        for entry in described.entries:
-            if entry.name == THROTTLE and entry.source == "cluster":
-                self._before = entry.value
-
-    def restore_throttle(self) -> None:
-        """As it was before."""
-        if not self._throttle:
-            return
-        cluster = ConfigResource(ConfigResourceType.CLUSTER, "", {THROTTLE: self._before})
-        self._admin.alter_configs([cluster])
-        was = "removed" if self._before is None else f"{self._before} bytes/s again"
-        self._say(f"the throttle is {was}")
-
     def advice(self) -> str:
         """How to go on without this command."""
         said = f"what has begun goes on; `{WATCH}` shows it"
         if self._waiting:
             said += f", {len(self._waiting)} partitions wait: run the command again for them"
-        if not self._throttle:
-            return said
-        undo = REMOVE_THROTTLE
-        if self._before is not None:
-            undo = f"tidelog config set --cluster {THROTTLE}={self._before}"
-        return f"{said}; the throttle stays: afterwards `{undo}`"
+        return f"{said}{self._throttle.advice()}"
 
 
 def out_of_time(execution: Execution, seconds: float) -> TidelogError:
