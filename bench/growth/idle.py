@@ -27,11 +27,13 @@ from bench.table import Table, count
 from tidelog.client import AdminClient, NewTopic, Producer, wire
 from tidelog.client.engine.fetch_messages import FetchPosition
 from tidelog.client.sync.connections import CHANNEL_OPTIONS
-from tidelog.client.sync.consumer_parts import ANSWER_BYTES_MAX, WINDOW_BYTES_MAX
 from tidelog.ports.real.network_options import ping_options
 from tidelog.wire.errors import TidelogError
 
 TOPIC: Final = "idle"
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+ANSWER_BYTES: Final = 2 * 1024 * 1024
+"""What the SDK's consumer grants a broker, and takes in one answer."""
 CONNECT_SECONDS_MAX: Final = 120.0
 CONNECTING_AT_ONCE: Final = 50
 SETTLE_SECONDS: Final = 6.0
@@ -93,9 +95,9 @@ class Consumers:
         request = wire.fetch_stream_request(
             [position],
             (),
-            credit_bytes=WINDOW_BYTES_MAX,
+            credit_bytes=WINDOW_BYTES,
             session_epoch=1,
-            max_bytes=ANSWER_BYTES_MAX,
+            max_bytes=ANSWER_BYTES,
             client_rack="",
         )
         async with self._opening:

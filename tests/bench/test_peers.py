@@ -40,7 +40,7 @@ def test_the_producer_tools_summary_is_read_and_its_windows_are_not() -> None:
 
 
 def test_the_consumer_tools_figures_are_found_by_their_names() -> None:
-    lines = ["a warning, with commas", *CONSUMED]
+    lines = ["a warning, with commas", CONSUMED[0], "WARNING: slow, very", CONSUMED[1]]
     with_join = parse_consumed(lines, 100, is_join_counted=True)
     without_join = parse_consumed(lines, 100, is_join_counted=False)
     assert with_join.records_per_second == pytest.approx(500_000)

@@ -6,10 +6,10 @@ the tools time themselves.
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 from bench.peers.kafka.node import java
+from bench.settings import STALL_SECONDS_MAX
 from bench.table import Throughput
 
 TOOL_SECONDS_MAX: Final = 300.0
@@ -27,11 +27,16 @@ def parse_produced(lines: Sequence[str], record_bytes: int) -> Throughput:
 
 
 def parse_consumed(lines: Sequence[str], record_bytes: int, *, is_join_counted: bool) -> Throughput:
-    """The line of figures under the header, by the header's names: their order has changed."""
-    for header, figures in pairwise(lines):
-        names = [name.strip() for name in header.split(",")]
-        if set(CONSUMED_COLUMNS) <= set(names):
-            row = dict(zip(names, (cell.strip() for cell in figures.split(",")), strict=True))
+    """The line of figures below the header, by the header's names: their order has changed. What
+    the tool warns of may stand between the two.
+    """
+    names: list[str] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.split(",")]
+        if set(CONSUMED_COLUMNS) <= set(cells):
+            names = cells
+        elif names and len(cells) == len(names):
+            row = dict(zip(names, cells, strict=True))
             records = int(row["data.consumed.in.nMsg"])
             rate = float(row["nMsg.sec" if is_join_counted else "fetch.nMsg.sec"])
             return Throughput(records=records, record_bytes=record_bytes, seconds=records / rate)
@@ -59,6 +64,7 @@ def consumer_performance(
     tool = java(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
+        *("--timeout", str(int(STALL_SECONDS_MAX * 1e3))),
     )
     with tool:
         lines = tool.wait_end(timeout_seconds=TOOL_SECONDS_MAX)
