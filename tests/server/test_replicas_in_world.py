@@ -8,6 +8,7 @@ from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replication.stream_messages import Lane
 from tidelog.chaos.sim.faults import FaultKind
+from tidelog.metadata_quorum.image import NO_LEADER
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
@@ -218,3 +219,29 @@ def test_a_replica_that_is_far_behind_by_the_node_s_settings_is_copied_apart() -
     Cluster(controllers=3, roles="broker,controller", replication__far_behind_bytes="2000").run(
         work
     )
+
+
+def test_after_all_machines_went_down_the_longest_log_leads_once_all_are_back() -> None:
+    async def work(cluster: Cluster) -> None:
+        settings = {"flush": "replicated", "min.insync.replicas": "1"}
+        topic = await ReplicatedTopic.create(cluster, settings=settings)
+        await topic.produce(10)
+        brokers = topic.now().replicas
+        # What a disk has flushed by itself is left, which may be all.
+        for number in brokers:
+            cluster.world.machine(f"n{number}").crash()
+        for number in brokers[1:]:
+            await cluster.nodes[number].restart()
+        await asyncio.sleep(10)
+        assert topic.now().leader_id == NO_LEADER, "the one that is away may have the most"
+        await cluster.nodes[brokers[0]].restart()
+        await topic.led_by_other_than()
+        assert topic.now().is_recovered_unclean
+        topic.acknowledged.clear()
+        await topic.produce(5)
+        await topic.in_sync(*brokers)
+        assert not topic.now().is_recovered_unclean
+        await topic.holds_all()
+        await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
+
+    Cluster(controllers=3, brokers=3).run(work)

@@ -334,6 +334,97 @@ class DamagedReplicaResult(_message.Message):
 Global___DamagedReplicaResult: _TypeAlias = DamagedReplicaResult  # noqa: Y015
 
 @_typing.final
+class ReportLogEndsRequest(_message.Message):
+    """Logs of partitions without a leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    broker_id: _builtins.int
+    """The broker that holds them."""
+    broker_epoch: _builtins.int
+    """Its epoch. An older one: STALE_BROKER_EPOCH."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaLogEnd]:
+        """At most one for each partition, at most 10,000."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        replicas: _abc.Iterable[Global___ReplicaLogEnd] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportLogEndsRequest: _TypeAlias = ReportLogEndsRequest  # noqa: Y015
+
+@_typing.final
+class ReplicaLogEnd(_message.Message):
+    """Where one log ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's number."""
+    leader_epoch: _builtins.int
+    """The partition's leader epoch, in which nobody leads. Of another one nothing follows."""
+    last_epoch: _builtins.int
+    """The leader epoch of the log's last batch; -1: the log is empty."""
+    log_end_offset: _builtins.int
+    """The offset behind the last record."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        last_epoch: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaLogEnd: _TypeAlias = ReplicaLogEnd  # noqa: Y015
+
+@_typing.final
+class ReportLogEndsResponse(_message.Message):
+    """What follows from it shows in the metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportLogEndsResponse: _TypeAlias = ReportLogEndsResponse  # noqa: Y015
+
+@_typing.final
 class AllocateProducerIdBlockRequest(_message.Message):
     """Who wants producer ids."""
 

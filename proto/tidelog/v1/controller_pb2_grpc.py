@@ -46,6 +46,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
                 _registered_method=True)
+        self.ReportLogEnds = channel.unary_unary(
+                '/tidelog.v1.ControllerService/ReportLogEnds',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportLogEndsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportLogEndsResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIdBlock = channel.unary_unary(
                 '/tidelog.v1.ControllerService/AllocateProducerIdBlock',
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdBlockRequest.SerializeToString,
@@ -74,6 +79,14 @@ class ControllerServiceServicer(object):
     def ReportDamagedReplicas(self, request, context):
         """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
         replica leads, where one can. May be sent again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportLogEnds(self, request, context):
+        """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
+        replicas that held them have told it, the longest log leads. May be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,6 +121,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ReportDamagedReplicas,
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.SerializeToString,
+            ),
+            'ReportLogEnds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLogEnds,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportLogEndsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportLogEndsResponse.SerializeToString,
             ),
             'AllocateProducerIdBlock': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIdBlock,
@@ -176,6 +194,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/ReportDamagedReplicas',
             tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLogEnds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/ReportLogEnds',
+            tidelog_dot_v1_dot_controller__pb2.ReportLogEndsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.ReportLogEndsResponse.FromString,
             options,
             channel_credentials,
             insecure,

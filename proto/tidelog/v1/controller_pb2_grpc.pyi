@@ -43,6 +43,10 @@ class ControllerServiceStub:
     """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
     replica leads, where one can. May be sent again.
     """
+    ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportLogEndsRequest, _controller_pb2.ReportLogEndsResponse]
+    """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
+    replicas that held them have told it, the longest log leads. May be sent again.
+    """
     AllocateProducerIdBlock: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
     Forward: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ForwardRequest, _controller_pb2.ForwardResponse]
@@ -66,6 +70,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     ReportDamagedReplicas: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]  # type: ignore[assignment]
     """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
     replica leads, where one can. May be sent again.
+    """
+    ReportLogEnds: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportLogEndsRequest, _controller_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
+    """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
+    replicas that held them have told it, the longest log leads. May be sent again.
     """
     AllocateProducerIdBlock: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdBlockRequest, _controller_pb2.AllocateProducerIdBlockResponse]  # type: ignore[assignment]
     """A block of producer ids that no other broker gets. A block lost with its answer is never used."""
@@ -99,6 +107,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controller_pb2.ReportDamagedReplicasResponse, _abc.Awaitable[_controller_pb2.ReportDamagedReplicasResponse]]:
         """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
         replica leads, where one can. May be sent again.
+        """
+
+    @_abc_1.abstractmethod
+    def ReportLogEnds(
+        self,
+        request: _controller_pb2.ReportLogEndsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.ReportLogEndsResponse, _abc.Awaitable[_controller_pb2.ReportLogEndsResponse]]:
+        """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
+        replicas that held them have told it, the longest log leads. May be sent again.
         """
 
     @_abc_1.abstractmethod

@@ -10,13 +10,16 @@ from typing import Final, Protocol
 from tidelog.broker.replication.in_sync_types import Change, Outcome
 from tidelog.metadata_quorum.controller.damage import DamagedReplica
 from tidelog.metadata_quorum.controller.in_sync import InSyncChange, InSyncMember, InSyncResult
+from tidelog.metadata_quorum.controller.log_ends import ReplicaEnd
 from tidelog.metadata_quorum.rpc.controller_messages import (
     ALTER_PARTITIONS,
     REPORT_DAMAGED,
+    REPORT_LOG_ENDS,
     decode_damaged,
     decode_results,
     encode_changes,
     encode_damaged,
+    encode_log_ends,
 )
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -76,6 +79,13 @@ class ControllerCalls:
             REPORT_DAMAGED, message, tried="report damaged replicas", timeout_ms=CALL_MS
         )
         return decode_damaged(answer, count=len(damaged))
+
+    async def report_ends(self, ends: Sequence[ReplicaEnd]) -> None:
+        """`ReportLogEnds`: what follows from it shows in the metadata."""
+        message = encode_log_ends(self._cluster_id, self._broker_id, self._broker_epoch(), ends)
+        await self._controller.call(
+            REPORT_LOG_ENDS, message, tried="report log ends", timeout_ms=CALL_MS
+        )
 
 
 def _in_words_of_controller(change: Change) -> InSyncChange:

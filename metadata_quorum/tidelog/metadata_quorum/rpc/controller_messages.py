@@ -6,6 +6,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog.metadata_quorum.controller.damage import DamagedReplica
 from tidelog.metadata_quorum.controller.in_sync import InSyncChange, InSyncResult
+from tidelog.metadata_quorum.controller.log_ends import ReplicaEnd
 from tidelog.metadata_quorum.rpc.errors import raise_malformed, read_error
 from tidelog.v1 import controller_pb2
 from tidelog.wire.errors import TidelogError
@@ -13,6 +14,7 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicId
 
 ALTER_PARTITIONS = "/tidelog.v1.ControllerService/AlterPartitions"
 REPORT_DAMAGED = "/tidelog.v1.ControllerService/ReportDamagedReplicas"
+REPORT_LOG_ENDS = "/tidelog.v1.ControllerService/ReportLogEnds"
 
 
 def encode_changes(
@@ -77,6 +79,24 @@ def encode_damaged(
             partition=each.partition,
             leader_epoch=each.leader_epoch,
             may_come_back=each.may_come_back,
+        )
+    return message.SerializeToString()
+
+
+def encode_log_ends(
+    cluster_id: str, broker_id: BrokerId, broker_epoch: BrokerEpoch, ends: Sequence[ReplicaEnd]
+) -> bytes:
+    """`ReportLogEndsRequest`."""
+    message = controller_pb2.ReportLogEndsRequest(
+        cluster_id=cluster_id, broker_id=broker_id, broker_epoch=broker_epoch
+    )
+    for each in ends:
+        message.replicas.add(
+            topic_id=each.topic_id,
+            partition=each.partition,
+            leader_epoch=each.leader_epoch,
+            last_epoch=each.last_epoch,
+            log_end_offset=each.log_end_offset,
         )
     return message.SerializeToString()
 

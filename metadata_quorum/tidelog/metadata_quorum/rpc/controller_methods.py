@@ -105,6 +105,7 @@ class ControllerParts:
             "/tidelog.v1.ControllerService/ReportDamagedReplicas": (
                 self._service.report_damaged_replicas
             ),
+            "/tidelog.v1.ControllerService/ReportLogEnds": self._service.report_log_ends,
             "/tidelog.v1.ControllerService/AllocateProducerIdBlock": (
                 self._service.allocate_producer_id_block
             ),

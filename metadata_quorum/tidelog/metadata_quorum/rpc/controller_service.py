@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.controller.in_sync import (
     InSyncResult,
     alter_partitions,
 )
+from tidelog.metadata_quorum.controller.log_ends import ReplicaEnd, ToldEnds
 from tidelog.metadata_quorum.controller.producer_ids import allocate_block
 from tidelog.metadata_quorum.controller.refusals import invalid
 from tidelog.metadata_quorum.rpc.admin_access import (
@@ -32,7 +33,15 @@ from tidelog.ports import Authorizer, Clock, RequestContext
 from tidelog.ports.request_context import CLIENT_LISTENER
 from tidelog.v1 import controller_pb2
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionId,
+    TopicId,
+)
 
 _NS_PER_MS = 1_000_000
 _METHOD_CHARACTERS_MAX = 200
@@ -55,6 +64,7 @@ class ControllerService:
         self._authorizer = authorizer
         self._clock = clock
         self._cluster_id = cluster_id
+        self._ends = ToldEnds()
         self._accesses: Mapping[str, Access] = read_accesses(SERVED_FILES)
 
     async def alter_partitions(self, context: RequestContext, message: bytes) -> bytes:
@@ -100,6 +110,29 @@ class ControllerService:
             if error is not None:
                 fill_error(result.error, error)
         return response.SerializeToString()
+
+    async def report_log_ends(self, context: RequestContext, message: bytes) -> bytes:
+        """`ReportLogEnds`."""
+        asked = controller_pb2.ReportLogEndsRequest.FromString(message)
+        validate_cluster(asked.cluster_id, self._cluster_id, tried="report log ends")
+        ends = [
+            ReplicaEnd(
+                topic_id=TopicId(each.topic_id),
+                partition=PartitionId(each.partition),
+                leader_epoch=LeaderEpoch(each.leader_epoch),
+                last_epoch=LeaderEpoch(each.last_epoch),
+                log_end_offset=Offset(each.log_end_offset),
+            )
+            for each in asked.replicas
+        ]
+        await self._controller.write(
+            lambda image: self._ends.elect(
+                image, BrokerId(asked.broker_id), BrokerEpoch(asked.broker_epoch), ends
+            ),
+            tried=f"take the log ends of broker {asked.broker_id}",
+            timeout_ms=left_ms(context, self._clock),
+        )
+        return controller_pb2.ReportLogEndsResponse().SerializeToString()
 
     async def allocate_producer_id_block(self, context: RequestContext, message: bytes) -> bytes:
         """`AllocateProducerIdBlock`."""
