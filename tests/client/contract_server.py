@@ -97,6 +97,8 @@ class ContractServer:
         self.changed = threading.Condition()
         self.produce_requests: list[produce_pb2.ProduceRequest] = []
         self.fetch_requests: list[fetch_pb2.FetchStreamRequest] = []
+        self.on_read: Callable[[], object] | None = None
+        """Called with each request of a reader."""
         self.judge: Judge | None = None
         self.is_silent = threading.Event()
         """Set: produce requests are taken and never answered."""
@@ -282,6 +284,8 @@ class ContractServer:
                 request = fetch_pb2.FetchStreamRequest.FromString(data)
                 with self.changed:
                     self.fetch_requests.append(request)
+                    if self.on_read is not None:
+                        self.on_read()
                     session.apply(request)
                     self.changed.notify_all()
         except grpc.RpcError:

@@ -122,8 +122,11 @@ def test_who_waits_when_the_consumer_is_stopped_is_told() -> None:
     async def work(server: ContractServer) -> None:
         server.create("t")
         consumer = AsyncConsumer("t", bootstrap_servers=server.address)
+        asked, loop = asyncio.Event(), asyncio.get_running_loop()
+        server.on_read = lambda: loop.call_soon_threadsafe(asked.set)
         waiting = asyncio.ensure_future(consumer.getone())
-        await asyncio.sleep(0.2)
+        await asked.wait()
+        server.on_read = None
         await consumer.stop()
         with pytest.raises(TidelogError) as caught:
             await waiting

@@ -165,6 +165,62 @@ def test_pausing_in_the_middle_of_a_chunk_loses_nothing(
         assert [next(iterator).offset for _ in range(3)] == [3, 4, 5]
 
 
+def test_a_paused_partition_learns_where_it_stands(
+    clients: Clients, server: ContractServer
+) -> None:
+    produce(server, 10)
+    with clients.Consumer(bootstrap_servers=server.address, auto_offset_reset="latest") as consumer:
+        consumer.assign([T0])
+        consumer.pause(T0)
+        assert consumer.position(T0, 20_000) == 10
+        assert consumer.paused() == {T0}
+        assert consumer.poll(0) == {}
+
+
+def test_what_a_deserializer_refuses_is_told_until_it_is_passed_over_and_costs_no_other_record(
+    clients: Clients, server: ContractServer
+) -> None:
+    def read(value: bytes) -> int:
+        if value == b"7":
+            raise ValueError("seven")
+        return int(value)
+
+    produce(server, 10)
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest", value_deserializer=read
+    ) as consumer:
+        consumer.assign([T0])
+        found: list[int] = []
+        while len(found) < 7:
+            for records in consumer.poll(20_000).values():
+                found += [record.value for record in records]
+        assert found == list(range(7))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="seven") as caught:
+                consumer.poll(20_000)
+            assert any("t-0 at offset 7; seek to 8" in note for note in caught.value.__notes__)
+            assert consumer.position(T0) == 7
+        consumer.seek(T0, 8)
+        assert values(consumer.poll(20_000, 1)[T0]) == [8]
+        assert values(consumer.poll(20_000, 1)[T0]) == [9]
+
+
+def test_a_pattern_reads_every_topic_whose_name_begins_with_it(
+    clients: Clients, server: ContractServer
+) -> None:
+    produce(server, 5)
+    server.create("tail")
+    server.create("other")
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+    ) as consumer:
+        with pytest.raises(TidelogError, match="not a regular expression"):
+            consumer.subscribe(pattern="t(")
+        consumer.subscribe(pattern="^t")
+        assert [int(next(consumer).value) for _ in range(5)] == list(range(5))
+        assert consumer.subscription() == {"t", "tail"}
+
+
 def test_offsets_by_place_and_time(clients: Clients, server: ContractServer) -> None:
     produce(server, 10)
     with clients.Consumer(bootstrap_servers=server.address) as consumer:

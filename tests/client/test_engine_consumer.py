@@ -426,3 +426,23 @@ def test_a_topic_known_from_another_call_is_asked_for_again_when_its_leader_chan
     effects = [*world.step(answer), *world.tick(1_500)]
     asked = [found for found in effects if isinstance(found, FetchMetadata)]
     assert [found.topics for found in asked] == [("t",)]
+
+
+def test_what_is_put_back_is_the_next_again_and_costs_no_credit() -> None:
+    world = World()
+    world.read_from(0)
+    world.answer(part(batch(0, 4), 0))
+    world.answer(part(batch(4), 4))
+    fetched = world.core.take()
+    assert fetched is not None
+    world.core.ready.put_back(fetched, 2)
+    check_consumer(world.core)
+    again = world.core.take()
+    assert again is not None
+    assert (again.first_offset, again.data) == (2, fetched.data)
+    world.core.ready.put_back(again, 2)
+    world.core.seek(T0, 5)
+    check_consumer(world.core)
+    assert world.core.take() is None, "a seek makes void what was put back"
+    world.core.ready.put_back(again, 2)
+    assert world.core.take() is None, "and what is put back after it"

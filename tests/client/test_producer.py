@@ -72,7 +72,9 @@ def test_the_same_key_goes_to_the_same_partition(clients: Clients, server: Contr
 def test_records_without_a_key_fill_one_batch_and_then_the_next_partition(
     clients: Clients, server: ContractServer
 ) -> None:
-    with clients.Producer(bootstrap_servers=server.address, batch_size=4_096) as producer:
+    with clients.Producer(
+        bootstrap_servers=server.address, batch_size=4_096, linger_ms=60_000
+    ) as producer:
         futures = [producer.send("t", b"v" * 100) for _ in range(300)]
         producer.flush(20)
         partitions = [future.get(0).partition for future in futures]

@@ -5,9 +5,12 @@ Owns what the options that all clients have mean for their cores. Holds no state
 
 import time
 
+from tidelog.client import wire
 from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.topic_messages import MetadataArrived, MetadataFailed
 from tidelog.client.engine.topics import TopicSettings
 from tidelog.client.options import AdminOptions, ConsumerOptions, ProducerOptions
+from tidelog.wire.errors import TidelogError
 
 AnyOptions = AdminOptions | ConsumerOptions | ProducerOptions
 
@@ -26,3 +29,10 @@ def topic_settings_of(options: AnyOptions) -> TopicSettings:
     return TopicSettings(
         max_age_ms=options.metadata_max_age_ms, bootstrap_timeout_ms=options.bootstrap_timeout_ms
     )
+
+
+def metadata_came(answer: bytes | TidelogError) -> MetadataArrived | MetadataFailed:
+    """What came of FetchMetadata."""
+    if isinstance(answer, TidelogError):
+        return MetadataFailed(error=answer)
+    return MetadataArrived(view=wire.read_metadata(answer))

@@ -17,8 +17,6 @@ from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.producer import ProducerCore
 from tidelog.client.engine.producer_messages import (
     Answered,
-    MetadataArrived,
-    MetadataFailed,
     ProducerIdAllocated,
     ProducerIdFailed,
     SendProduce,
@@ -147,13 +145,6 @@ def answered(broker_id: int, stream: int, data: bytes) -> Answered:
         hints=answer.hints,
         throttle_ms=answer.throttle_ms,
     )
-
-
-def metadata_came(answer: bytes | TidelogError) -> MetadataArrived | MetadataFailed:
-    """What came of FetchMetadata."""
-    if isinstance(answer, TidelogError):
-        return MetadataFailed(error=answer)
-    return MetadataArrived(view=wire.read_metadata(answer))
 
 
 def identity_came(answer: bytes | TidelogError) -> ProducerIdAllocated | ProducerIdFailed:

@@ -13,6 +13,7 @@ from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.engine_driver import REQUEST_MS, EngineDriver, Opening
 from tidelog.chaos.workloads.sequenced_producer import make_records
 from tidelog.client import wire
+from tidelog.client.client_parts import metadata_came
 from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits, Route
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.batch import Acknowledgement, Batch
@@ -37,7 +38,7 @@ from tidelog.client.engine.producer_messages import (
 )
 from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.producer_parts import RequestMaker, answered, identity_came, metadata_came
+from tidelog.client.producer_parts import RequestMaker, answered, identity_came
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import Codec
 from tidelog.wire.errors import ErrorCode, TidelogError

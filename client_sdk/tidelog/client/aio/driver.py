@@ -95,12 +95,12 @@ class Driver:
 
     async def stop(self) -> None:
         """End all children."""
-        if self._task is None or self._ended is None:
-            return
-        self._task.cancel()
-        await self._ended.wait()
+        if self._task is not None and self._ended is not None:
+            self._task.cancel()
+            await self._ended.wait()
         for work, _ in self._waiting:
             work.close()
+        self._waiting.clear()
 
     async def _run(self) -> None:
         try:

@@ -13,24 +13,25 @@ from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
 from tidelog.client.aio.streams import AsyncStream
+from tidelog.client.client_parts import metadata_came
+from tidelog.client.consumer_parts import (
+    FetchLoopSettings,
+    answered,
+    fetch_request,
+    offsets_came,
+)
 from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
-    FetchAnswered,
     FetchMetadata,
-    MetadataArrived,
-    MetadataFailed,
-    OffsetsArrived,
-    OffsetsFailed,
     OpenStream,
     QueryOffsets,
     SendFetch,
     StreamBroken,
     StreamOpened,
 )
-from tidelog.client.sync.fetch_loop import FetchLoopSettings
 from tidelog.wire.errors import TidelogError
 
 
@@ -104,12 +105,9 @@ class AsyncFetchLoop:
         stream = self._streams.get(effect.stream)
         if stream is not None:
             stream.send(
-                wire.fetch_stream_request(
-                    effect.positions,
-                    effect.removed,
-                    credit_bytes=effect.credit_bytes,
-                    session_epoch=effect.session_epoch,
-                    max_bytes=self._settings.answer_bytes_max,
+                fetch_request(
+                    effect,
+                    answer_bytes_max=self._settings.answer_bytes_max,
                     client_rack=self._settings.client_rack,
                 )
             )
@@ -119,16 +117,15 @@ class AsyncFetchLoop:
             effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
         )
         try:
-            answer = await self._connections.call_any(
+            answer: bytes | TidelogError = await self._connections.call_any(
                 self._calls.addresses(),
                 wire.GET_METADATA,
                 request,
                 self._settings.request_timeout_ms,
             )
         except TidelogError as error:
-            self._step(MetadataFailed(error=error))
-        else:
-            self._step(MetadataArrived(view=wire.read_metadata(answer)))
+            answer = error
+        self._step(metadata_came(answer))
 
     async def _read(self, effect: OpenStream) -> None:
         """Reach the broker, open the stream, and read it until it breaks."""
@@ -145,29 +142,19 @@ class AsyncFetchLoop:
             self._streams[number] = stream
             self._step(StreamOpened(broker_id=broker_id, stream=number))
             async for data in stream.answers(self.driver.scope, tried=tried):
-                session_epoch, partitions = wire.read_fetch_answer(data)
-                self._step(
-                    FetchAnswered(
-                        broker_id=broker_id,
-                        stream=number,
-                        session_epoch=session_epoch,
-                        size_bytes=len(data),
-                        partitions=partitions,
-                    )
-                )
+                self._step(answered(broker_id, number, data))
         except TidelogError as error:
             self._streams.pop(number, None)
             self._step(StreamBroken(broker_id=broker_id, stream=number, error=error))
 
     async def _query(self, effect: QueryOffsets) -> None:
         try:
-            data = await self._connections.call(
+            answer: bytes | TidelogError = await self._connections.call(
                 effect.address,
                 wire.LIST_OFFSETS,
                 wire.list_offsets_request(effect.queries),
                 self._settings.request_timeout_ms,
             )
         except TidelogError as error:
-            self._step(OffsetsFailed(query=effect, error=error))
-        else:
-            self._step(OffsetsArrived(query=effect, answers=wire.read_offsets(data)))
+            answer = error
+        self._step(offsets_came(effect, answer))

@@ -11,6 +11,7 @@ from tidelog.client import wire
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
 from tidelog.client.aio.streams import AsyncStream
+from tidelog.client.client_parts import metadata_came
 from tidelog.client.engine.accumulator import Accumulator
 from tidelog.client.engine.batch import Batch, Outcome
 from tidelog.client.engine.producer import ProducerCore
@@ -35,7 +36,6 @@ from tidelog.client.producer_parts import (
     addresses_to_ask,
     answered,
     identity_came,
-    metadata_came,
     request_maker,
 )
 from tidelog.client.sync.future import complete

@@ -306,7 +306,7 @@ class ConsumerCore:
         if state.is_draining and state.is_drained:
             state.is_draining = False
         is_waiting = state.retry_at_ns or state.is_querying or state.is_draining
-        if state.is_paused or state.error is not None or is_waiting:
+        if state.error is not None or is_waiting:
             return
         name = state.topic_partition
         leader = self.metadata.leader(name.topic, name.partition)
@@ -320,6 +320,8 @@ class ConsumerCore:
         broker, leader_epoch = leader
         if state.fetch_offset is None:
             self._ask_offset(state, broker, leader_epoch, queries)
+            return
+        if state.is_paused:
             return
         reader = self.recovery.broker_for(state, broker, leader_epoch, now_ns)
         if state.broker_id is not None:

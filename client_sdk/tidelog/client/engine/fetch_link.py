@@ -62,6 +62,11 @@ class FetchLink:
         self.ungranted_bytes += size_bytes
         assert self.buffered_bytes >= 0, f"broker {self.broker_id}: more consumed than received"
 
+    def take_back(self, size_bytes: int) -> None:
+        """Bytes that were handed over wait again; what was granted for them is owed."""
+        self.buffered_bytes += size_bytes
+        self.ungranted_bytes -= size_bytes
+
     def take_grant(self, minimum_bytes: int) -> int:
         """What to grant now; 0 while it is less than the minimum."""
         if self.ungranted_bytes < minimum_bytes:

@@ -7,6 +7,8 @@ It must never hand over bytes of a generation that is over: a seek made them voi
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import Fetched
 from tidelog.client.engine.fetch_partition import PartitionState
@@ -42,6 +44,19 @@ class ReadyQueue:
             self._give_back(fetched)
             return fetched
         return None
+
+    def put_back(self, fetched: Fetched, first_offset: int) -> None:
+        """Nothing from the offset on could be given to the user: it is the next again."""
+        state = self._partitions.get(fetched.topic_partition)
+        if state is None or state.generation != fetched.generation:
+            return
+        assert fetched.first_offset <= first_offset < fetched.next_offset, (
+            f"{state!r}: {first_offset} is not in what was fetched"
+        )
+        self._waiting.appendleft(msgspec.structs.replace(fetched, first_offset=first_offset))
+        link = self._links.get(fetched.broker_id)
+        if link is not None:
+            link.take_back(len(fetched.data))
 
     def drop_void(self) -> None:
         """Let go of bytes that a seek, a step back or a new assignment made void."""

@@ -5,100 +5,52 @@ are no groups yet. Stop 10 of a record's walk.
 """
 
 import math
-import re
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
-from tidelog.client import options as client_options
-from tidelog.client.engine.backoff import Backoff
+from tidelog.client.chunk import Chunk
+from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
+from tidelog.client.consumer_parts import concurrent_use, loop_settings
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
-from tidelog.client.engine.fetch_partition import PartitionState
-from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import WakeupError
-from tidelog.client.lifecycle import Client
-from tidelog.client.options import ConsumerArguments, ConsumerOptions
-from tidelog.client.security import security_of
-from tidelog.client.sync.chunk import Chunk, decode
+from tidelog.client.options import ConsumerArguments
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.consumer_parts import (
-    ANSWER_BYTES_MAX,
-    checked_offset,
-    concurrent_use,
-    make_core,
-    metrics_of,
-    split,
-)
-from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop, FetchLoopSettings
-from tidelog.client.types import (
-    ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    RawBatch,
-    TopicPartition,
-)
+from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop
+from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
-class Consumer(Client):
+class Consumer(ConsumerBase):
     """Reads records of topics. One thread at a time; `wakeup` may come from any.
 
     `for record in Consumer("topic", auto_offset_reset="earliest"): ...`
     """
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        options = client_options.build(ConsumerOptions, "Consumer", arguments)
-        security = security_of("Consumer", options)
-        super().__init__()
-        self._options = options
+        super().__init__("Consumer", arguments)
         self._busy = threading.Lock()
-        self._chunk: Chunk | None = None
-        self._records_read = 0
-        bootstrap = client_options.bootstrap_addresses("Consumer", options.bootstrap_servers)
-        backoff = Backoff(
-            initial_ms=options.retry_backoff_ms,
-            max_ms=options.retry_backoff_max_ms,
-            salt=time.monotonic_ns() & 0xFFFF,
-        )
-        self._metadata = MetadataCache()
-        self._connections = Connections(options.client_id, security)
+        self._connections = Connections(self._options.client_id, self._security)
         self._calls = ClusterCalls(
             self._connections,
-            bootstrap,
+            self._bootstrap,
             self._metadata,
-            backoff,
-            options.bootstrap_timeout_ms,
-            options.request_timeout_ms,
+            self._backoff,
+            self._options.bootstrap_timeout_ms,
+            self._options.request_timeout_ms,
         )
-        self._core = make_core(options, self._metadata, backoff)
         self._loop = FetchLoop(
-            FetchLoopSettings(
-                request_timeout_ms=options.request_timeout_ms,
-                allow_auto_create_topics=options.allow_auto_create_topics,
-                client_rack=options.client_rack,
-                answer_bytes_max=min(ANSWER_BYTES_MAX, options.fetch_max_bytes),
-            ),
-            self._core,
-            self._connections,
-            self._calls,
+            loop_settings(self._options), self._core, self._connections, self._calls
         )
         self._records: Iterator[ConsumerRecord] | None = None
         if topics:
             self.subscribe(topics)
 
     # What is read.
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that stay keep their position."""
-        wanted = [TopicPartition(*name) for name in partitions]
-        with self._exclusive("assign partitions"):
-            self._core.subscribed = {}
-            self._core.assign(wanted, time.monotonic_ns())
-            self._forget_chunk()
 
     def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: object = None
@@ -107,56 +59,14 @@ class Consumer(Client):
 
         A pattern is matched once, now. A listener belongs to groups and is refused.
         """
-        if listener is not None:
-            raise client_options.not_yet("Consumer", "listener", "consumer groups")
+        self._no_listener(listener)
         names = [topics] if isinstance(topics, str) else list(topics)
         with self._exclusive("subscribe"):
             if pattern is not None:
-                names += [name for name in self._topic_names() if re.match(pattern, name)]
-            self._core.subscribe(names, time.monotonic_ns())
-            self._forget_chunk()
-
-    def unsubscribe(self) -> None:
-        """Read nothing."""
-        self.assign(())
-
-    def subscription(self) -> set[str]:
-        """The topics of `subscribe`."""
-        return set(self._core.subscribed)
-
-    def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read; a subscribed topic's appear once it is known."""
-        return set(self._core.partitions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Deliver nothing of these; their positions stay."""
-        with self._exclusive("pause"):
-            for name in partitions:
-                self._state(name, "pause")
-                self._core.pause(name)
-            self._put_back_chunk()
-            self._loop.update()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Deliver again."""
-        with self._exclusive("resume"):
-            for name in partitions:
-                self._state(name, "resume")
-                self._core.resume(name)
-
-    def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
-        return {name for name, state in self._core.partitions.items() if state.is_paused}
+                names += matching(pattern, self._topic_names())
+            self._subscribe(names)
 
     # Positions.
-
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from this offset; with its leader epoch a truncation below it is found as well."""
-        with self._exclusive("seek"):
-            self._state(partition, "seek")
-            at, epoch = checked_offset(partition, offset)
-            self._core.seek(partition, at, epoch)
-            self._forget_chunk()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first record that is kept; without arguments: everywhere."""
@@ -166,37 +76,18 @@ class Consumer(Client):
         """Go on behind the last record; without arguments: everywhere."""
         self._seek_to(partitions, OffsetSpec.LATEST)
 
-    def _seek_to(self, partitions: tuple[TopicPartition, ...], spec: OffsetSpec) -> None:
-        with self._exclusive("seek"):
-            for name in partitions or tuple(self._core.partitions):
-                self._state(name, "seek")
-                self._core.seek_to(name, spec)
-            self._forget_chunk()
-
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that will be delivered; waits until it is known."""
         tried = f"find the position of {partition.topic}-{partition.partition}"
         with self._exclusive(tried):
-            state = self._state(partition, tried)
             deadline = self._deadline(timeout_ms)
-            was_paused, state.is_paused = state.is_paused, False
-            try:
-                while state.position is None:
-                    self._raise_error()
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        raise TidelogError(
-                            ErrorCode.DEADLINE_EXCEEDED,
-                            tried=tried,
-                            happened="no broker told it within default_api_timeout_ms",
-                        )
-                    self._loop.turn(left)
-            finally:
-                state.is_paused = was_paused
-            chunk = self._chunk
-            if chunk is not None and chunk.topic_partition == partition:
-                return chunk.position
-            return state.position
+            while (found := self._position_now(partition, tried)) is None:
+                self._raise_error()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise not_told_in_time(tried)
+                self._loop.turn(left)
+            return found
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is kept, each."""
@@ -216,12 +107,7 @@ class Consumer(Client):
                 self._options.default_api_timeout_ms,
                 tried="find offsets by time",
             )
-        return {
-            name: OffsetAndTimestamp(answer.offset, answer.timestamp_ms, answer.leader_epoch)
-            if answer.offset >= 0
-            else None
-            for name, answer in answers.items()
-        }
+        return times_of(answers)
 
     def _offsets_at(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
@@ -233,10 +119,6 @@ class Consumer(Client):
                 tried="find offsets",
             )
         return {name: answer.offset for name, answer in answers.items()}
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The first offset that was not committed when the partition last had news."""
-        return self._state(partition, "find the high watermark").high_watermark
 
     # Topics.
 
@@ -274,11 +156,7 @@ class Consumer(Client):
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to max_records (max_poll_records) records; empty when none came in time."""
-        limit = self._options.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT, tried="poll", happened=f"max_records is {limit}"
-            )
+        limit = self._record_limit(max_records, "poll")
         with self._exclusive("poll"):
             deadline = time.monotonic() + timeout_ms / 1000
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
@@ -289,7 +167,7 @@ class Consumer(Client):
                 count += len(records)
                 if records:
                     found.setdefault(chunk.topic_partition, []).extend(records)
-                self._note_position(chunk)
+                self._note_position()
                 if count >= limit:
                     break
                 chunk = self._next_chunk()
@@ -307,15 +185,7 @@ class Consumer(Client):
         with self._exclusive("poll batches"):
             self._put_back_chunk()
             fetched = self._wait_fetched(time.monotonic() + timeout_ms / 1000)
-            found: list[RawBatch] = []
-            taken_bytes = 0
-            while fetched is not None:
-                found += split(fetched)
-                self._core.partitions[fetched.topic_partition].hand_over(fetched.next_offset)
-                taken_bytes += len(fetched.data)
-                fetched = None if taken_bytes >= max_bytes else self._core.take()
-            self._loop.update()
-            return found
+            return self._take_batches(fetched, max_bytes)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._iterate()
@@ -347,10 +217,6 @@ class Consumer(Client):
         """Make a waiting call of another thread, or the next one, raise WakeupError."""
         self._check_usable("wake the consumer up")
         self._loop.inbox.put(WAKEUP)
-
-    def metrics(self) -> dict[str, float]:
-        """A snapshot of counters."""
-        return metrics_of(self._core, self._records_read)
 
     def close(self) -> None:
         """End the streams; the consumer cannot be used any more."""
@@ -387,17 +253,11 @@ class Consumer(Client):
         finally:
             self._busy.release()
 
-    def _state(self, name: TopicPartition, tried: str) -> PartitionState:
-        self._check_usable(tried)
-        state = self._core.partitions.get(name)
-        if state is None:
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT,
-                tried=tried,
-                happened=f"{name[0]}-{name[1]} is not assigned to this consumer",
-                hint="call assign() or subscribe() first",
-            )
-        return state
+    def _entering(self, tried: str) -> AbstractContextManager[None]:
+        return self._exclusive(tried)
+
+    def _update(self) -> None:
+        self._loop.update()
 
     def _deadline(self, timeout_ms: int | None) -> float:
         limit_ms = self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -431,69 +291,13 @@ class Consumer(Client):
 
     def _wait_chunk(self, deadline: float) -> Chunk | None:
         """What is left of the present chunk, or the next one, waited for."""
-        chunk = self._chunk
+        chunk = self._begun_chunk()
         if chunk is not None:
-            if chunk.count_left and self._is_due(chunk):
-                return chunk
-            self._note_position(chunk)
+            return chunk
         while True:
             fetched = self._wait_fetched(deadline)
             if fetched is None:
                 return None
-            chunk = self._open_chunk(fetched)
-            if chunk.count_left:
+            chunk = self._first_chunk(fetched)
+            if chunk is not None:
                 return chunk
-
-    def _next_chunk(self) -> Chunk | None:
-        """A further chunk, if one is there already."""
-        fetched = self._core.take()
-        return None if fetched is None else self._open_chunk(fetched)
-
-    def _open_chunk(self, fetched: Fetched) -> Chunk:
-        self._loop.update()
-        records = decode(
-            fetched,
-            verify=self._options.check_crcs,
-            key_deserializer=self._options.key_deserializer,
-            value_deserializer=self._options.value_deserializer,
-        )
-        self._chunk = Chunk(fetched, records)
-        return self._chunk
-
-    def _note_position(self, chunk: Chunk) -> None:
-        """What the user took becomes the position; a chunk that is used up is let go."""
-        state = self._core.partitions.get(chunk.topic_partition)
-        if state is not None and state.generation == chunk.generation:
-            state.hand_over(chunk.position)
-        if not chunk.count_left:
-            self._chunk = None
-
-    def _is_due(self, chunk: Chunk) -> bool:
-        """Neither paused nor void: a broker may have told of a truncation since."""
-        state = self._core.partitions.get(chunk.topic_partition)
-        return state is not None and chunk.generation == state.generation and not state.is_paused
-
-    def _put_back_chunk(self) -> None:
-        """Records that were decoded and not taken are fetched again."""
-        chunk = self._chunk
-        if chunk is None:
-            return
-        self._note_position(chunk)
-        state = self._core.partitions.get(chunk.topic_partition)
-        if chunk.count_left and state is not None and state.generation == chunk.generation:
-            self._core.put_back(chunk.topic_partition, chunk.position)
-        self._abandon(chunk)
-
-    def _forget_chunk(self) -> None:
-        """After a seek or a new assignment: void unless its partition stayed where it was."""
-        chunk = self._chunk
-        if chunk is not None:
-            state = self._core.partitions.get(chunk.topic_partition)
-            if state is None or state.generation != chunk.generation:
-                self._abandon(chunk)
-        self._loop.update()
-
-    def _abandon(self, chunk: Chunk) -> None:
-        # An iterator of the user's may still hold the chunk: empty it.
-        chunk.take(chunk.count_left)
-        self._chunk = None

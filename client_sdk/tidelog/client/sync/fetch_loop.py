@@ -11,16 +11,14 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.client import wire
+from tidelog.client.client_parts import metadata_came
+from tidelog.client.consumer_parts import FetchLoopSettings, fetch_request, offsets_came
 from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
     FetchMetadata,
-    MetadataArrived,
-    MetadataFailed,
-    OffsetsArrived,
-    OffsetsFailed,
     OpenStream,
     QueryOffsets,
     SendFetch,
@@ -45,15 +43,6 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 WAKEUP: Final = Wakeup()
 Item = ConsumerMessage | Wakeup | Reached
-
-
-class FetchLoopSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loop needs of the options."""
-
-    request_timeout_ms: int
-    allow_auto_create_topics: bool
-    client_rack: str
-    answer_bytes_max: int
 
 
 class FetchLoop:
@@ -136,12 +125,9 @@ class FetchLoop:
                     assert_never(effect)
 
     def _send(self, effect: SendFetch) -> None:
-        request = wire.fetch_stream_request(
-            effect.positions,
-            effect.removed,
-            credit_bytes=effect.credit_bytes,
-            session_epoch=effect.session_epoch,
-            max_bytes=self._settings.answer_bytes_max,
+        request = fetch_request(
+            effect,
+            answer_bytes_max=self._settings.answer_bytes_max,
             client_rack=self._settings.client_rack,
         )
         stream = self._streams.get(effect.stream)
@@ -150,10 +136,7 @@ class FetchLoop:
 
     def _fetch_metadata(self, effect: FetchMetadata) -> None:
         def on_answer(answer: Answer) -> None:
-            if isinstance(answer, TidelogError):
-                self.inbox.put(MetadataFailed(error=answer))
-            else:
-                self.inbox.put(MetadataArrived(view=wire.read_metadata(answer)))
+            self.inbox.put(metadata_came(answer))
 
         request = wire.metadata_request(
             effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
@@ -185,10 +168,7 @@ class FetchLoop:
 
     def _query(self, effect: QueryOffsets) -> None:
         def on_answer(answer: Answer) -> None:
-            if isinstance(answer, TidelogError):
-                self.inbox.put(OffsetsFailed(query=effect, error=answer))
-            else:
-                self.inbox.put(OffsetsArrived(query=effect, answers=wire.read_offsets(answer)))
+            self.inbox.put(offsets_came(effect, answer))
 
         self._connections.call_later(
             effect.address,

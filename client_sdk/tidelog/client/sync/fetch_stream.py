@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog.client import lifecycle, wire
-from tidelog.client.engine.fetch_messages import ConsumerMessage, FetchAnswered, StreamBroken
+from tidelog.client.consumer_parts import answered
+from tidelog.client.engine.fetch_messages import ConsumerMessage, StreamBroken
 from tidelog.client.sync.connections import Connections
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -55,16 +56,7 @@ class FetchStream:
         tried = f"fetch from broker {self._broker_id} at {self._address}"
         try:
             for data in self._call:
-                session_epoch, partitions = wire.read_fetch_answer(data)
-                self._on_message(
-                    FetchAnswered(
-                        broker_id=self._broker_id,
-                        stream=self._stream,
-                        session_epoch=session_epoch,
-                        size_bytes=len(data),
-                        partitions=partitions,
-                    )
-                )
+                self._on_message(answered(self._broker_id, self._stream, data))
             broken = TidelogError(
                 ErrorCode.UNAVAILABLE, tried=tried, happened="the broker ended the stream"
             )

@@ -14,6 +14,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.client import wire
+from tidelog.client.client_parts import metadata_came
 from tidelog.client.engine.accumulator import Accumulator
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer import ProducerCore
@@ -37,7 +38,6 @@ from tidelog.client.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     identity_came,
-    metadata_came,
     request_maker,
 )
 from tidelog.client.sync.connections import Answer, Connections, OnAnswer

@@ -5,14 +5,25 @@ Owns the sizes of prefetching. Holds no state.
 
 from typing import Final
 
+import msgspec
+
+from tidelog.client import wire
+from tidelog.client.client_parts import topic_settings_of
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import reset_of
 from tidelog.client.engine.fetch_epochs import NO_EPOCH
-from tidelog.client.engine.fetch_messages import Fetched
+from tidelog.client.engine.fetch_messages import (
+    FetchAnswered,
+    Fetched,
+    OffsetsArrived,
+    OffsetsFailed,
+    QueryOffsets,
+    SendFetch,
+)
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.options import ConsumerOptions
 from tidelog.client.types import OffsetAndMetadata, RawBatch, TopicPartition
 from tidelog.wire.batch import iterate_headers
@@ -24,6 +35,25 @@ ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
 GRANT_BYTES: Final = 1024 * 1024
 
 
+class FetchLoopSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a driver needs of the options."""
+
+    request_timeout_ms: int
+    allow_auto_create_topics: bool
+    client_rack: str
+    answer_bytes_max: int
+
+
+def loop_settings(options: ConsumerOptions) -> FetchLoopSettings:
+    """Of the consumer's options."""
+    return FetchLoopSettings(
+        request_timeout_ms=options.request_timeout_ms,
+        allow_auto_create_topics=options.allow_auto_create_topics,
+        client_rack=options.client_rack,
+        answer_bytes_max=min(ANSWER_BYTES_MAX, options.fetch_max_bytes),
+    )
+
+
 def _read(topic: str) -> str:
     return f"read {topic}"
 
@@ -31,10 +61,7 @@ def _read(topic: str) -> str:
 def make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backoff) -> ConsumerCore:
     """The core, with the window that the options allow."""
     desk = TopicDesk(
-        TopicSettings(
-            max_age_ms=options.metadata_max_age_ms,
-            bootstrap_timeout_ms=options.bootstrap_timeout_ms,
-        ),
+        topic_settings_of(options),
         metadata,
         backoff,
         _read,
@@ -49,6 +76,39 @@ def make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backof
         replica_lease_ms=max(1, options.metadata_max_age_ms),
     )
     return ConsumerCore(settings, metadata, desk, backoff)
+
+
+def fetch_request(effect: SendFetch, *, answer_bytes_max: int, client_rack: str) -> bytes:
+    """A request on a fetch stream."""
+    return wire.fetch_stream_request(
+        effect.positions,
+        effect.removed,
+        credit_bytes=effect.credit_bytes,
+        session_epoch=effect.session_epoch,
+        max_bytes=answer_bytes_max,
+        client_rack=client_rack,
+    )
+
+
+def answered(broker_id: int, stream: int, data: bytes) -> FetchAnswered:
+    """What a broker said on a fetch stream."""
+    session_epoch, partitions = wire.read_fetch_answer(data)
+    return FetchAnswered(
+        broker_id=broker_id,
+        stream=stream,
+        session_epoch=session_epoch,
+        size_bytes=len(data),
+        partitions=partitions,
+    )
+
+
+def offsets_came(
+    query: QueryOffsets, answer: bytes | TidelogError
+) -> OffsetsArrived | OffsetsFailed:
+    """What came of a query."""
+    if isinstance(answer, TidelogError):
+        return OffsetsFailed(query=query, error=answer)
+    return OffsetsArrived(query=query, answers=wire.read_offsets(answer))
 
 
 def split(fetched: Fetched) -> list[RawBatch]:
