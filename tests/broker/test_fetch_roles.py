@@ -23,7 +23,7 @@ from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.read import LogReader
 from tidelog.broker.replicas import Replica, Replicas
-from tidelog.broker.rpc.fetch import partition_message
+from tidelog.broker.rpc.fetch import envelope_message
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import (
     BrokerImage,
@@ -201,7 +201,7 @@ def test_a_reader_of_another_past_is_told_where_the_logs_part(
         assert answer is not None
         assert answer.divergence == Divergence(*expected)
         assert (answer.error, answer.batches) == (None, b"")
-        message = partition_message(answer)
+        message = envelope_message(answer)
         told = (message.divergence.leader_epoch, message.divergence.end_offset)
         assert told == expected
 
@@ -275,7 +275,7 @@ def test_a_follower_names_the_leader_to_those_whom_it_does_not_serve(
         assert answer.leader_id is None, "the client knows more than this broker"
         return
     assert (answer.leader_id, answer.leader_epoch) == (2, EPOCH)
-    message = partition_message(answer)
+    message = envelope_message(answer)
     assert (message.leader_id, message.leader_epoch) == (2, EPOCH)
 
 
@@ -284,7 +284,7 @@ def test_without_a_leader_nobody_is_named() -> None:
     answer = node.fetch(0)
     assert answer is not None
     assert answer.leader_id is None
-    assert not partition_message(answer).HasField("leader_id")
+    assert not envelope_message(answer).HasField("leader_id")
 
 
 def test_a_long_poll_gets_batches_and_the_name_of_a_nearer_replica() -> None:
@@ -338,7 +338,7 @@ class Stream:
         """Everything that is sent now."""
         found: list[PartitionBatches] = []
         while self.session.has_work:
-            answer = asyncio.run(self.session.next_answer())
+            answer = asyncio.run(self.session.next_answer(self.session.wanted_bytes()))
             if answer is None:
                 break
             found += answer.partitions

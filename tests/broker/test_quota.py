@@ -288,10 +288,11 @@ class Messages:
 
 
 def answering(make: Callable[[bytes], bytes]) -> StreamMethod:
-    """One answer for each message."""
+    """One answer for each message, with room for it."""
 
-    async def handle(_: RequestContext, stream: Stream) -> None:
+    async def handle(asked: RequestContext, stream: Stream) -> None:
         while (message := await stream.receive()) is not None:
+            await asked.answer_room.take(1)
             await stream.send(make(message))
 
     return StreamMethod(handle)

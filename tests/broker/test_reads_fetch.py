@@ -4,6 +4,8 @@ import asyncio
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
+import msgspec
+
 from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_of
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
@@ -66,6 +68,9 @@ class Node:
     def read_bytes(self) -> int:
         return sum(shelf.read_bytes for shelf in self.shelves)
 
+    def unwatch(self, key: PartitionKey, watcher: Any) -> None:
+        """Nobody appends here."""
+
     def handler(self) -> FetchHandler:
         return FetchHandler(cast(Replicas, self), BrokerLimits())
 
@@ -84,11 +89,51 @@ def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -
     session.take(FetchStreamRequest(positions, [], 10_000_000, 1, 100_000))
     seen = []
     for _ in range(20):
-        answer = asyncio.run(session.next_answer())
+        answer = asyncio.run(session.next_answer(session.wanted_bytes()))
         assert answer is not None
         seen += [each.partition for each in answer.partitions]
     assert sorted(seen) == list(range(20))
     assert node.read_bytes < 4_000_000, "each answer looks into one partition too many"
+
+
+class Room:
+    """Room for fewer bytes than are wanted."""
+
+    def __init__(self, granted_bytes: int) -> None:
+        self.wanted: list[int] = []
+        self._granted_bytes = granted_bytes
+
+    async def take(self, wanted_bytes: int) -> int:
+        self.wanted.append(wanted_bytes)
+        return self._granted_bytes
+
+    def give_back(self) -> None:
+        """Nobody counts here."""
+
+
+def test_a_fetch_takes_room_for_what_there_is_to_read_and_reads_no_more_than_it_gets() -> None:
+    node = Node([shelf_of([[batch_at(1, size=60_000)]], number=number) for number in range(20)])
+    positions = [position(partition) for partition in range(20)]
+    room = Room(130_000)
+    context = msgspec.structs.replace(CONTEXT, answer_room=room)
+    request = FetchRequest(positions, 0, 1, 8_000_000)
+    assert len(asyncio.run(node.handler().fetch(context, request))) == 2
+    assert 1_200_000 <= room.wanted[0] <= 1_210_000
+    session = FetchSession(node.handler(), lambda: None)
+    session.take(FetchStreamRequest(positions, [], 10_000_000, 1, 8_000_000))
+    assert session.wanted_bytes() == room.wanted[0]
+    answer = asyncio.run(session.next_answer(130_000))
+    assert answer is not None
+    assert len(answer.partitions) == 2
+
+
+def test_a_poll_without_news_takes_no_room() -> None:
+    node = Node([shelf_of([[batch_at(1, size=60_000)]])])
+    room = Room(1)
+    context = msgspec.structs.replace(CONTEXT, answer_room=room)
+    asked = FetchPosition(TOPIC, 0, -1, 1, -1, 0)
+    assert asyncio.run(node.handler().fetch(context, FetchRequest([asked], 0, 1, 0))) == []
+    assert room.wanted == []
 
 
 def test_a_gap_up_to_the_high_watermark_is_no_answer_and_no_error() -> None:
@@ -100,7 +145,7 @@ def test_a_gap_up_to_the_high_watermark_is_no_answer_and_no_error() -> None:
     assert asyncio.run(node.handler().fetch(CONTEXT, FetchRequest([asked], 0, 0, 0))) == []
     session = FetchSession(node.handler(), lambda: None)
     session.take(FetchStreamRequest([asked], [], 1_000, 1, 0))
-    assert asyncio.run(session.next_answer()) is None
+    assert asyncio.run(session.next_answer(session.wanted_bytes())) is None
 
 
 class Topics:

@@ -13,7 +13,6 @@ import msgspec
 
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.quota import Quotas
-from tidelog.broker.rpc.fetch_share import with_fetch_share
 from tidelog.broker.rpc.guard import Gate, guard_methods
 from tidelog.broker.rpc.metadata_table import (
     METADATA_FILES,
@@ -271,16 +270,11 @@ class Node:
         assert all(accesses[name].listener == CLIENT_LISTENER for name in methods), (
             "the client listener serves what the contract assigns to it"
         )
-        shared = with_fetch_share(
-            methods,
-            connection_bytes=self._configuration.listeners.client.limits.connection_answer_bytes,
-            default_bytes=limits.fetch_bytes,
-        )
         quotas = Quotas(side.metadata.image)
         self._monitoring.know(
             controller=self._controller, broker=self._broker, side=side, quotas=quotas
         )
-        return with_quotas(shared, quotas, self._ports.clock)
+        return with_quotas(methods, quotas, self._ports.clock)
 
     def _is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""

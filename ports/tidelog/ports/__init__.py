@@ -5,6 +5,7 @@ node, `tidelog.chaos.sim` the simulated ones; both pass the same contract tests.
 imports gRPC, and nothing above here touches a clock, randomness, a file or a socket by itself.
 """
 
+from tidelog.ports.answer_room import AnswerRoom
 from tidelog.ports.authorizer import AllowAll, Authorizer
 from tidelog.ports.certificates import CertificateNews, Certificates, NoCertificates
 from tidelog.ports.clock import Clock
@@ -37,6 +38,7 @@ from tidelog.ports.worker import Job, JobFiles, Worker
 __all__ = [
     "MESSAGE_BYTES_MAX",
     "AllowAll",
+    "AnswerRoom",
     "Append",
     "Authorizer",
     "CertificateNews",

@@ -147,8 +147,8 @@ class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answer_memory_bytes: Annotated[
         int,
         Meta(
-            description="Large answers of calls that callers have not taken yet, together; beyond "
-            "it a call is refused RESOURCE_EXHAUSTED.",
+            description="Memory of answers that callers have not taken yet, together; each takes "
+            "twice its size. Beyond it fetches wait, and other large answers are refused.",
             ge=1024 * 1024,
         ),
     ] = 256 * 1024 * 1024
@@ -156,6 +156,24 @@ class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         int,
         Meta(description="The same of one connection.", ge=1024 * 1024),
     ] = 64 * 1024 * 1024
+    answer_ms_max: Annotated[
+        int,
+        Meta(
+            description="A connection of which an answer was not taken for this time is closed; "
+            "after 5 s already while others wait for the memory.",
+            ge=1_000,
+            le=86_400_000,
+        ),
+    ] = 60_000
+    message_ms_max: Annotated[
+        int,
+        Meta(
+            description="A call of which no message has come after this time is refused; a "
+            "connection of which a message was begun and stays unfinished for it is closed.",
+            ge=1_000,
+            le=86_400_000,
+        ),
+    ] = 60_000
     call_ms_max: Annotated[
         int,
         Meta(

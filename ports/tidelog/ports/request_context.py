@@ -2,6 +2,8 @@
 
 import msgspec
 
+from tidelog.ports.answer_room import UNBOUNDED, AnswerRoom
+
 CLIENT_LISTENER = "client"
 CLUSTER_LISTENER = "cluster"
 
@@ -21,6 +23,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where the call came from, `host:port`."""
     deadline_ns: int
     """By the node's monotonic clock; the largest 64-bit number: none was given."""
+    answer_room: AnswerRoom = UNBOUNDED
+    """Asked before a large answer is made."""
 
 
 NO_DEADLINE_NS = (1 << 63) - 1

@@ -26,6 +26,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
 
 NO_REPLICA: Final = -1
+SMALL_ANSWER_BYTES: Final = 4 * 1024
+"""So much is answered without room for it."""
 _OTHERS_LEAD: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -89,11 +91,14 @@ class FetchHandler:
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> list[PartitionBatches]:
         """Partitions with batches or an error; empty after `max_wait_ms` without news."""
-        del context
         self.check_positions(len(request.positions))
         if not self._is_ready(request):
             await self._wait_ready(request)
-        return await self._read_all(request)
+        wanted = min(request.max_bytes or self.limits.fetch_bytes, self.limits.fetch_bytes_max)
+        available = self._available_bytes(request, wanted)
+        if available > SMALL_ANSWER_BYTES:
+            wanted = min(wanted, await context.answer_room.take(min(available, wanted)))
+        return await self._read_all(request, wanted)
 
     def check_positions(self, count: int) -> None:
         """Refuse more positions than one request or stream may have."""
@@ -206,6 +211,19 @@ class FetchHandler:
                 return True
         return False
 
+    def _available_bytes(self, request: FetchRequest, enough_bytes: int) -> int:
+        """About how much there is to read; stops counting at enough."""
+        total = 0
+        for position in request.positions:
+            if total >= enough_bytes:
+                break
+            judged = self.judge(position, request.client_rack, may_redirect=False)
+            if isinstance(judged, Replica):
+                left = enough_bytes - total
+                most = min(left, position.max_bytes or self.limits.partition_fetch_bytes)
+                total += min(most, judged.log.available_bytes(position.fetch_offset, most))
+        return total
+
     async def _wait_ready(self, request: FetchRequest) -> None:
         """Park until a partition of the request has news that suffice, or the time is over."""
         news = asyncio.Event()
@@ -231,9 +249,8 @@ class FetchHandler:
             for key in keys:
                 self.replicas.unwatch(key, on_news)
 
-    async def _read_all(self, request: FetchRequest) -> list[PartitionBatches]:
-        wanted = request.max_bytes or self.limits.fetch_bytes
-        whole = left = min(wanted, self.limits.fetch_bytes_max)
+    async def _read_all(self, request: FetchRequest, bytes_max: int) -> list[PartitionBatches]:
+        whole = left = bytes_max
         answers = []
         for position in request.positions:
             replica = self.judge(position, request.client_rack, may_redirect=False)

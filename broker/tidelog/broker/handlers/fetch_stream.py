@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.handlers.fetch import (
+    SMALL_ANSWER_BYTES,
     FetchHandler,
     FetchPosition,
     PartitionBatches,
@@ -85,10 +86,25 @@ class FetchSession:
             self._note_urgent(PartitionKey(position.topic_id, PartitionId(position.partition)))
         self._wake()
 
-    async def next_answer(self) -> FetchStreamResponse | None:
-        """What can be sent now; None if nothing can."""
+    def wanted_bytes(self) -> int:
+        """About how large the next answer is going to be."""
+        wanted = min(self._answer_bytes, max(0, self._credit_bytes))
+        total = 0
+        for key in self._ready:
+            position = self._positions.get(key)
+            if total >= wanted:
+                break
+            if position is not None:
+                judged = self._judge(position)
+                if not isinstance(judged, PartitionBatches):
+                    total += judged.log.available_bytes(position.fetch_offset, wanted - total)
+        return min(total, wanted)
+
+    async def next_answer(self, bytes_max: int) -> FetchStreamResponse | None:
+        """What can be sent now; None if nothing can. A single batch may be larger than asked."""
         answers: list[PartitionBatches] = []
-        left = min(self._answer_bytes, max(0, self._credit_bytes))
+        bytes_max = max(bytes_max, SMALL_ANSWER_BYTES)
+        left = min(self._answer_bytes, max(0, self._credit_bytes), bytes_max)
         changes, session_epoch = self._changes, self._session_epoch
         has_credit = self._credit_bytes > 0
         for key in list(self._ready if has_credit else self._urgent):

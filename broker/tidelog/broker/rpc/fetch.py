@@ -13,7 +13,8 @@ from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamReques
 from tidelog.broker.handlers.produce import validate_topic_id
 from tidelog.broker.meter import Meter, count
 from tidelog.broker.rpc.errors import fill_error
-from tidelog.ports import RequestContext, Stream, TaskScope
+from tidelog.broker.rpc.fetch_bytes import LoopTurns, answer_bytes
+from tidelog.ports import AnswerRoom, RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
 
 
@@ -56,12 +57,11 @@ def read_stream_request(message: fetch_pb2.FetchStreamRequest) -> FetchStreamReq
     )
 
 
-def partition_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
-    """Batches or an error of one partition."""
+def envelope_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
+    """What is told of one partition besides its batches."""
     message = fetch_pb2.PartitionBatches(
         topic_id=answer.topic_id,
         partition=answer.partition,
-        batches=answer.batches,
         fetch_sum=answer.fetch_sum,
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.last_stable_offset,
@@ -78,38 +78,30 @@ def partition_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
     return message
 
 
-def _partition_messages(
-    answers: Sequence[PartitionBatches], meter: Meter
-) -> list[fetch_pb2.PartitionBatches]:
-    for answer in answers:
-        meter.fetched_bytes += len(answer.batches)
-        if answer.error is not None:
-            count(meter.fetch_refusals, answer.error.code.name)
-    return [partition_message(answer) for answer in answers]
-
-
 class FetchRpc:
     """The service's two methods over one handler."""
 
     def __init__(self, handler: FetchHandler, meter: Meter | None = None) -> None:
         self._handler = handler
         self._meter = meter or Meter(())
+        self._turns = LoopTurns()
 
     async def fetch(self, context: RequestContext, message: bytes) -> bytes:
         """`Fetch`."""
         request = read_request(fetch_pb2.FetchRequest.FromString(message))
         answers = await self._handler.fetch(context, request)
-        response = fetch_pb2.FetchResponse(partitions=_partition_messages(answers, self._meter))
-        return response.SerializeToString()
+        return await self._serialised(answers)
 
     async def fetch_stream(self, context: RequestContext, stream: Stream) -> None:
         """`FetchStream`: one task takes requests, one sends; ends when the client ends."""
-        del context
         news = asyncio.Event()
         session = FetchSession(self._handler, news.set)
         try:
             async with TaskScope() as scope:
-                scope.start(_send_answers(session, stream, news, self._meter), name="fetch answers")
+                scope.start(
+                    self._send_answers(session, stream, news, context.answer_room),
+                    name="fetch answers",
+                )
                 while (message := await stream.receive()) is not None:
                     request = fetch_pb2.FetchStreamRequest.FromString(message)
                     session.take(read_stream_request(request))
@@ -117,19 +109,29 @@ class FetchRpc:
         finally:
             session.close()
 
+    async def _send_answers(
+        self, session: FetchSession, stream: Stream, news: asyncio.Event, room: AnswerRoom
+    ) -> None:
+        while True:
+            if not session.has_work:
+                news.clear()
+                await news.wait()
+                continue
+            wanted_bytes = session.wanted_bytes()
+            granted_bytes = await room.take(wanted_bytes) if wanted_bytes else 0
+            answer = await session.next_answer(granted_bytes)
+            if answer is None:
+                room.give_back()
+                continue
+            rest = fetch_pb2.FetchStreamResponse(session_epoch=answer.session_epoch)
+            message = await self._serialised(answer.partitions, rest.SerializeToString())
+            await stream.send(message)
 
-async def _send_answers(
-    session: FetchSession, stream: Stream, news: asyncio.Event, meter: Meter
-) -> None:
-    while True:
-        if not session.has_work:
-            news.clear()
-            await news.wait()
-            continue
-        answer = await session.next_answer()
-        if answer is not None:
-            response = fetch_pb2.FetchStreamResponse(
-                partitions=_partition_messages(answer.partitions, meter),
-                session_epoch=answer.session_epoch,
-            )
-            await stream.send(response.SerializeToString())
+    async def _serialised(self, answers: Sequence[PartitionBatches], rest: bytes = b"") -> bytes:
+        for answer in answers:
+            self._meter.fetched_bytes += len(answer.batches)
+            if answer.error is not None:
+                count(self._meter.fetch_refusals, answer.error.code.name)
+        await self._turns.wait(sum(len(answer.batches) for answer in answers))
+        parts = [(envelope_message(each).SerializeToString(), each.batches) for each in answers]
+        return answer_bytes(parts, rest)

@@ -134,9 +134,34 @@ def _limited_stream(
     handler: StreamHandler, kind: _Kind, quotas: Quotas, clock: Clock
 ) -> StreamHandler:
     async def limited(context: RequestContext, stream: Stream) -> None:
-        await handler(context, _LimitedStream(context.client_id, stream, kind, quotas, clock))
+        asked = context
+        if kind.fetches:
+            room = _PaidRoom(context, quotas, clock)
+            asked = msgspec.structs.replace(context, answer_room=room)
+        await handler(asked, _LimitedStream(context.client_id, stream, kind, quotas, clock))
 
     return limited
+
+
+class _PaidRoom:
+    """Room for an answer once the client owes nothing: who waits for that holds no memory."""
+
+    def __init__(self, context: RequestContext, quotas: Quotas, clock: Clock) -> None:
+        self._client_id = context.client_id
+        self._room = context.answer_room
+        self._quotas = quotas
+        self._clock = clock
+
+    async def take(self, wanted_bytes: int) -> int:
+        """Wait for both."""
+        client = self._quotas.of(self._client_id, self._clock.monotonic_ns())
+        if client is not None and client.debt_ms(self._clock.monotonic_ns()):
+            await _pay(client, self._quotas, self._clock)
+        return await self._room.take(wanted_bytes)
+
+    def give_back(self) -> None:
+        """There is no answer after all."""
+        self._room.give_back()
 
 
 class _LimitedStream:
@@ -152,11 +177,9 @@ class _LimitedStream:
         self._clock = clock
 
     async def send(self, message: bytes) -> None:
-        """Answers that hold records wait; others tell how long the client should."""
+        """Answers that hold records have waited for room; others tell how long to wait."""
         client = self._client()
         if client is not None:
-            if self._kind.fetches and client.debt_ms(self._clock.monotonic_ns()):
-                await _pay(client, self._quotas, self._clock)
             client.take(self._kind.of_answer(message), self._clock.monotonic_ns())
             throttle_ms = client.debt_ms(self._clock.monotonic_ns())
             if throttle_ms and self._kind.tell is not None:

@@ -16,12 +16,15 @@ from tidelog.chaos.live.cluster_rounds import RATE, Budget
 from tidelog.chaos.live.kill_while_producing import Verdict, run
 from tidelog.chaos.live.planted_server import SUITE
 from tidelog.chaos.live.quorum_cases import CASES
+from tidelog.chaos.live.slow_clients import run_slow_clients
 from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
 from tidelog.chaos.sim.planted import load_planted
 from tidelog.wire.errors import TidelogError
 
 PRODUCING = "producing"
 PRODUCING_ROUNDS = 10
+SLOW_CLIENTS = "slow-clients"
+CHOICES = (PRODUCING, SLOW_CLIENTS, *CASES, "quorum", *CLUSTER_CASES)
 ACKNOWLEDGE_EARLY = "acknowledge-early"
 """Producers take a leader's word for everybody's."""
 
@@ -45,7 +48,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tidelog.chaos.live", description=__doc__)
-    parser.add_argument("--case", choices=[PRODUCING, *CASES, "quorum", *CLUSTER_CASES])
+    parser.add_argument("--case", choices=CHOICES)
     parser.add_argument("--rounds", type=int, help="how often; default: the case's own number")
     parser.add_argument("--seed", type=int, default=1, help="decides when and where")
     parser.add_argument(
@@ -76,6 +79,8 @@ def _directory(given: str | None, stack: ExitStack) -> Path:
 def _run(arguments: argparse.Namespace, directory: Path) -> int:
     if arguments.case in CLUSTER_CASES:
         return run_cluster(arguments, arguments.case, directory)
+    if arguments.case == SLOW_CLIENTS:
+        return run_slow_clients(directory)
     if arguments.case in (None, PRODUCING):
         rounds = arguments.rounds or PRODUCING_ROUNDS
         least = arguments.acknowledged_min

@@ -129,6 +129,10 @@ class RawCaller:
         self._write(frame(DATA, END_STREAM, stream_id, payload))
         return stream_id
 
+    def end(self, stream_id: int) -> None:
+        """No more from here."""
+        self._write(frame(DATA, END_STREAM, stream_id))
+
     def send_some(self, stream_id: int, data: bytes) -> int:
         """As much as the windows allow now; how much that was."""
         room = min(self._window, self._windows[stream_id], len(data))

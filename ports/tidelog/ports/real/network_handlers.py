@@ -26,7 +26,9 @@ from tidelog.ports.network import (
     UnaryMethod,
 )
 from tidelog.ports.real import network_errors, network_options
-from tidelog.ports.real.network_memory import SMALL_ANSWER_BYTES, ListenerMemory
+from tidelog.ports.real.network_answers import CallRoom
+from tidelog.ports.real.network_callers import Callers
+from tidelog.ports.real.network_memory import ListenerMemory
 from tidelog.ports.request_context import ANONYMOUS, NO_DEADLINE_NS, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -43,12 +45,25 @@ _Result = TypeVar("_Result")
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What the handlers of one listener share."""
+
+    listener: Listener
+    clock: Clock
+    memory: ListenerMemory
+    callers: Callers
+
+
 class HandlerStream:
     """The handler's end of a stream."""
 
-    def __init__(self, context: _Context, method: str, memory: ListenerMemory) -> None:
-        self._memory = memory
+    def __init__(self, context: _Context, method: str, serving: Serving, room: CallRoom) -> None:
+        self._serving = serving
+        self._memory = serving.memory
+        self._room = room
+        self._connection = context.peer()
         self._held_bytes = 0
+        self._is_first = True
         self._context = context
         self._method = method
         self._task = asyncio.current_task()
@@ -59,12 +74,15 @@ class HandlerStream:
         """Queue a message; waits while the caller is slow."""
         _check_size(message, f"answer {self._method}")
         self._check_open()
+        self._room.send(len(message), may_refuse=False)
         try:
             await self._context.write(message)
         except grpc.aio.BaseError:
             # The caller is gone. The handler's own task hears of it by its cancellation, the
             # tasks that it started only here.
             raise self._closed("the caller is gone") from None
+        finally:
+            self._room.gone()
 
     async def receive(self) -> bytes | None:
         """The caller's next message; None after it has ended its sending."""
@@ -74,7 +92,7 @@ class HandlerStream:
         self.let_go()
         await self._memory.wait_room()
         try:
-            message: object = await self._context.read()
+            message = await self._read()
         except asyncio.CancelledError:
             # gRPC goes on reading into nowhere: the message that comes next is lost.
             self._is_receive_broken = True
@@ -85,7 +103,16 @@ class HandlerStream:
             return None
         self._held_bytes = len(message)
         self._memory.take(self._held_bytes)
+        serving = self._serving
+        serving.callers.delivered(self._connection, len(message), serving.clock.monotonic_ns())
         return message
+
+    async def _read(self) -> object:
+        """The first message has to come soon: a stream of which nothing comes is a slot taken."""
+        if not self._is_first:
+            return await self._context.read()
+        self._is_first = False
+        return await _first_message(self._context, self._method, self._serving)
 
     def let_go(self) -> None:
         """The handler is done with the last message: it asks for the next one, or has ended."""
@@ -113,14 +140,14 @@ class HandlerStream:
 
 
 def generic_handlers(
-    methods: Mapping[str, Method], listener: Listener, clock: Clock, memory: ListenerMemory
+    methods: Mapping[str, Method], serving: Serving
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """One per service; bytes are neither read nor written on the way."""
     services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for full_name, method in methods.items():
         service, name = split_name(full_name)
         make = _unary if isinstance(method, UnaryMethod) else _stream
-        services.setdefault(service, {})[name] = make(method, full_name, listener, clock, memory)
+        services.setdefault(service, {})[name] = make(method, full_name, serving)
     return tuple(
         grpc.method_handlers_generic_handler(service, handlers)
         for service, handlers in services.items()
@@ -134,43 +161,50 @@ def split_name(full_name: str) -> tuple[str, str]:
     return service, name
 
 
-def _unary(
-    method: Method, full_name: str, listener: Listener, clock: Clock, memory: ListenerMemory
-) -> "grpc.RpcMethodHandler[Any, Any]":
+def _unary(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Served as if the caller streamed, which looks the same on the wire: only so is the message
+    not taken in before there is room for it, nor waited for without end.
+    """
     assert isinstance(method, UnaryMethod), full_name
     handler: UnaryHandler = method.handler
+    memory, limit_ms = serving.memory, serving.listener.limits.call_ms_max
 
-    async def serve(message: bytes, context: _Context) -> bytes:
+    async def serve(_messages: object, context: _Context) -> bytes:
+        connection = context.peer()
+        room = memory.answers.room(connection, full_name)
+
         async def answer() -> bytes:
-            connection = context.peer()
-            memory.admit(full_name, connection, len(message))
+            memory.admit(full_name)
+            message = await _only_message(context, full_name, serving)
+            memory.take(len(message))
+            serving.callers.delivered(connection, len(message), serving.clock.monotonic_ns())
             try:
-                asked = request_context(context, listener, clock)
-                result = await _serve_in_time(
-                    handler, asked, message, clock, listener.limits.call_ms_max
-                )
+                asked = request_context(context, serving, room)
+                result = await _serve_in_time(handler, asked, message, serving.clock, limit_ms)
             finally:
                 memory.give_back(len(message))
             _check_size(result, f"answer {full_name}")
-            _hold(result, context, connection, full_name, memory)
+            room.send(len(result), may_refuse=True)
             return result
 
+        _count_call(context, connection, serving, room)
         return await _supervise(answer, context, full_name)
 
-    return grpc.unary_unary_rpc_method_handler(serve)
+    return grpc.stream_unary_rpc_method_handler(serve)
 
 
-def _stream(
-    method: Method, full_name: str, listener: Listener, clock: Clock, memory: ListenerMemory
-) -> "grpc.RpcMethodHandler[Any, Any]":
+def _stream(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethodHandler[Any, Any]":
     assert isinstance(method, StreamMethod), full_name
     handler: StreamHandler = method.handler
 
     async def serve(_messages: object, context: _Context) -> None:
-        stream = HandlerStream(context, full_name, memory)
+        connection = context.peer()
+        room = serving.memory.answers.room(connection, full_name)
+        stream = HandlerStream(context, full_name, serving, room)
+        _count_call(context, connection, serving, room)
         try:
             await _supervise(
-                lambda: handler(request_context(context, listener, clock), stream),
+                lambda: handler(request_context(context, serving, room), stream),
                 context,
                 full_name,
             )
@@ -188,6 +222,51 @@ def _stream(
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
+def _count_call(context: _Context, connection: str, serving: Serving, room: CallRoom) -> None:
+    """From now until gRPC is done with it, its answer included."""
+    serving.callers.begin(connection, serving.clock.monotonic_ns())
+
+    def end(_: object) -> None:
+        room.give_back()
+        room.gone()
+        serving.callers.end(connection)
+
+    # The published types of this method fit no function.
+    on_done: Any = end
+    context.add_done_callback(on_done)
+
+
+async def _first_message(context: _Context, full_name: str, serving: Serving) -> object:
+    limit_ms = serving.listener.limits.message_ms_max
+    limit = asyncio.timeout(limit_ms / 1000)
+    try:
+        async with limit:
+            message: object = await context.read()
+            return message
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        serving.memory.note_refused("message_ms_max")
+        raise TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried=f"call {full_name}",
+            happened="no message has come within "
+            f"listeners.{serving.listener.name}.limits.message_ms_max = {limit_ms}",
+        ) from None
+
+
+async def _only_message(context: _Context, full_name: str, serving: Serving) -> bytes:
+    message = await _first_message(context, full_name, serving)
+    if isinstance(message, bytes):
+        return message
+    # Nothing came: the call was withdrawn, or its message was refused for its size, and gRPC says
+    # so; else the caller has ended its sending without one.
+    await asyncio.sleep(0)
+    raise TidelogError(
+        ErrorCode.INVALID_ARGUMENT, tried=f"call {full_name}", happened="the call has no message"
+    )
+
+
 async def _supervise(
     work: Callable[[], Awaitable[_Result]], context: _Context, full_name: str
 ) -> _Result:
@@ -202,27 +281,14 @@ async def _supervise(
             ErrorCode.UNKNOWN, tried=f"serve {full_name}", happened="the handler failed"
         )
     trailer = ((network_errors.TRAILER, network_errors.encode_error(failure)),)
-    await context.abort(
-        network_errors.status_of(failure), network_errors.status_text(failure), trailer
-    )
+    try:
+        await context.abort(
+            network_errors.status_of(failure), network_errors.status_text(failure), trailer
+        )
+    except grpc.aio.InternalError:
+        # The call was over before it could be told.
+        raise asyncio.CancelledError from None
     raise AssertionError("abort returned")
-
-
-def _hold(
-    answer: bytes, context: _Context, connection: str, full_name: str, memory: ListenerMemory
-) -> None:
-    """Count a large answer until the caller has it."""
-    length_bytes = len(answer)
-    if length_bytes < SMALL_ANSWER_BYTES:
-        return
-    memory.hold_answer(full_name, connection, length_bytes)
-
-    def let_go(_: object) -> None:
-        memory.let_answer_go(connection, length_bytes)
-
-    # The published types of this method fit no function.
-    on_done: Any = let_go
-    context.add_done_callback(on_done)
 
 
 async def _serve_in_time(
@@ -249,8 +315,9 @@ async def _serve_in_time(
         ) from None
 
 
-def request_context(context: _Context, listener: Listener, clock: Clock) -> RequestContext:
+def request_context(context: _Context, serving: Serving, room: CallRoom) -> RequestContext:
     """What handlers may know of a call."""
+    listener, clock = serving.listener, serving.clock
     remaining_s: float | None = context.time_remaining()
     deadline_ns = NO_DEADLINE_NS
     if remaining_s is not None:
@@ -263,6 +330,7 @@ def request_context(context: _Context, listener: Listener, clock: Clock) -> Requ
         client_id=_client_id(context),
         address=normalise_address(context.peer()),
         deadline_ns=deadline_ns,
+        answer_room=room,
     )
 
 

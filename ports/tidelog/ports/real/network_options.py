@@ -29,6 +29,9 @@ RECONNECT_FIRST_MS: Final = 100
 RECONNECT_MAX_MS: Final = 1_000
 """A failure is repeated to callers for this long without a new attempt."""
 
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""What gRPC takes in of a stream before its next message is asked for."""
+
 UNCOMPRESSED_ONLY: Final = 1
 """A bit set of gRPC's own compression algorithms: batches are compressed already, and a small
 message that unfolds to gigabytes is unfolded before its size is looked at."""
@@ -51,6 +54,10 @@ def server_options(limits: ListenerLimits) -> Options:
         # Without it two nodes on one port share its connections, and neither reports a mistake.
         ("grpc.so_reuseport", 0),
         ("grpc.max_concurrent_streams", limits.connection_calls_max),
+        # A call that nobody reads from holds so much at most. With windows that follow the speed
+        # of the connection, one that was held back took in whole messages (14 MiB each, seen).
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
         # gRPC's own limit of 1,000 calls that wait to be taken up cancels the consumers that come
         # back together after a restart, and gives no cause.
         ("grpc.server.max_pending_requests", limits.calls_max),

@@ -15,9 +15,11 @@ import grpc.aio
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, ListenerUsage, Method
 from tidelog.ports.real import network_extras, network_options
-from tidelog.ports.real.network_handlers import generic_handlers, split_name
+from tidelog.ports.real.network_callers import Callers
+from tidelog.ports.real.network_handlers import Serving, generic_handlers, split_name
 from tidelog.ports.real.network_memory import ListenerMemory
 from tidelog.ports.real.network_tls import RealCertificates
+from tidelog.ports.real.network_watch import CallerWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 PORT_MAX: Final = 65_535
@@ -32,9 +34,11 @@ class GrpcServer:
         address: str,
         extras: network_extras.Extras,
         memory: ListenerMemory,
+        watch: CallerWatch,
     ) -> None:
         self.memory: Final = memory
         """What is held of callers' messages, for whoever counts."""
+        self.watch: Final = watch
         self._server = server
         self._address = address
         self._extras = extras
@@ -65,6 +69,7 @@ class GrpcServer:
         """Accept nothing new; break what is still open after `grace_ms`."""
         await self._extras.stop()
         await self._server.stop(grace_ms / 1000)
+        await self.watch.stop()
 
 
 async def start_server(
@@ -79,15 +84,20 @@ async def start_server(
         options=network_options.server_options(listener.limits),
         maximum_concurrent_rpcs=listener.limits.calls_max,
     )
-    memory = ListenerMemory(listener.name, listener.limits)
-    server.add_generic_rpc_handlers(generic_handlers(methods, listener, clock, memory))
+    memory = ListenerMemory(listener.name, listener.limits, clock.monotonic_ns)
+    callers = Callers(listener.limits)
+    serving = Serving(listener=listener, clock=clock, memory=memory, callers=callers)
+    server.add_generic_rpc_handlers(generic_handlers(methods, serving))
     services = sorted({split_name(method)[0] for method in methods})
     extras = await network_extras.add_extras(
         server, services, listener.reflection_services, starts_serving=listener.starts_serving
     )
     address = _bind(server, listener, credentials)
     await server.start()
-    return GrpcServer(server, address, extras, memory)
+    port = int(address.rpartition(":")[2])
+    watch = CallerWatch(listener.name, port, clock, memory, callers)
+    watch.start()
+    return GrpcServer(server, address, extras, memory, watch)
 
 
 def _bind(

@@ -1,0 +1,83 @@
+"""What a connection has sent beside what came out of it: unfinished messages are known by size."""
+
+from tidelog.ports import ListenerLimits
+from tidelog.ports.real.network_callers import (
+    START_OVERHEAD_BYTES,
+    UNFINISHED_BYTES_MIN,
+    Callers,
+)
+
+MIB = 1024 * 1024
+NS_PER_S = 1_000_000_000
+
+
+def callers(**limits: int) -> Callers:
+    """Of a listener with the limits."""
+    return Callers(ListenerLimits(**limits))
+
+
+def test_whole_messages_with_their_envelopes_are_nothing_unfinished() -> None:
+    found = callers(message_ms_max=1_000)
+    received = 5_000
+    found.begin("a", 0)
+    for number in range(1_000):
+        found.delivered("a", 16_000, number)
+        # Frames of HTTP/2 and records of TLS around each.
+        received += 16_000 + 9 + 5 + 29
+        found.look("a", received, number)
+    assert found.unfinished_bytes == 0
+    assert found.stalled(10 * NS_PER_S) == []
+
+
+def test_a_message_that_was_begun_and_is_not_finished_names_its_connection_in_time() -> None:
+    found = callers(message_ms_max=1_000)
+    found.begin("a", 0)
+    found.begin("b", 0)
+    found.look("a", 10 * MIB, 1)
+    found.look("b", START_OVERHEAD_BYTES, 1)
+    assert found.stalled(NS_PER_S - 1) == []
+    assert [(each.connection, each.limit) for each in found.stalled(NS_PER_S)] == [
+        ("a", "message_ms_max")
+    ]
+    found.delivered("a", 10 * MIB, NS_PER_S)
+    found.look("a", 10 * MIB, NS_PER_S)
+    assert found.stalled(9 * NS_PER_S) == []
+
+
+def test_unfinished_messages_of_all_together_cost_the_largest_their_connections() -> None:
+    found = callers(request_memory_bytes=16 * MIB)
+    for number, size_bytes in enumerate((4 * MIB, 9 * MIB, 8 * MIB, UNFINISHED_BYTES_MIN // 2)):
+        found.begin(str(number), 0)
+        found.look(str(number), size_bytes, 1)
+    assert [(each.connection, each.limit) for each in found.stalled(2)] == [
+        ("1", "request_memory_bytes")
+    ]
+
+
+def test_a_connection_without_calls_is_counted_anew() -> None:
+    found = callers(message_ms_max=1_000)
+    found.begin("a", 0)
+    found.look("a", 3 * MIB, 0)
+    found.end("a")
+    found.look("a", 5 * MIB, 0)
+    assert (found.unfinished_bytes, found.stalled(9 * NS_PER_S)) == (0, [])
+    found.begin("a", 9 * NS_PER_S)
+    found.look("a", 5 * MIB + 10_000, 9 * NS_PER_S)
+    assert found.unfinished_bytes < UNFINISHED_BYTES_MIN
+    found.look("a", 6 * MIB, 9 * NS_PER_S)
+    assert found.unfinished_bytes > UNFINISHED_BYTES_MIN
+
+
+def test_connections_that_are_gone_are_forgotten_once_their_calls_are_over() -> None:
+    found = callers()
+    found.begin("a", 0)
+    found.begin("b", 0)
+    found.keep(["b"])
+    assert len(found) == 2
+    found.end("a")
+    found.keep(["b"])
+    assert len(found) == 1
+    found.end("a")
+    found.delivered("a", 1, 0)
+    found.look("a", 1, 0)
+    assert len(found) == 1
