@@ -1,25 +1,29 @@
 """`tidelog cluster describe`."""
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import admin_client, print_json
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
-from tidelog.cli.table import known, table
+from tidelog.cli.table import count, known, size, table
 
 if TYPE_CHECKING:
+    from tidelog.client.directory_types import BrokerLogDirs
     from tidelog.client.types import ClusterDescription
 
 DESCRIPTION: Final = (
     "Describe the cluster as the broker that answers sees it: its id, its controller, its "
-    "release, and each broker with how many replicas it leads and holds."
+    "release, how many partitions need a look, and each broker with how many replicas it leads "
+    "and holds, the bytes of those, and its data directories that have stopped. `-`: the broker "
+    "could not be asked. What the controller knows of each broker: `tidelog broker list`."
 )
 EXAMPLES: Final = (
     ("tidelog cluster describe", "the cluster at the default address"),
     ("tidelog cluster describe -b node1:9192,node2:9192 --json", "for programs"),
 )
-_HEAD: Final = ("Broker", "Address", "Rack", "State", "Leads", "Replicas")
+_HEAD: Final = ("Broker", "Address", "Rack", "State", "Leads", "Replicas", "Size", "Directories")
 
 
 def configure(parser: Parser) -> None:
@@ -27,50 +31,98 @@ def configure(parser: Parser) -> None:
     add_json(
         parser,
         "{cluster_id, controller_id, release, brokers: [{broker_id, address, rack, is_fenced, "
-        "leader_count, replica_count}]}; -1: not known",
+        "leader_count, replica_count, size_bytes, directory_count, failed_directory_count}], "
+        "partitions: {topic_count, partition_count, offline_count, under_replicated_count, "
+        "under_min_isr_count, not_preferred_count, reassigning_count}}; -1: not known",
     )
     add_bootstrap(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
+    from tidelog.wire.errors import TidelogError
+
     with admin_client(arguments) as admin:
         cluster = admin.describe_cluster()
+        try:
+            found = admin.describe_log_dirs()
+        except TidelogError:
+            # An older broker, or one that is busy: the rest is worth showing.
+            found = []
+    directories = {each.broker_id: each for each in found if each.failure is None}
     if arguments.json:
-        print_json(as_json(cluster))
+        print_json(as_json(cluster, directories))
     else:
-        print(as_text(cluster))
+        print(as_text(cluster, directories))
     return EXIT_OK
 
 
-def as_text(cluster: "ClusterDescription") -> str:
+def as_text(
+    cluster: "ClusterDescription", directories: "Mapping[int, BrokerLogDirs] | None" = None
+) -> str:
     """What a person reads."""
-    rows = [
-        (
-            each.broker_id,
-            each.address,
-            each.rack or "-",
-            "fenced" if each.is_fenced else "live",
-            each.leader_count,
-            each.replica_count,
+    rows = []
+    for each in cluster.brokers:
+        size_bytes, total, failed = _figures((directories or {}).get(each.broker_id))
+        told = "-" if total < 0 else f"{total}, {failed} failed" if failed else str(total)
+        rows.append(
+            (
+                each.broker_id,
+                each.address,
+                each.rack or "-",
+                "fenced" if each.is_fenced else "live",
+                each.leader_count,
+                each.replica_count,
+                size(size_bytes),
+                told,
+            )
         )
-        for each in cluster.brokers
-    ]
-    lines = table(_HEAD, rows, right="Broker Leads Replicas").splitlines()
+    lines = table(_HEAD, rows, right="Broker Leads Replicas Size").splitlines()
     head = (
         f"ClusterId: {cluster.cluster_id}  Controller: {known(cluster.controller_id)}  "
         f"Release: {cluster.release}"
     )
-    return "\n".join([head, *(f"  {line}" for line in lines)])
+    return "\n".join([head, partitions_text(cluster), *(f"  {line}" for line in lines)])
 
 
-def as_json(cluster: "ClusterDescription") -> dict[str, object]:
+def partitions_text(cluster: "ClusterDescription") -> str:
+    """How many partitions, and those that need a look."""
+    counts = cluster.partitions
+    parts = [
+        f"{count(counts.topic_count, 'topic')}, {count(counts.partition_count, 'partition')}",
+        *(
+            f"{number} {what}"
+            for number, what in (
+                (counts.offline_count, "without a leader"),
+                (counts.under_replicated_count, "under-replicated"),
+                (counts.under_min_isr_count, "under min.insync.replicas"),
+                (counts.not_preferred_count, "not led by the preferred replica"),
+                (counts.reassigning_count, "being moved"),
+            )
+            if number
+        ),
+    ]
+    return f"Partitions: {'; '.join(parts)}"
+
+
+def _figures(found: "BrokerLogDirs | None") -> tuple[int, int, int]:
+    """Bytes, directories, and how many of them have stopped; -1: not known."""
+    if found is None:
+        return -1, -1, -1
+    failed = sum(each.failure is not None for each in found.directories)
+    return sum(each.size_bytes for each in found.directories), len(found.directories), failed
+
+
+def as_json(
+    cluster: "ClusterDescription", directories: "Mapping[int, BrokerLogDirs] | None" = None
+) -> dict[str, object]:
     """What a program reads; the names stay."""
-    return {
-        "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller_id,
-        "release": cluster.release,
-        "brokers": [
+    import msgspec
+
+    brokers = []
+    for each in cluster.brokers:
+        size_bytes, total, failed = _figures((directories or {}).get(each.broker_id))
+        brokers.append(
             {
                 "broker_id": each.broker_id,
                 "address": each.address,
@@ -78,7 +130,15 @@ def as_json(cluster: "ClusterDescription") -> dict[str, object]:
                 "is_fenced": each.is_fenced,
                 "leader_count": each.leader_count,
                 "replica_count": each.replica_count,
+                "size_bytes": size_bytes,
+                "directory_count": total,
+                "failed_directory_count": failed,
             }
-            for each in cluster.brokers
-        ],
+        )
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id,
+        "release": cluster.release,
+        "brokers": brokers,
+        "partitions": msgspec.structs.asdict(cluster.partitions),
     }

@@ -48,6 +48,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
     ("cluster", "rebalance"): Entry("cluster_rebalance", "spread replicas and leaders evenly"),
     ("broker", "list"): Entry("broker_list", "the brokers as the controller knows them"),
+    ("broker", "log-dirs"): Entry("broker_log_dirs", "data directories, their replicas and sizes"),
     ("broker", "drain"): Entry("broker_drain", "empty a broker"),
     ("broker", "remove"): Entry("broker_remove", "forget a broker that is empty and stopped"),
     ("partition", "elect-leaders"): Entry("partition_elect_leaders", "preferred or unclean"),

@@ -1,14 +1,16 @@
 """What only a partition's leader knows, put into what another broker answered. Pure.
 
 Owns the rule of whose answer counts: the one of the broker that leads the partition, of the same
-topic. It must never take an offset of a topic that was deleted and created again meanwhile.
+topic; of a single replica its leader's for how far behind it is, its own broker's for its size and
+whether it has stopped. It must never take an offset of a topic that was deleted and created again
+meanwhile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tidelog.client.types import PartitionDescription, TopicDescription
+from tidelog.client.types import PartitionDescription, ReplicaDescription, TopicDescription
 
 _UNKNOWN = -1
 
@@ -25,6 +27,49 @@ def topics_by_leader(topics: Iterable[TopicDescription]) -> dict[int, list[str]]
         for leader in missing:
             wanted.setdefault(leader, []).append(topic.name)
     return wanted
+
+
+def topics_by_holder(topics: Iterable[TopicDescription]) -> dict[int, list[str]]:
+    """Whom to ask about which topics, to hear of every replica from its own broker."""
+    wanted: dict[int, list[str]] = {}
+    for topic in topics:
+        for holder in dict.fromkeys(each for part in topic.partitions for each in part.replicas):
+            wanted.setdefault(holder, []).append(topic.name)
+    return wanted
+
+
+def with_replicas(
+    topic: TopicDescription, answers: Mapping[int, Sequence[TopicDescription]]
+) -> TopicDescription:
+    """The topic with a state for each replica, put together from what all brokers answered."""
+    told: dict[tuple[int, int], dict[int, ReplicaDescription]] = {}
+    for broker_id, described in answers.items():
+        for each in described:
+            if each.topic_id == topic.topic_id:
+                for part in each.partitions:
+                    states = {state.broker_id: state for state in part.replica_states}
+                    told[broker_id, part.partition] = states
+    return msgspec.structs.replace(
+        topic,
+        partitions=tuple(
+            msgspec.structs.replace(
+                part, replica_states=tuple(_state(part, each, told) for each in part.replicas)
+            )
+            for part in topic.partitions
+        ),
+    )
+
+
+def _state(
+    part: PartitionDescription,
+    broker_id: int,
+    told: Mapping[tuple[int, int], Mapping[int, ReplicaDescription]],
+) -> ReplicaDescription:
+    own = told.get((broker_id, part.partition), {}).get(broker_id)
+    led = told.get((part.leader, part.partition), {}).get(broker_id)
+    if own is None or led is None:
+        return led or own or ReplicaDescription(broker_id=broker_id)
+    return msgspec.structs.replace(own, lag=led.lag, caught_up_ago_ms=led.caught_up_ago_ms)
 
 
 def with_answers(

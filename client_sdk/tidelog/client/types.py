@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidelog.wire.batch import BatchHeader, read_header
+from tidelog.wire.errors import TidelogError
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -110,6 +111,23 @@ class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int
 
 
+class ReplicaDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """How one replica stands; -1 stands for what nobody who answered knew."""
+
+    broker_id: int
+    log_end_offset: int = -1
+    flushed_offset: int = -1
+    lag: int = -1
+    """Records that it lacks, as its leader knows."""
+    caught_up_ago_ms: int = -1
+    """When it last had all that its leader had; 0: it is the leader."""
+    size_bytes: int = -1
+    is_known: bool = False
+    """Whether its own broker has answered."""
+    failure: TidelogError | None = None
+    """Why it has stopped."""
+
+
 class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One partition; -1 stands for what the answering broker did not know."""
 
@@ -121,6 +139,10 @@ class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     log_start_offset: int
     high_watermark: int
     size_bytes: int
+    eligible: tuple[int, ...] = ()
+    """Who may lead without losing acknowledged records."""
+    replica_states: tuple[ReplicaDescription, ...] = ()
+    """Of each replica in their order, if they were asked for."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +167,18 @@ class BrokerDescription(msgspec.Struct, frozen=True, kw_only=True):
     replica_count: int
 
 
+class PartitionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How all partitions of a cluster stand."""
+
+    topic_count: int = 0
+    partition_count: int = 0
+    offline_count: int = 0
+    under_replicated_count: int = 0
+    under_min_isr_count: int = 0
+    not_preferred_count: int = 0
+    reassigning_count: int = 0
+
+
 class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as the answering broker sees it."""
 
@@ -152,3 +186,4 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     controller_id: int
     brokers: tuple[BrokerDescription, ...]
     release: str
+    partitions: PartitionSummary = PartitionSummary()

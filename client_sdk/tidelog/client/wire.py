@@ -26,6 +26,8 @@ from tidelog.client.types import (
     CreatedTopic,
     NewTopic,
     PartitionDescription,
+    PartitionSummary,
+    ReplicaDescription,
     TopicDescription,
 )
 from tidelog.v1 import (
@@ -349,9 +351,11 @@ def read_created_topics(data: bytes) -> list[CreatedTopic | TidelogError]:
     ]
 
 
-def describe_topics_request(names: Iterable[str]) -> bytes:
+def describe_topics_request(names: Iterable[str], *, with_replicas: bool = False) -> bytes:
     """No names: all topics."""
-    return admin_pb2.DescribeTopicsRequest(topic_names=names).SerializeToString()
+    return admin_pb2.DescribeTopicsRequest(
+        topic_names=names, with_replica_states=with_replicas
+    ).SerializeToString()
 
 
 def read_topic_descriptions(data: bytes) -> list[TopicDescription | TidelogError]:
@@ -380,9 +384,24 @@ def _read_description(topic: admin_pb2.TopicDescription) -> TopicDescription:
                 log_start_offset=part.log_start_offset,
                 high_watermark=part.high_watermark,
                 size_bytes=part.size_bytes,
+                eligible=tuple(part.eligible_replicas),
+                replica_states=tuple(_read_replica(each) for each in part.replica_states),
             )
             for part in topic.partitions
         ),
+    )
+
+
+def _read_replica(state: admin_pb2.ReplicaDescription) -> ReplicaDescription:
+    return ReplicaDescription(
+        broker_id=state.broker_id,
+        log_end_offset=state.log_end_offset,
+        flushed_offset=state.flushed_offset,
+        lag=state.lag,
+        caught_up_ago_ms=state.caught_up_ago_ms,
+        size_bytes=state.size_bytes if state.is_own else -1,
+        is_known=state.is_own,
+        failure=_error_in(state.failure, is_set=state.HasField("failure")),
     )
 
 
@@ -409,4 +428,13 @@ def read_cluster_description(data: bytes) -> ClusterDescription:
             for broker in answer.brokers
         ),
         release=answer.release,
+        partitions=PartitionSummary(
+            topic_count=answer.partitions.topic_count,
+            partition_count=answer.partitions.partition_count,
+            offline_count=answer.partitions.offline_count,
+            under_replicated_count=answer.partitions.under_replicated_count,
+            under_min_isr_count=answer.partitions.under_min_in_sync_count,
+            not_preferred_count=answer.partitions.not_preferred_count,
+            reassigning_count=answer.partitions.reassigning_count,
+        ),
     )

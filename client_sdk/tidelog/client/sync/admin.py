@@ -7,8 +7,9 @@ call has a deadline.
 import time
 from collections.abc import Iterable, Mapping
 
-from tidelog.client import leaders, wire
+from tidelog.client import leaders, wire, wire_directories
 from tidelog.client import options as client_options
+from tidelog.client.directory_types import BrokerLogDirs
 from tidelog.client.engine.fetch_messages import OffsetSpec
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
@@ -29,6 +30,7 @@ from tidelog.client.types import (
 )
 from tidelog.wire.errors import TidelogError
 
+TOPICS_A_REQUEST = 1_000
 _SPECS = {
     "earliest": OffsetSpec.EARLIEST,
     "latest": OffsetSpec.LATEST,
@@ -72,11 +74,15 @@ class AdminClient(TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCal
         return sorted(topic.name for topic in found if include_internal or not topic.is_internal)
 
     def describe_topics(
-        self, topics: Iterable[str] | None = None, timeout_ms: int | None = None
+        self,
+        topics: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
+        with_replicas: bool = False,
     ) -> list[TopicDescription]:
         """Settings and partitions of the named topics; without names: of all.
 
         Offsets and sizes are of each partition's leader; -1 where it could not be reached in time.
+        With `with_replicas` every broker that holds a replica is asked how it stands.
         """
         names = [] if topics is None else list(topics)
         if topics is not None and not names:
@@ -84,25 +90,70 @@ class AdminClient(TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCal
         limit_ms = self._limit_ms(timeout_ms)
         deadline = time.monotonic() + limit_ms / 1000
         found = self._describe_topics("describe topics", names, limit_ms)
-        wanted = leaders.topics_by_leader(found)
+        wanted = (
+            leaders.topics_by_holder(found) if with_replicas else leaders.topics_by_leader(found)
+        )
         answers: dict[int, list[TopicDescription]] = {}
         for place, (broker_id, asked) in enumerate(sorted(wanted.items())):
-            broker = self._calls.metadata.brokers.get(broker_id)
             left_ms = int((deadline - time.monotonic()) * 1000)
-            if broker is None or left_ms <= 0:
-                continue
+            if left_ms <= 0:
+                break
             share_ms = max(1, left_ms // (len(wanted) - place))
-            request = wire.describe_topics_request(asked)
+            answers[broker_id] = self._described_by(
+                broker_id, asked, min(share_ms, ADDRESS_TIMEOUT_MS), with_replicas=with_replicas
+            )
+        described = [leaders.with_answers(topic, answers) for topic in found]
+        if with_replicas:
+            described = [leaders.with_replicas(topic, answers) for topic in described]
+        return described
+
+    def _described_by(
+        self, broker_id: int, names: list[str], timeout_ms: int, *, with_replicas: bool
+    ) -> list[TopicDescription]:
+        """As one broker knows them. Of one that cannot be asked nothing is known, and the rest is
+        worth showing."""
+        broker = self._calls.metadata.brokers.get(broker_id)
+        if broker is None or broker.is_fenced:
+            return []
+        found: list[TopicDescription] = []
+        end = time.monotonic() + timeout_ms / 1000
+        for start in range(0, len(names), TOPICS_A_REQUEST):
+            request = wire.describe_topics_request(
+                names[start : start + TOPICS_A_REQUEST], with_replicas=with_replicas
+            )
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
             try:
                 data = self._connections.call(
-                    broker.address, wire.DESCRIBE_TOPICS, request, min(share_ms, ADDRESS_TIMEOUT_MS)
+                    broker.address, wire.DESCRIBE_TOPICS, request, left_ms
                 )
             except TidelogError:
-                # What this leader knows stays unknown; the rest is worth showing.
-                continue
+                break
             described = wire.read_topic_descriptions(data)
-            answers[broker_id] = [each for each in described if not isinstance(each, TidelogError)]
-        return [leaders.with_answers(topic, answers) for topic in found]
+            found += [each for each in described if not isinstance(each, TidelogError)]
+        return found
+
+    def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] = (),
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
+        directories_only: bool = False,
+    ) -> list[BrokerLogDirs]:
+        """Data directories with their replicas and sizes, of these brokers or of all; one that
+        could not be asked has a `failure`."""
+        limit_ms = self._limit_ms(timeout_ms)
+        names = list(topics)
+        wanted: dict[bytes, tuple[int, ...]] = {}
+        if names:
+            found = self._describe_topics("describe log directories", names, limit_ms)
+            wanted = {topic.topic_id: () for topic in found}
+        request = wire_directories.describe_log_dirs_request(
+            broker_ids, wanted, directories_only=directories_only
+        )
+        data = self._any(
+            "describe log directories", wire_directories.DESCRIBE_LOG_DIRS, request, limit_ms
+        )
+        return wire_directories.read_log_dirs(data)
 
     def _describe_topics(
         self, tried: str, names: list[str], timeout_ms: int

@@ -1,0 +1,155 @@
+"""What `topic describe`, `cluster describe` and `broker log-dirs` print, from values alone."""
+
+from typing import Any
+
+import msgspec
+
+from tidelog.cli import broker_log_dirs, cluster_describe, topic_describe
+from tidelog.cli.commands import make_parser
+from tidelog.client.directory_types import BrokerLogDirs, LogDir, LogDirReplica
+from tidelog.client.types import (
+    BrokerDescription,
+    ClusterDescription,
+    PartitionDescription,
+    PartitionSummary,
+    ReplicaDescription,
+    TopicDescription,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+DAMAGE = TidelogError(
+    ErrorCode.STORAGE_CORRUPT, tried="read x", happened="damage at byte 7", hint="Look at it."
+)
+
+
+def part(number: int, **values: Any) -> PartitionDescription:
+    known: dict[str, Any] = {
+        "partition": number,
+        "leader": 1,
+        "leader_epoch": 1,
+        "replicas": (1, 2),
+        "isr": (1, 2),
+        "log_start_offset": 0,
+        "high_watermark": 10,
+        "size_bytes": 100,
+    }
+    return PartitionDescription(**{**known, **values})
+
+
+def topic(*parts: PartitionDescription) -> TopicDescription:
+    return TopicDescription(
+        name="t",
+        topic_id=bytes(16),
+        is_internal=False,
+        replication_factor=2,
+        configs={"min.insync.replicas": "2"},
+        partitions=parts,
+    )
+
+
+LED = ReplicaDescription(
+    broker_id=1, log_end_offset=12, flushed_offset=12, lag=0, size_bytes=100, is_known=True
+)
+BEHIND = ReplicaDescription(broker_id=2, log_end_offset=9, lag=3, caught_up_ago_ms=40)
+
+
+def test_the_lag_of_a_partition_is_that_of_its_furthest_follower() -> None:
+    text = topic_describe.as_text(topic(part(0, replica_states=(LED, BEHIND)), part(1)))
+    rows = [line.split() for line in text.splitlines()[2:]]
+    assert [row[-1] for row in rows] == ["3", "-"]
+
+
+def test_each_replica_has_a_line_with_how_it_stands() -> None:
+    gone = ReplicaDescription(broker_id=3)
+    stopped = msgspec.structs.replace(BEHIND, broker_id=4, is_known=True, failure=DAMAGE)
+    text = topic_describe.as_text(
+        topic(part(0, replicas=(1, 2, 3, 4), replica_states=(LED, BEHIND, gone, stopped))),
+        replicas=True,
+    )
+    lines = text.splitlines()
+    states = [line.split("  ")[-1] for line in lines[5:9]]
+    assert states == ["in sync", "not reached", "not reached", "stopped"]
+    assert lines[-2:] == [
+        "  partition 0 on broker 4 has stopped [STORAGE_CORRUPT]: damage at byte 7",
+        "    hint: Look at it.",
+    ]
+
+
+def test_a_partition_without_a_leader_says_who_may_lead() -> None:
+    told = list(topic_describe.troubles(part(3, leader=-1, eligible=(2,))))
+    assert told == ["partition 3 has no leader; may lead without a loss: 2"]
+    assert next(topic_describe.troubles(part(3, leader=-1))).endswith("nobody")
+
+
+def test_conditions_choose_partitions_and_several_choose_more() -> None:
+    all_ = topic(part(0), part(1, isr=(1,)), part(2, leader=-1), part(3, isr=()))
+
+    def shown(*words: str) -> list[int]:
+        arguments = make_parser(("topic", "describe")).read(words)
+        assert arguments is not None
+        is_wanted = topic_describe.choice(arguments)
+        assert is_wanted is not None
+        return [each.partition for each in topic_describe.chosen(all_, is_wanted).partitions]
+
+    assert shown("--under-replicated-partitions") == [1, 3]
+    assert shown("--under-min-isr-partitions") == [1, 3]
+    assert shown("--at-min-isr-partitions") == [0, 2]
+    assert shown("--unavailable-partitions") == [2]
+    assert shown("--unavailable-partitions", "--under-min-isr-partitions") == [1, 2, 3]
+
+
+def test_programs_get_the_state_of_each_replica() -> None:
+    found: Any = topic_describe.as_json(topic(part(0, replica_states=(LED,), eligible=(1, 2))))
+    (state,) = found["partitions"][0]["replica_states"]
+    assert (state["broker_id"], state["lag"], state["failure"]) == (1, 0, None)
+    assert found["partitions"][0]["eligible"] == [1, 2]
+
+
+REPLICA = LogDirReplica(
+    topic="t", topic_id=bytes(16), partition=0, size_bytes=2048, log_end_offset=9, offset_lag=1
+)
+DIRECTORY = LogDir(path="d1", directory_uuid=bytes(16), free_bytes=1024, replicas=(REPLICA,))
+
+
+def test_directories_show_sizes_and_why_one_has_stopped() -> None:
+    failed = LogDir(path="d2", directory_uuid=bytes(16), free_bytes=-1, replicas=(), failure=DAMAGE)
+    dead = BrokerLogDirs(broker_id=2, directories=(), failure=DAMAGE)
+    text = broker_log_dirs.as_text(
+        [BrokerLogDirs(broker_id=1, directories=(DIRECTORY, failed)), dead], replicas=True
+    )
+    lines = text.splitlines()
+    assert lines[1].split() == ["1", "d1", "ok", "1", "2.0", "KiB", "1.0", "KiB"]
+    assert lines[2].split()[:3] == ["1", "d2", "stopped"]
+    assert "not reached" in lines[3]
+    assert lines[6].split() == ["1", "d1", "t:0", "9", "1", "2.0", "KiB", "ok"]
+    assert lines[7] == "broker 1, d2: [STORAGE_CORRUPT] damage at byte 7 (hint: Look at it.)"
+    assert lines[8].startswith("broker 2: [STORAGE_CORRUPT]")
+
+
+def test_a_cluster_shows_what_needs_a_look_and_brokers_that_could_not_be_asked() -> None:
+    brokers = tuple(
+        BrokerDescription(
+            broker_id=each,
+            address=f"n{each}:1",
+            rack="",
+            is_fenced=each == 2,
+            leader_count=1,
+            replica_count=2,
+        )
+        for each in (1, 2)
+    )
+    cluster = ClusterDescription(
+        cluster_id="c",
+        controller_id=1,
+        brokers=brokers,
+        release="r",
+        partitions=PartitionSummary(topic_count=1, partition_count=2, under_replicated_count=2),
+    )
+    known = {1: BrokerLogDirs(broker_id=1, directories=(DIRECTORY,))}
+    lines = cluster_describe.as_text(cluster, known).splitlines()
+    assert lines[1] == "Partitions: 1 topic, 2 partitions; 2 under-replicated"
+    assert lines[3].split() == ["1", "n1:1", "-", "live", "1", "2", "2.0", "KiB", "1"]
+    assert lines[4].split() == ["2", "n2:1", "-", "fenced", "1", "2", "-", "-"]
+    found: Any = cluster_describe.as_json(cluster, known)
+    assert [each["size_bytes"] for each in found["brokers"]] == [2048, -1]
+    assert found["partitions"]["under_replicated_count"] == 2
