@@ -9,7 +9,10 @@ from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.partition_arguments import shown
 from tidelog.cli.table import listed, size, table
 
-DESCRIPTION: Final = "List the moves of replicas that are under way, with how much is left."
+DESCRIPTION: Final = (
+    "List the moves of replicas that are under way, with how much is left: what the leader stores "
+    "less what the coming replicas store already. `-`: one of them could not be asked."
+)
 EXAMPLES: Final = (("tidelog partition list-reassignments", "what is moving"),)
 _HEAD: Final = ("Partition", "Replicas", "Adding", "Removing", "Remaining")
 
@@ -26,8 +29,12 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print them."""
+    from tidelog.cli.reassignment_progress import remaining_bytes
+
     with admin_client(arguments) as admin:
         moves = admin.list_partition_reassignments()
+        names = sorted({each.partition.topic for each in moves})
+        left = remaining_bytes(moves, admin.describe_topics(names, with_replicas=True))
     if arguments.json:
         print_json(
             [
@@ -37,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
                     "replicas": list(each.replicas),
                     "adding_replicas": list(each.adding_replicas),
                     "removing_replicas": list(each.removing_replicas),
-                    "remaining_bytes": each.remaining_bytes,
+                    "remaining_bytes": left[each.partition],
                 }
                 for each in moves
             ]
@@ -49,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
                 listed(each.replicas),
                 listed(each.adding_replicas),
                 listed(each.removing_replicas),
-                size(each.remaining_bytes),
+                size(left[each.partition]),
             )
             for each in moves
         ]
