@@ -97,3 +97,17 @@ def test_a_rotten_copy_does_not_stand_in_for_a_lost_one() -> None:
     scene = Scene({1: 3, 2: COMMITTED})
     scene.board.damaged[2] = None
     assert scene.crash(1) is Excuse.LOST
+
+
+def test_a_disk_is_wiped_only_if_somebody_else_is_sure_to_hold_everything() -> None:
+    scene = Scene({1: COMMITTED, 2: 3}, in_sync=(1, 2))
+    assert scene.watch.is_spare(scene.nodes[1])
+    assert scene.crash(2) is None
+    assert not scene.watch.is_spare(scene.nodes[1]), "the other one has lost records"
+    assert scene.watch.is_spare(scene.nodes[2])
+
+
+def test_a_wiped_copy_does_not_stand_in_for_a_lost_one() -> None:
+    scene = Scene({1: 3, 2: COMMITTED})
+    scene.watch.on_wipe(scene.nodes[2])
+    assert scene.crash(1) is Excuse.LOST

@@ -6,7 +6,8 @@ import pytest
 
 from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.sim import runner
-from tidelog.chaos.sim.cluster.plan import DISK_KINDS, draw_plan
+from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, draw_plan
+from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.planted.of_cluster import PLANTED
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.cluster import CLUSTER, REPLICATION_MAX
@@ -28,6 +29,16 @@ class TestClusterSuite(SuiteContract):
     planted = PLANTED
 
 
+def test_a_broker_that_votes_neither_comes_nor_goes_nor_loses_its_disk() -> None:
+    for seed in range(300):
+        plan = draw_plan(Seeds(seed), replication_max=REPLICATION_MAX)
+        if plan.nodes[-1].is_controller:
+            assert not {Change.ADD_BROKER, Change.REMOVE_BROKER} & set(plan.changes)
+            assert FaultKind.WIPE not in plan.kinds
+        if len(plan.topics) == 1:
+            assert Change.DELETE_WHILE_AWAY not in plan.changes, "its only topic stays"
+
+
 @pytest.mark.slow
 def test_a_seed_replays_to_the_same_hash() -> None:
     assert CLUSTER.run(5, None).trace_hash == CLUSTER.run(5, None).trace_hash
@@ -46,4 +57,5 @@ def test_plans_vary_in_nodes_racks_copies_and_settings() -> None:
     assert {topic.in_sync_min for topic in topics} == {1, 2}
     assert {topic.is_flush_sync for topic in topics} == {False, True}
     assert all(topic.in_sync_min <= topic.replication_factor for topic in topics)
+    assert {change for plan in plans for change in plan.changes} == set(Change)
     assert DISK_KINDS & {kind for plan in plans for kind in plan.kinds}

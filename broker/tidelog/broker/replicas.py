@@ -235,6 +235,11 @@ class Replicas(ReplicaWatchers):
             self._inherit(image)
         self._serve(image, self._placed(image), {})
 
+    @property
+    def applied(self) -> Image:
+        """The image that this broker acts on: a newer one may have been shown already."""
+        return self._applied
+
     async def wait_applied(self, version: int) -> None:
         """Until this broker serves what the image of that version places here."""
         if self._applied.version >= version:

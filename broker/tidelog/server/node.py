@@ -37,6 +37,7 @@ from tidelog.server.node_ports import NodePorts
 from tidelog.server.reflection import service_names
 from tidelog.server.storage_format import NodeIdentity
 from tidelog.server.tls import watch_certificates
+from tidelog.server.view import NodeView, view_of
 from tidelog.server.watching import NodeWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -89,6 +90,10 @@ class Node:
     def describe(self) -> NodeDescription:
         """Figures for operators and metrics."""
         return describe_node(self._configuration, self._controller, self._broker, self._side)
+
+    def view(self) -> NodeView:
+        """What it holds in memory, to be looked at."""
+        return view_of(self._directories, self._broker, self._side)
 
     async def run(self, on_ready: Callable[["Node"], None]) -> None:
         """The node's whole life; raises the TidelogError that kept it from starting or going on."""

@@ -78,7 +78,7 @@ class SimulatedDisk:
         self._medium = medium
         self._loop = loop
         self._random = random
-        self._faults = faults
+        self.faults = faults
         self._trace = trace
         self._files: list[SimulatedFile] = []
         self._turns: list[_Turn] = []
@@ -121,7 +121,7 @@ class SimulatedDisk:
         tried = f"read {self._name_of(own.path)} at {byte_position}"
         await self._wait(_READ_NS, tried)
         self._check_usable(tried)
-        if self._faults.fires(FaultKind.READ_ERROR):
+        if self.faults.fires(FaultKind.READ_ERROR):
             raise self._fail(FaultKind.READ_ERROR, tried)
         self._trace.note(self.name, "disk:read", f"{own.path} {byte_position} {length_bytes}")
         return bytes(own.inode.seen[byte_position : byte_position + length_bytes])
@@ -250,9 +250,9 @@ class SimulatedDisk:
 
     def _cost_ns(self, cost_ns: tuple[int, int], tried: str) -> int:
         cost = self._random.between(*cost_ns)
-        if self._faults.fires(FaultKind.SLOW_DISK):
+        if self.faults.fires(FaultKind.SLOW_DISK):
             cost *= _SLOW_FACTOR
-            self._faults.took_effect(FaultKind.SLOW_DISK, self.name, f"{tried}: {cost} ns")
+            self.faults.took_effect(FaultKind.SLOW_DISK, self.name, f"{tried}: {cost} ns")
         return cost
 
     # -- effects -------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class SimulatedDisk:
                 break
             file.is_torn = False
         if failing is FaultKind.NO_SPACE:
-            self._faults.took_effect(FaultKind.NO_SPACE, self.name, f"some of {total} bytes")
+            self.faults.took_effect(FaultKind.NO_SPACE, self.name, f"some of {total} bytes")
             raise TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
         if failing is not None:
             raise self._fail(failing, tried)
@@ -322,10 +322,10 @@ class SimulatedDisk:
         free = self._medium.capacity_bytes - self._medium.used_bytes()
         if total > free:
             return FaultKind.NO_SPACE, max(0, free)
-        if self._faults.fires(FaultKind.NO_SPACE):
+        if self.faults.fires(FaultKind.NO_SPACE):
             fits = 0 if self._random.chance(_NOTHING_FITS) else self._random.below(total + 1)
             return FaultKind.NO_SPACE, fits
-        if self._faults.fires(FaultKind.WRITE_ERROR):
+        if self.faults.fires(FaultKind.WRITE_ERROR):
             return FaultKind.WRITE_ERROR, self._random.below(total + 1)
         return None
 
@@ -347,7 +347,7 @@ class SimulatedDisk:
         is_dying: bool,
     ) -> None:
         self._check_writable(tried)
-        if self._medium.owes_failure or self._faults.fires(FaultKind.FLUSH_ERROR):
+        if self._medium.owes_failure or self.faults.fires(FaultKind.FLUSH_ERROR):
             self._medium.is_failed = True
             raise self._fail(FaultKind.FLUSH_ERROR, tried)
         covers_more = self._random.chance(0.5)
@@ -414,7 +414,7 @@ class SimulatedDisk:
             raise self._fail(FaultKind.READ_ONLY, tried)
 
     def _fail(self, kind: FaultKind, tried: str) -> TidelogError:
-        self._faults.took_effect(kind, self.name, tried)
+        self.faults.took_effect(kind, self.name, tried)
         return _storage_failed(tried, f"simulated fault: {kind.value}")
 
     def _own(self, file: File) -> SimulatedFile:

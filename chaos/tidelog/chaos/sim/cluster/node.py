@@ -6,14 +6,13 @@ Owns the lives of its process. It must never reach behind the ports of a node bu
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.broker.directory import LogDirectory
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replica
-from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Plan, PlannedNode
+from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, Plan, PlannedNode
 from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import Image
 from tidelog.ports import AllowAll
 from tidelog.server.configuration import (
     FlushSettings,
@@ -26,10 +25,12 @@ from tidelog.server.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.server.node import Node
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.storage_format import is_formatted
+from tidelog.server.view import NodeView
 from tidelog.wire.errors import TidelogError
 
 CLUSTER_ID: Final = "simulated"
 QUORUM: Final = "quorum"
+DATA: Final = "data"
 
 
 class SpareDisks(Faults):
@@ -71,7 +72,10 @@ class ClusterNode:
         self.process: Process | None = None
         self.node: Node | None = None
         self.lives = 0
-        self.is_wanted = True
+        is_late = Change.ADD_BROKER in plan.changes and planned is plan.nodes[-1]
+        self.is_member = not is_late
+        """Whether it is part of the cluster: not yet, or not any more."""
+        self.is_wanted = self.is_member
         """Whether somebody starts it when it is dead."""
         self._voters = voters
 
@@ -117,7 +121,7 @@ class ClusterNode:
             self.process.start_task(_stop(node), "stop")
 
     async def _live(self, ports: SimulatedPorts) -> None:
-        disk = self._spared(ports.open_disk())
+        disk = self._spared(ports.open_disk(DATA))
         quorum_disk = self._spared(ports.open_disk(QUORUM)) if self.planned.is_controller else None
         if not await is_formatted(disk):
             await format_disks(disk, quorum_disk, ports.random, self._format_options())
@@ -141,7 +145,7 @@ class ClusterNode:
 
     def _spared(self, disk: SimulatedDisk) -> SimulatedDisk:
         if self.node_id != self.plan.faulty_disk:
-            disk._faults = SpareDisks(self.world.faults)
+            disk.faults = SpareDisks(self.world.faults)
         return disk
 
     def _format_options(self) -> FormatOptions:
@@ -178,30 +182,38 @@ class ClusterNode:
 
     # -- looking -------------------------------------------------------------------------------
 
+    @property
+    def view(self) -> NodeView:
+        """Of its present life; empty while there is none."""
+        return _NOTHING if self.living is None else self.living.view()
+
     def replicas(self) -> Iterator[Replica]:
         """What it holds open now."""
-        broker = None if self.living is None else self.living._broker
-        if broker is not None and broker.is_recovered:
-            yield from broker.replicas
+        view = self.view
+        if view.replicas is not None and view.is_recovered:
+            yield from view.replicas
 
-    def directories(self) -> tuple[LogDirectory, ...]:
-        """Of its present life."""
-        return () if self.living is None else self.living._directories
+    def replica(self, key: PartitionKey) -> Replica | None:
+        """What it holds open of the partition."""
+        view = self.view
+        if view.replicas is None or not view.is_recovered:
+            return None
+        return view.replicas.get(key.topic_id, key.partition)
 
-    def image(self) -> Image | None:
-        """Its copy of the metadata."""
-        side = None if self.living is None else self.living._side
-        return None if side is None else side.metadata.image()
+    def stopped_directories(self) -> list[TidelogError]:
+        """Why directories of it have stopped: an operator restarts it."""
+        return [each.failure for each in self.view.directories if each.failure is not None]
 
-    def failures(self) -> list[TidelogError]:
-        """Why directories or partitions of it have stopped."""
-        found = [each.failure for each in self.directories()]
-        found += [replica.log.failure for replica in self.replicas()]
-        broker = None if self.living is None else self.living._broker
-        if broker is not None and broker.is_recovered:
-            # Files of before are in the way of a replica that comes back: it says what to do.
-            found += broker.replicas._lost.values()
-        return [failure for failure in found if failure is not None]
+    def stopped_replicas(self) -> list[TidelogError]:
+        """Why partitions of it have stopped by themselves: the node comes back to them."""
+        return [
+            replica.log.failure
+            for replica in self.replicas()
+            if replica.log.failure is not None and replica.directory.failure is None
+        ]
+
+
+_NOTHING: Final = NodeView(directories=(), replicas=None, is_recovered=False, image=None)
 
 
 async def _stop(node: Node) -> None:

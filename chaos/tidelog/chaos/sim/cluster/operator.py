@@ -8,6 +8,7 @@ ever: what is refused is tried again at another time.
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.chaos.sim.cluster.changes import GROW, PARTITIONS_MAX, REASSIGN, Changes
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
 from tidelog.chaos.sim.seeds import SeededRandom
@@ -18,14 +19,12 @@ from tidelog.v1 import admin_pb2, common_pb2, partition_admin_pb2, topic_admin_p
 from tidelog.wire.errors import TidelogError
 
 _DELETE: Final = "/tidelog.v1.TopicAdminService/DeleteTopics"
-_GROW: Final = "/tidelog.v1.TopicAdminService/CreatePartitions"
-_REASSIGN: Final = "/tidelog.v1.PartitionAdminService/AlterReassignments"
 _ELECT: Final = "/tidelog.v1.PartitionAdminService/ElectLeaders"
 KEPT_TOPIC: Final = "topic-0"
 """Never deleted: one reader stays with it."""
-_PARTITIONS_MAX: Final = 12
 _CREATE_TRIES: Final = 40
 _STOP_MS: Final = 5_000
+_CHANGE_PROBABILITY: Final = 0.6
 
 
 class Operator:
@@ -40,11 +39,15 @@ class Operator:
         *,
         replication_max: int,
         newest: Callable[[], Image],
+        kill: Callable[[ClusterNode], None],
     ) -> None:
-        self._client = client
-        self._newest = newest
+        self.client = client
+        self.newest = newest
+        """Metadata, as anybody shows them."""
+        self.kill = kill
+        """Ends the process of a node."""
+        self.nodes = nodes
         self._plan = plan
-        self._nodes = nodes
         self._random = random
         self._replication_max = replication_max
         self.topics: dict[str, PlannedTopic] = {}
@@ -52,13 +55,16 @@ class Operator:
         self.is_stopped = False
         self.done: dict[str, int] = {}
         """By kind of act, how many succeeded."""
+        self.leaving: dict[int, None] = {}
+        """Nodes that are being emptied, or are gone."""
+        self.changes = Changes(self, plan.changes)
 
     async def run(self) -> None:
         """The first topics, then acts until stopped."""
         for topic in self._plan.topics:
             await self.create(topic)
         while not self.is_stopped:
-            await self._client.ports.clock.sleep(100 + self._random.below(1_200))
+            await self.client.ports.clock.sleep(100 + self._random.below(1_200))
             await self._act()
 
     async def create(self, topic: PlannedTopic) -> None:
@@ -74,14 +80,14 @@ class Operator:
             if self.is_stopped:
                 return
             try:
-                await self._client.ask_any(CREATE_TOPICS, request, admin_pb2.CreateTopicsResponse)
+                await self.client.ask_any(CREATE_TOPICS, request, admin_pb2.CreateTopicsResponse)
             except TidelogError as error:
-                self._client.on_error(error)
-            if await self._client.refresh(topic.name) is not None:
+                self.client.on_error(error)
+            if await self.client.refresh(topic.name) is not None:
                 self.topics[topic.name] = topic
                 self._count("create")
                 return
-            await self._client.ports.clock.sleep(200)
+            await self.client.ports.clock.sleep(200)
 
     def _count(self, kind: str) -> None:
         self.done[kind] = self.done.get(kind, 0) + 1
@@ -89,8 +95,10 @@ class Operator:
     async def _act(self) -> None:
         kind = self._random.below(12)
         try:
+            if self._random.chance(_CHANGE_PROBABILITY):
+                await self.changes.try_one()
             if self._random.below(3) == 0:
-                await elect_lost(self._client, self._newest())
+                await elect_lost(self.client, self.newest())
             if kind <= 1:
                 await self._restart_in_order()
             elif kind <= 3:
@@ -100,37 +108,52 @@ class Operator:
             elif kind == 7:
                 await self._grow()
             elif kind == 8:
-                await self._delete_and_create()
+                topic = await self.some_deletable_topic()
+                if topic is not None:
+                    await self.delete_and_create(topic)
             elif kind == 9 and len(self.topics) < 4:
                 name = f"topic-{10 + self.done.get('create', 0)}"
                 await self.create(
                     draw_topic(self._random, name, replication_max=self._replication_max)
                 )
         except TidelogError as error:
-            self._client.on_error(error)
+            self.client.on_error(error)
 
-    async def _some_topic(self) -> Incarnation | None:
+    def some_node(self, among: list[ClusterNode]) -> ClusterNode | None:
+        """One of them; None: there is none."""
+        return among[self._random.below(len(among))] if among else None
+
+    async def some_deletable_topic(self) -> Incarnation | None:
+        """One, unless it is the one that stays."""
+        topic = await self.some_topic()
+        return None if topic is None or topic.name == KEPT_TOPIC else topic
+
+    async def some_topic(self) -> Incarnation | None:
+        """One of those that there are."""
         names = list(self.topics)
         if not names:
             return None
-        return await self._client.find_topic(names[self._random.below(len(names))])
+        return await self.client.find_topic(names[self._random.below(len(names))])
 
     async def _elect_preferred(self) -> None:
         request = partition_admin_pb2.ElectLeadersRequest(
             kind=partition_admin_pb2.ELECTION_KIND_PREFERRED
         )
-        await self._client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
+        await self.client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
         self._count("elect")
 
     async def _reassign(self) -> None:
-        topic = await self._some_topic()
+        topic = await self.some_topic()
         if topic is None:
             return
         planned = self.topics.get(topic.name)
         if planned is None or self._replication_max == 1:
             return
-        nodes = self._random.shuffled([node.name for node in self._nodes])
-        ids = {node.name: node.node_id for node in self._nodes}
+        staying = [
+            node for node in self.nodes if node.is_member and node.node_id not in self.leaving
+        ]
+        nodes = self._random.shuffled([node.name for node in staying])
+        ids = {node.name: node.node_id for node in self.nodes}
         request = partition_admin_pb2.AlterReassignmentsRequest(
             reassignments=[
                 partition_admin_pb2.Reassignment(
@@ -142,14 +165,12 @@ class Operator:
                 )
             ]
         )
-        await self._client.ask_any(
-            _REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse
-        )
+        await self.client.ask_any(REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse)
         self._count("reassign")
 
     async def _grow(self) -> None:
-        topic = await self._some_topic()
-        if topic is None or topic.partition_count >= _PARTITIONS_MAX:
+        topic = await self.some_topic()
+        if topic is None or topic.partition_count >= PARTITIONS_MAX:
             return
         request = topic_admin_pb2.CreatePartitionsRequest(
             topics=[
@@ -158,32 +179,31 @@ class Operator:
                 )
             ]
         )
-        await self._client.ask_any(_GROW, request, topic_admin_pb2.CreatePartitionsResponse)
+        await self.client.ask_any(GROW, request, topic_admin_pb2.CreatePartitionsResponse)
         self._count("grow")
 
-    async def _delete_and_create(self) -> None:
+    async def delete_and_create(self, topic: Incarnation) -> None:
         """Under its name there is another topic afterwards."""
-        topic = await self._some_topic()
-        if topic is None or topic.name == KEPT_TOPIC:
+        if topic.name not in self.topics:
             return
         planned = self.topics.pop(topic.name)
         request = topic_admin_pb2.DeleteTopicsRequest(
             topics=[topic_admin_pb2.TopicSelector(topic_id=topic.topic_id)]
         )
         try:
-            await self._client.ask_any(_DELETE, request, topic_admin_pb2.DeleteTopicsResponse)
+            await self.client.ask_any(_DELETE, request, topic_admin_pb2.DeleteTopicsResponse)
             self._count("delete")
         finally:
             await self.create(planned)
 
     async def _restart_in_order(self) -> None:
-        node = self._nodes[self._random.below(len(self._nodes))]
+        node = self.nodes[self._random.below(len(self.nodes))]
         if node.living is None:
             return
         node.request_stop()
         waited_ms = 0
         while node.is_alive and waited_ms < _STOP_MS:
-            await self._client.ports.clock.sleep(50)
+            await self.client.ports.clock.sleep(50)
             waited_ms += 50
         self._count("restart")
 

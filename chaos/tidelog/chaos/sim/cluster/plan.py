@@ -1,5 +1,6 @@
 """What a seed decides before anything happens: nodes, racks, topics, times, kinds of faults."""
 
+import enum
 from typing import Final
 
 import msgspec
@@ -10,9 +11,9 @@ from tidelog.chaos.sim.seeds import SeededRandom, Seeds
 KINDS: Final = tuple(
     kind
     for kind in FaultKind
-    if not kind.value.startswith("datagram")
-    and kind not in (FaultKind.WORKER_CRASH, FaultKind.WIPE, FaultKind.CLOCK_RATE)
+    if not kind.value.startswith("datagram") and kind is not FaultKind.CLOCK_RATE
 )
+_CHANGE_PROBABILITY: Final = 0.2
 DISK_KINDS: Final = frozenset(
     {
         FaultKind.READ_ERROR,
@@ -24,6 +25,15 @@ DISK_KINDS: Final = frozenset(
     }
 )
 """Of the disks of one machine only: with more a majority may be gone, and nothing can be asked."""
+
+
+class Change(enum.Enum):
+    """What an operator changes where a seed plans it. The value is the name in summaries."""
+
+    GROW_TO_TWELVE = "grow_to_twelve"
+    DELETE_WHILE_AWAY = "delete_while_away"
+    ADD_BROKER = "add_broker"
+    REMOVE_BROKER = "remove_broker"
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[PlannedNode, ...]
     topics: tuple[PlannedTopic, ...]
     kinds: tuple[FaultKind, ...]
+    changes: tuple[Change, ...]
+    """What the operator has to carry out."""
     faulty_disk: int
     """The node whose disks fail."""
     producers: int
@@ -86,10 +98,15 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         draw_topic(random, f"topic-{number}", replication_max=replication_max)
         for number in range(1 + random.below(3))
     )
+    has_guest = not nodes[-1].is_controller
+    kinds = [kind for kind in KINDS if has_guest or kind is not FaultKind.WIPE]
     return Plan(
         nodes=nodes,
         topics=topics,
-        kinds=tuple(draw_kinds(seeds.purpose("kinds"), KINDS)),
+        kinds=tuple(draw_kinds(seeds.purpose("kinds"), kinds)),
+        changes=_draw_changes(
+            seeds.purpose("changes"), has_guest=has_guest, has_several=len(topics) > 1
+        ),
         faulty_disk=1 + random.below(count),
         producers=2 + random.below(2),
         readers=1 + random.below(2),
@@ -98,6 +115,20 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         flush_interval_ms=(80, 200, 1_000)[random.below(3)],
         lag_ms=(500, 1_500, 4_000)[random.below(3)],
     )
+
+
+def _draw_changes(
+    random: SeededRandom, *, has_guest: bool, has_several: bool
+) -> tuple[Change, ...]:
+    """A broker that comes or goes does not vote; one topic is never deleted."""
+    feasible = {
+        Change.GROW_TO_TWELVE: True,
+        Change.DELETE_WHILE_AWAY: has_several,
+        Change.ADD_BROKER: has_guest,
+        Change.REMOVE_BROKER: has_guest,
+    }
+    drawn = [each for each in Change if random.chance(_CHANGE_PROBABILITY)]
+    return tuple(each for each in drawn if feasible[each])
 
 
 def draw_topic(random: SeededRandom, name: str, *, replication_max: int) -> PlannedTopic:

@@ -2,14 +2,15 @@
 
 Kinds that happen at a place (a torn write, a cancelled handler) fire in the ports. The supervisor
 does what an operator would: it starts what is dead, and restarts a node with a failed directory,
-its machine too where a flush has failed.
+its machine too where a flush has failed. A partition that has stopped by itself it leaves to the
+node: it has to come back to it.
 """
 
 from typing import Final
 
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.cluster_board import PartitionBoard
-from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode, Medium
@@ -28,8 +29,8 @@ _JUMP_MS_MAX: Final = 86_400_000
 _DEAD_AT_ONCE: Final = 0.25
 _LOSING_PROBABILITY: Final = 0.15
 """Of a crash that takes the last copy of something: what follows in that partition is excused."""
-_NAMED: Final = ("simulated fault", "since before this process started")
-"""What a broker says of a disk that fails, and of files that a replica left here."""
+_NAMED: Final = "simulated fault"
+"""What a broker says of a disk that fails."""
 _FAILING: Final = (
     FaultKind.READ_ERROR,
     FaultKind.WRITE_ERROR,
@@ -56,6 +57,7 @@ class ClusterTroubles:
             FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
             FaultKind.READ_ONLY: self._make_read_only,
             FaultKind.BIT_FLIP: self._flip_bit,
+            FaultKind.WIPE: self._wipe,
         }
         self.others: list[str] = []
         """Processes that no fault kills, and whose links may be cut: clients."""
@@ -68,7 +70,8 @@ class ClusterTroubles:
     def start(self) -> None:
         """Act now and then; start again whatever died."""
         for node in self._nodes:
-            node.start()
+            if node.is_wanted:
+                node.start()
         self._agenda.after(self._random.between(*_ACT_NS), self._act)
         self._keep()
 
@@ -105,11 +108,17 @@ class ClusterTroubles:
             elif is_due and self._restore(node):
                 self.kill(node, is_machine=False)
                 node.start()
+            self._judge_stopped(node)
 
     def _is_failed(self, node: ClusterNode) -> bool:
-        """Whether an operator would restart it. What has rotted it repairs by itself."""
-        failures = [each for each in node.failures() if not self._is_rot(node, each)]
-        return bool(failures) or any(medium.is_failed for medium in node.machine.media.values())
+        """Whether an operator would restart it."""
+        is_failed = any(medium.is_failed for medium in node.machine.media.values())
+        return is_failed or bool(node.stopped_directories())
+
+    def _judge_stopped(self, node: ClusterNode) -> None:
+        """A partition stops for a cause only."""
+        for error in node.stopped_replicas():
+            self._judge_end(node, error)
 
     def _restore(self, node: ClusterNode) -> bool:
         """Bring back, as from a copy, what has rotted where the cluster has no other copy that it
@@ -134,7 +143,7 @@ class ClusterTroubles:
 
     def restart(self, node: ClusterNode) -> None:
         """Judge how it ended, repair what an operator would, start it."""
-        errors: list[BaseException] = list(node.failures())
+        errors: list[BaseException] = [*node.stopped_directories(), *node.stopped_replicas()]
         if node.process is not None and node.process.exit_error is not None:
             errors.append(node.process.exit_error)
         for error in errors:
@@ -157,8 +166,7 @@ class ClusterTroubles:
         if error.code is ErrorCode.STORAGE_CORRUPT:
             self.violations.append(f"false_corruption: {node.name}: {error}")
         elif error.code is ErrorCode.STORAGE_FAILED:
-            is_named = any(text in error.happened for text in _NAMED)
-            if not felt and not is_named:
+            if not felt and _NAMED not in error.happened:
                 self.violations.append(f"false_failure: {node.name}: {error}")
         elif error.code not in (ErrorCode.STORAGE_FULL, ErrorCode.CLOSED):
             self.violations.append(f"bug: {node.name} ended with {error}")
@@ -255,6 +263,18 @@ class ClusterTroubles:
         board, path, inode = places[self._random.below(len(places))]
         board.damaged[victim.node_id] = None
         medium.flip_bit(path, inode, self._random, self._world.faults)
+
+    def _wipe(self, victim: ClusterNode) -> None:
+        """Once a run, of one that does not vote and holds nothing that no other copy holds."""
+        victim = self._nodes[-1]
+        if victim.planned.is_controller or not victim.is_alive or not victim.is_wanted:
+            return
+        self._watch.look()
+        if self._world.faults.felt(FaultKind.WIPE) or not self._watch.is_spare(victim):
+            return
+        self._watch.on_wipe(victim)
+        victim.kill(is_machine=False)
+        victim.machine.wipe(DATA)
 
     def _is_spare(self, victim: ClusterNode, board: PartitionBoard) -> bool:
         """Whether another copy, in sync and never at risk, holds everything."""

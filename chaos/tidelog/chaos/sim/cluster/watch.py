@@ -49,16 +49,17 @@ class ClusterWatch:
             board.see_end_of_loss(self._now_ns())
 
     def _look_at(self, node: ClusterNode) -> None:
-        image = node.image()
+        view = node.view
+        image = view.image
         if image is not None:
             self.metadata.see(node.name, node.lives, image)
             self.board.see_image(image)
             self._check_losses()
         for replica in node.replicas():
             self._see(node, replica)
-        if node.living is not None and node.living._broker is not None:
+        if view.replicas is not None:
             # Before that its replicas have not yet asked to be told of watermarks themselves.
-            for directory in node.directories():
+            for directory in view.directories:
                 self._hook(node, directory)
 
     def _check_losses(self) -> None:
@@ -82,12 +83,11 @@ class ClusterWatch:
         self, node: ClusterNode, original: Callable[[PartitionKey], None]
     ) -> Callable[[PartitionKey], None]:
         def on_advanced(key: PartitionKey) -> None:
-            replicas = None if node.living is None else node.living._broker
-            replica = (
-                None if replicas is None else replicas.replicas.get(key.topic_id, key.partition)
-            )
+            view = node.view
+            known = view.replicas
+            replica = None if known is None else known.get(key.topic_id, key.partition)
             if replica is not None:
-                image = node.image()
+                image = view.image
                 if image is not None:
                     self.board.see_image(image)
                 self._see(node, replica)
@@ -156,9 +156,9 @@ class ClusterWatch:
         An image is shown a moment before a leader acts on it.
         """
         sets = [board.image.in_sync_replicas]
-        broker = None if node.living is None else node.living._broker
-        if broker is not None:
-            own = broker.replicas._applied.partition(board.key.topic_id, board.key.partition)
+        replicas = node.view.replicas
+        if replicas is not None:
+            own = replicas.applied.partition(board.key.topic_id, board.key.partition)
             if own is not None:
                 sets.append(own.in_sync_replicas)
         return max(len(each) for each in sets)
@@ -167,12 +167,9 @@ class ClusterWatch:
         """The logs of those in sync that can be looked at."""
         found = {}
         for node in self.nodes:
-            if node.node_id not in board.image.in_sync_replicas or node.living is None:
+            if node.node_id not in board.image.in_sync_replicas:
                 continue
-            broker = node.living._broker
-            if broker is None or not broker.is_recovered:
-                continue
-            replica = broker.replicas.get(board.key.topic_id, board.key.partition)
+            replica = node.replica(board.key)
             position = board.positions.get(node.node_id)
             if replica is None or replica.log.failure is not None or position is None:
                 continue
@@ -203,6 +200,23 @@ class ClusterWatch:
             if position is not None and position.flushed_offset < board.committed:
                 board.lacking[node.node_id] = None
         self._excuse_losses(node)
+
+    def is_spare(self, node: ClusterNode) -> bool:
+        """Whether another one is sure to hold whatever its disk holds."""
+        for board in self.board.partitions.values():
+            sure = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
+            others = [each for each in sure if each != node.node_id]
+            is_held = any(each not in board.lacking for each in others)
+            if node.node_id in board.image.replicas and not is_held:
+                return False
+        return True
+
+    def on_wipe(self, node: ClusterNode) -> None:
+        """Its disk is about to be replaced by an empty one."""
+        for board in self.board.partitions.values():
+            if board.positions.pop(node.node_id, None) is not None and board.committed:
+                board.lacking[node.node_id] = None
+            board.damaged.pop(node.node_id, None)
 
     def would_lose(self, node: ClusterNode) -> bool:
         """Whether a crash of its machine now would take the last copy of something committed."""

@@ -4,6 +4,7 @@ Some are mistakes that other systems are known for: a watermark that trusts one 
 that cuts its log to its watermark, an in-sync set that shrinks and forgets who held what.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -17,15 +18,18 @@ from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerS
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition import core_again, core_roles
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Lead
-from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.partition.owner import Appended, DirectoryOwner
 from tidelog.broker.partition.producer_check import find_duplicate
 from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
-from tidelog.broker.replication import leader_session
+from tidelog.broker.replica_homes import Homes
+from tidelog.broker.replicas import Replica
+from tidelog.broker.replication import leader_check, leader_session, reopening
 from tidelog.broker.replication.follower_partition import FollowedPartition
 from tidelog.broker.replication.follower_session import FollowerSession
 from tidelog.broker.replication.in_sync_set import InSyncSet
 from tidelog.broker.replication.leader_partition import LeaderPartition
 from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
     Divergence,
     FollowerPosition,
     PartitionNews,
@@ -34,7 +38,7 @@ from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.metadata_quorum.controller import brokers
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, PartitionImage, TopicImage
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -126,6 +130,24 @@ def forget_the_watermark_on_restart() -> Substitution:
     return Substitution(PartitionLog, "hold_back", hold_back)
 
 
+def append_in_the_handlers_task() -> Substitution:
+    """The handler's task takes the offset itself, from the log as it sees it; then it waits, and
+    the turn of another one comes."""
+    original = DirectoryOwner.submit
+
+    async def append(owner: Any, log: PartitionLog, arguments: Any, options: Any) -> Appended:
+        base_offset = Offset(log.log_end_offset)
+        await asyncio.sleep(0)
+        answer: Appended = await original(owner, log, *arguments, **options)
+        return msgspec.structs.replace(answer, base_offset=base_offset)
+
+    def submit(self: DirectoryOwner, log: PartitionLog, *arguments: Any, **options: Any) -> Any:
+        work = append(self, log, arguments, options)
+        return asyncio.get_running_loop().create_task(work)
+
+    return Substitution(DirectoryOwner, "submit", submit)
+
+
 # -- copies ------------------------------------------------------------------------------------
 
 
@@ -201,6 +223,47 @@ def misroute_a_batch() -> Substitution:
         return original(self, log, batch, header, **options)
 
     return Substitution(DirectoryOwner, "submit", submit)
+
+
+def drop_the_epoch_check() -> Substitution:
+    """Where two logs part is told from where they end: nobody looks at the leader epoch of the last
+    batch that a follower has."""
+    original = leader_check.divergence_of
+
+    def divergence_of(log: PartitionLog, position: FollowerPosition) -> Divergence | None:
+        latest = LeaderEpoch(log.leader_epochs.latest)
+        if position.last_epoch != NO_EPOCH and latest != NO_EPOCH:
+            position = msgspec.structs.replace(position, last_epoch=latest)
+        return original(log, position)
+
+    return Substitution(leader_session, "divergence_of", divergence_of)
+
+
+def leave_stopped_logs_alone() -> Substitution:
+    """A partition whose log could not be read stays stopped until somebody restarts its node."""
+
+    def may_be_opened(replica: Replica) -> bool:
+        del replica
+        return False
+
+    return Substitution(reopening, "may_be_opened", may_be_opened)
+
+
+def refuse_files_of_before() -> Substitution:
+    """A replica that is placed here again is not served while files of it lie here."""
+    original = Homes.choose
+
+    def choose(self: Homes, key: PartitionKey, partition: PartitionImage, **options: bool) -> Any:
+        found = self._found.get(key)
+        if found and not options["was_here"]:
+            return TidelogError(
+                ErrorCode.STORAGE_FAILED,
+                tried=f"open {key}",
+                happened=f"simulated fault: {found[0].name} holds files of it",
+            )
+        return original(self, key, partition, **options)
+
+    return Substitution(Homes, "choose", choose)
 
 
 # -- producers ---------------------------------------------------------------------------------
@@ -369,6 +432,14 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "skip_the_resync_after_a_break": _plant(
         skip_the_resync_after_a_break, frozenset({"not_alive", "recovery"})
     ),
+    "append_in_the_handlers_task": _plant(
+        append_in_the_handlers_task, frozenset({"misplaced", "reused_offset", "fresh_offset"})
+    ),
+    "drop_the_epoch_check": _plant(drop_the_epoch_check, _LOST),
+    "leave_stopped_logs_alone": _plant(
+        leave_stopped_logs_alone, frozenset({"not_alive", "recovery"})
+    ),
+    "refuse_files_of_before": _plant(refuse_files_of_before, frozenset({"not_alive", "recovery"})),
     "misroute_a_batch": _plant(misroute_a_batch, frozenset({"from_nowhere", "not_flushed"})),
     "forget_producers_on_restart": _plant(forget_producers_on_restart, _OF_PRODUCERS),
     "store_a_duplicate": _plant(store_a_duplicate, _OF_PRODUCERS),

@@ -22,6 +22,7 @@ from tidelog.chaos.sim.cluster.plan import draw_plan
 from tidelog.chaos.sim.cluster.taps import AnswersWatch
 from tidelog.chaos.sim.cluster.troubles import ClusterTroubles
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
+from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.loop import START_NS, Deadlock, Runaway
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.sim.seeds import Seeds
@@ -44,6 +45,8 @@ _LOOK_NS: Final = 40 * _MS
 _START_LOOKS_MAX: Final = 500
 _WHOLE_EVENTS: Final = 1_000
 _STEPS_MAX: Final = 2_500_000
+_PROBABILITIES: Final = {FaultKind.WORKER_CRASH: 0.08}
+"""A run is short, and its segments are few: so are the jobs of a node."""
 RECOVERY_BOUND_NS: Final = 60_000 * _MS
 
 
@@ -53,7 +56,9 @@ class ClusterRun:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.plan = draw_plan(Seeds(seed), replication_max=REPLICATION_MAX)
-        self.world = World(seed, enabled=self.plan.kinds, steps_max=_STEPS_MAX)
+        self.world = World(
+            seed, enabled=self.plan.kinds, probabilities=_PROBABILITIES, steps_max=_STEPS_MAX
+        )
         self.history = History()
         self.violations: list[str] = []
         self._random = self.world.seeds.purpose("play")
@@ -114,6 +119,7 @@ class ClusterRun:
             self.world.seeds.purpose("operator"),
             replication_max=REPLICATION_MAX,
             newest=lambda: self.watch.board.newest,
+            kill=lambda node: self.troubles.kill(node, is_machine=False),
         )
         await operator.run()
 
@@ -229,6 +235,8 @@ class ClusterRun:
     def missing(self) -> list[str]:
         """Why the seed does not count."""
         missing = [f"{kind.value} unfelt" for kind in self.world.faults.unfelt()]
+        if self.operator is not None:
+            missing += [f"{change.value} undone" for change in self.operator.changes.undone]
         if self.world.trace.events < EVENTS_MIN:
             missing.append("events")
         if self.watch.board.leader_changes < LEADER_CHANGES_MIN:

@@ -74,6 +74,8 @@ class ClusterEnd:
         """Of a healed cluster; empty: it is whole."""
         image = self._run.watch.board.newest
         for node in self._run.nodes:
+            if not node.is_member:
+                continue
             if not node.is_alive or node.living is None or not node.living.is_ready:
                 return f"{node.name} is not up"
         for broker in image.brokers.values():
