@@ -10,7 +10,7 @@ import pytest
 from tidelog.broker.log import recovery
 from tidelog.broker.partition.core import DirectoryCore
 from tidelog.chaos.sim import runner
-from tidelog.chaos.sim.__main__ import search_planted
+from tidelog.chaos.sim.__main__ import search_every_plant, search_planted
 from tidelog.chaos.sim.planted import Plant, Substitution, planted
 from tidelog.chaos.sim.planted.of_skeleton import PLANTED
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
@@ -147,6 +147,23 @@ def test_the_command_says_whether_a_bug_was_found_or_its_substitute_broke() -> N
         ends[name] = (search_planted(toy_suite(), name, made, range(2), out), out.getvalue())
     assert [code for code, _ in ends.values()] == [0, 1, 2]
     assert ends["broken"][1].startswith("BROKEN: planted bug broken: its substitute raised")
+
+
+def test_every_bug_of_a_suite_is_searched_for_within_a_bound_of_its_own() -> None:
+    plants = {
+        "missed": plant(lambda self: "", "lost_write"),
+        "found": plant(lambda self: "lost_write in t-0: x", "lost_write"),
+    }
+    out = io.StringIO()
+    code = search_every_plant(toy_suite(), plants, seeds_max=3, seconds_max=None, out=out)
+    assert code == 1
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "planted bug missed: not found within 3 seeds"
+    assert lines[1] == "planted bug found: found after 1 seeds (seed 0)"
+    assert lines[-1] == "1 of 2 planted bugs were found"
+    bounded = io.StringIO()
+    search_every_plant(toy_suite(), plants, seeds_max=10**9, seconds_max=0, out=bounded)
+    assert "missed: not found within 1 seeds" in bounded.getvalue()
 
 
 def test_every_substitution_is_undone() -> None:

@@ -3,7 +3,8 @@
 import argparse
 import itertools
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
 from tidelog.chaos.checkers.raft_invariants import list_invariants
@@ -14,6 +15,7 @@ from tidelog.chaos.sim.planted.search import BrokenPlant, find
 from tidelog.chaos.sim.suites import SUITES, RunResult, Suite, load_suite
 
 SEEDS_DEFAULT = 100
+PLANTED_SEEDS = 2_000
 LEDGER_EVERY = 50
 
 
@@ -31,6 +33,11 @@ def _parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="go on where the ledger ends, and write it on"
     )
     parser.add_argument("--planted", help="plant this bug and stop at the first finding")
+    parser.add_argument(
+        "--every-plant",
+        action="store_true",
+        help="plant one bug of the suite after the other; --seconds: of processor time for each",
+    )
     parser.add_argument(
         "--list-invariants", action="store_true", help="what is checked of a quorum, and when"
     )
@@ -67,6 +74,14 @@ def main(arguments: list[str] | None = None) -> int:
         if options.planted not in plants:
             parser.error(f"no planted bug {options.planted}; there are {', '.join(plants)}")
         return search_planted(suite, options.planted, plants[options.planted], _seeds(options), out)
+    if options.every_plant:
+        return search_every_plant(
+            suite,
+            load_planted(suite.name),
+            seeds_max=options.seeds or PLANTED_SEEDS,
+            seconds_max=options.seconds,
+            out=out,
+        )
     shown = itertools.count(1)
 
     ledger = _open_ledger(suite, at_commit) if options.resume else None
@@ -112,6 +127,32 @@ def search_planted(suite: Suite, name: str, plant: Plant, seeds: Iterable[int], 
         return 2
     print(found, file=out)
     return 0 if found.seed is not None else 1
+
+
+def search_every_plant(
+    suite: Suite,
+    plants: Mapping[str, Plant],
+    *,
+    seeds_max: int,
+    seconds_max: float | None,
+    out: TextIO,
+) -> int:
+    """What became of each bug, and how many were found; the worst of what each search returns."""
+    results = []
+    for name, plant in plants.items():
+        seeds = _within(seconds_max, range(seeds_max))
+        results.append(search_planted(suite, name, plant, seeds, out))
+        out.flush()
+    print(f"{results.count(0)} of {len(plants)} planted bugs were found", file=out)
+    return max(results)
+
+
+def _within(seconds_max: float | None, seeds: Iterable[int]) -> Iterator[int]:
+    began_s = time.process_time()
+    for seed in seeds:
+        yield seed
+        if seconds_max is not None and time.process_time() - began_s >= seconds_max:
+            return
 
 
 def _open_ledger(suite: Suite, at_commit: str) -> Ledger:
