@@ -65,6 +65,7 @@ class Node:
         self.reader = LogReader(self.shelf)
         self.brokers = [broker(1, "a"), broker(2, "b"), broker(3, "c")]
         self.watchers: dict[Callable[[PartitionKey], None], None] = {}
+        self.doubters: list[Callable[[TidelogError], None]] = []
         self.set_role(leader, in_sync)
 
     def set_role(self, leader: int, in_sync: Sequence[int] = (1, 2, 3), epoch: int = EPOCH) -> None:
@@ -129,6 +130,12 @@ class Node:
     def unwatch(self, key: PartitionKey, watcher: Callable[[PartitionKey], None]) -> None:
         del key
         self.watchers.pop(watcher, None)
+
+    def watch_doubt(self, doubter: Callable[[TidelogError], None]) -> None:
+        self.doubters.append(doubter)
+
+    def unwatch_doubt(self, doubter: Callable[[TidelogError], None]) -> None:
+        self.doubters.remove(doubter)
 
     def reading(self, segment: SegmentKey) -> AbstractContextManager[None]:
         return self.shelf.reading(segment)
@@ -361,6 +368,41 @@ def test_a_parked_stream_is_told_at_once_when_the_role_changes(credit: int) -> N
     node.set_role(1, epoch=EPOCH + 2)
     assert stream.answers() == [], "it is read no more until it is named again"
     assert not node.watchers
+
+
+DOUBT = TidelogError(ErrorCode.UNAVAILABLE, tried="wait", happened="no controller was heard")
+
+
+@pytest.mark.parametrize("credit", [0, 100_000])
+def test_a_parked_stream_is_told_once_that_its_broker_hears_from_no_controller(credit: int) -> None:
+    node = written(Node(), 6)
+    node.shelf.log.keep_uncommitted()
+    stream = Stream(node)
+    stream.take(position(2, epoch=EPOCH), credit=credit)
+    assert stream.answers() == []
+    wakes = stream.wakes
+    for doubter in node.doubters:
+        doubter(DOUBT)
+    assert stream.wakes > wakes
+    (answer,) = stream.answers()
+    assert answer.error is not None
+    assert answer.error.code is ErrorCode.UNAVAILABLE
+    assert (answer.leader_id, answer.leader_epoch) == (None, -1), "it does not know who leads"
+    stream.take(position(2, epoch=EPOCH), credit=credit, epoch=2)
+    assert stream.answers() == [], "named again it is parked again"
+    stream.session.close()
+    assert not node.doubters
+    assert not node.watchers
+
+
+def test_a_reader_of_an_only_replica_is_not_disturbed_by_a_silent_controller() -> None:
+    node = written(Node(), 6)
+    assert not node.shelf.log.has_other_replicas
+    stream = Stream(node)
+    stream.take(position(2, epoch=EPOCH))
+    for doubter in node.doubters:
+        doubter(DOUBT)
+    assert stream.answers() == []
 
 
 def test_a_stream_of_an_older_epoch_is_told_although_the_leader_stays() -> None:

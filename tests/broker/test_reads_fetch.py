@@ -71,6 +71,12 @@ class Node:
     def unwatch(self, key: PartitionKey, watcher: Any) -> None:
         """Nobody appends here."""
 
+    def watch_doubt(self, doubter: Any) -> None:
+        pass
+
+    def unwatch_doubt(self, doubter: Any) -> None:
+        pass
+
     def handler(self) -> FetchHandler:
         return FetchHandler(cast(Replicas, self), BrokerLimits())
 

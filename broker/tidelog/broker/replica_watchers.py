@@ -1,4 +1,4 @@
-"""Who waits for news of partitions: of their watermarks, of their logs' ends.
+"""Who waits for news of partitions: of their watermarks, of their logs' ends, of doubt about them.
 
 Owns the lists only. A watcher is called on the loop, in the order in which it came, and must not
 block.
@@ -7,8 +7,10 @@ block.
 from collections.abc import Callable
 
 from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import TidelogError
 
 Watcher = Callable[[PartitionKey], None]
+Doubter = Callable[[TidelogError], None]
 
 
 class ReplicaWatchers:
@@ -17,6 +19,7 @@ class ReplicaWatchers:
     def __init__(self) -> None:
         self._watchers: dict[PartitionKey, dict[Watcher, None]] = {}
         self._end_watchers: dict[PartitionKey, dict[Watcher, None]] = {}
+        self._doubters: dict[Doubter, None] = {}
 
     def watch(self, key: PartitionKey, watcher: Watcher) -> None:
         """Call back when the partition's high watermark moves or the partition stops."""
@@ -33,6 +36,19 @@ class ReplicaWatchers:
     def unwatch_end(self, key: PartitionKey, watcher: Watcher) -> None:
         """Undo `watch_end`."""
         _remove(self._end_watchers, key, watcher)
+
+    def watch_doubt(self, doubter: Doubter) -> None:
+        """Call back when what this broker knows of its partitions may be over, with the reason."""
+        self._doubters[doubter] = None
+
+    def unwatch_doubt(self, doubter: Doubter) -> None:
+        """Undo `watch_doubt`."""
+        self._doubters.pop(doubter, None)
+
+    def doubt(self, error: TidelogError) -> None:
+        """Nothing was heard from a controller for so long that others may lead by now."""
+        for doubter in list(self._doubters):
+            doubter(error)
 
     def _on_advanced(self, key: PartitionKey) -> None:
         for watcher in list(self._watchers.get(key, ())):

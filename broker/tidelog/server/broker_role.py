@@ -34,6 +34,7 @@ from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
 from tidelog.server import log_events, storage_format
+from tidelog.server.broker_contact import ContactWatch
 from tidelog.server.broker_replication import BrokerReplication
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
@@ -193,6 +194,8 @@ class BrokerRole:
         self.report_directories()
         scope.start(self.replicas.run(), name="replicas")
         scope.start(self._producer_ids.run(), name="producer ids")
+        contact = ContactWatch(session, self.replicas, self._ports.clock)
+        scope.start(contact.run(), name="contact with a controller")
         self.replication.start(scope)
         session.want_unfence()
         await session.wait_unfenced()

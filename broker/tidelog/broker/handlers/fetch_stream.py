@@ -5,7 +5,9 @@ batches from before a seek under the session epoch after it. An idle stream cost
 
 Errors, partings and nearer replicas cost no credit: they are sent at once, also to a reader that
 has granted none for long, and end the reading of the partition until it is named again. So a
-parked partition whose role changes is answered as soon as the image says so.
+parked partition whose role changes is answered as soon as the image says so. A broker that hears
+nothing from a controller would never learn of it: then each parked partition with other replicas is
+answered once, with an error after which a reader looks for the leader elsewhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,6 +64,9 @@ class FetchSession:
         self._credit_bytes = 0
         self._answer_bytes = STREAM_ANSWER_BYTES
         self._changes = 0
+        self._doubted: dict[PartitionKey, TidelogError] = {}
+        """Parked ones that another broker may lead by now."""
+        handler.replicas.watch_doubt(self._on_doubt)
 
     def take(self, request: FetchStreamRequest) -> None:
         """Apply a request; INVALID_ARGUMENT beyond the limit of positions ends the stream."""
@@ -74,6 +79,7 @@ class FetchSession:
             key = PartitionKey(position.topic_id, PartitionId(position.partition))
             self._positions[key] = position
             self._ready[key] = None
+            self._doubted.pop(key, None)
             self._handler.replicas.watch(key, self._on_news)
         self._handler.check_positions(len(self._positions))
         if request.positions or request.removed:
@@ -136,6 +142,7 @@ class FetchSession:
 
     def close(self) -> None:
         """Stop watching."""
+        self._handler.replicas.unwatch_doubt(self._on_doubt)
         for key in list(self._positions):
             self._remove(key)
 
@@ -145,6 +152,15 @@ class FetchSession:
             self._note_urgent(key)
             if self.has_work:
                 self._wake()
+
+    def _on_doubt(self, error: TidelogError) -> None:
+        for key in self._positions:
+            replica = self._handler.replicas.get(key.topic_id, key.partition)
+            if replica is not None and replica.log.has_other_replicas:
+                self._doubted[key] = error
+                self._ready[key] = self._urgent[key] = None
+        if self.has_work:
+            self._wake()
 
     def _note_urgent(self, key: PartitionKey) -> None:
         """Without credit only what is no batch is answered: look whether there is such a thing."""
@@ -161,6 +177,7 @@ class FetchSession:
         self._positions.pop(key, None)
         self._ready.pop(key, None)
         self._urgent.pop(key, None)
+        self._doubted.pop(key, None)
         self._handler.replicas.unwatch(key, self._on_news)
 
     async def _read(
@@ -171,6 +188,10 @@ class FetchSession:
         Also tells whether there are news for which the answer has no room any more.
         """
         changes = self._changes
+        doubt = self._doubted.get(key)
+        if doubt is not None:
+            self._remove(key)
+            return self._handler.failed(position, doubt), False
         replica = self._judge(position)
         if isinstance(replica, PartitionBatches):
             self._remove(key)

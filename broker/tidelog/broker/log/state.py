@@ -102,6 +102,11 @@ class PartitionLog:
         self.leader_epoch = leader_epoch
 
     @property
+    def has_other_replicas(self) -> bool:
+        """Whether the partition has others, as its owner was told."""
+        return self.uncommitted is not None
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)

@@ -73,6 +73,7 @@ class BrokerSession:
         self._wants_shut_down = False
         self._may_shut_down = asyncio.Event()
         self._news = asyncio.Event()
+        self._heard_ns = clock.monotonic_ns()
         self.epoch = UNREGISTERED
         self.trouble: TidelogError | None = None
         """Why the controller was not reached the last time; None while it answers."""
@@ -81,6 +82,11 @@ class BrokerSession:
     def broker_id(self) -> BrokerId:
         """As configured."""
         return self._registration.broker_id
+
+    @property
+    def silent_ms(self) -> int:
+        """How long no controller has answered; far below a session's time while one does."""
+        return (self._clock.monotonic_ns() - self._heard_ns) // 1_000_000
 
     async def register(self) -> BrokerEpoch:
         """Make the broker known, however long it takes to find a controller."""
@@ -100,6 +106,7 @@ class BrokerSession:
                 await self._clock.sleep(WISH_MS)
                 continue
             self.trouble = None
+            self._heard_ns = self._clock.monotonic_ns()
             registered = stream_session.decode_registered(answer)
             # Of a registration that was written already the answer is the same epoch again.
             if registered.epoch < self.epoch:
@@ -201,6 +208,7 @@ class BrokerSession:
             if state.error is not None:
                 raise state.error
             sequence = state.sequence
+            self._heard_ns = self._clock.monotonic_ns()
             self._take_in(state)
 
     def _take_in(self, state: SessionState) -> None:

@@ -1,0 +1,56 @@
+"""A broker that hears nothing from a controller: what it knows of its partitions may be over.
+
+Owns the moment from which that is said. It must never stop what is safe: acks=all is, since the
+set that a leader waits for holds whoever may lead next (`replication.in_sync_set`), and a cluster
+without a controller goes on serving. What is not is a reader that waits here for news of a
+partition that another broker leads by now: it is told to look again, once in the time of a session.
+"""
+
+from typing import Final
+
+from tidelog.broker.replica_watchers import ReplicaWatchers
+from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
+from tidelog.metadata_quorum.stream.session_client import BrokerSession
+from tidelog.ports import Clock
+from tidelog.server import log_events
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+LOOK_MS: Final = 500
+
+
+class ContactWatch:
+    """`run` for the broker's life, once it has registered."""
+
+    def __init__(self, session: BrokerSession, replicas: ReplicaWatchers, clock: Clock) -> None:
+        self._session = session
+        self._replicas = replicas
+        self._clock = clock
+        self._told = 0
+        """Sessions' times that have passed without a word, and were told of."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_MS)
+            self.look(self._session.silent_ms)
+
+    def look(self, silent_ms: int) -> None:
+        """No controller has answered for so long."""
+        passed = silent_ms // SESSION_TIMEOUT_MS
+        if passed > self._told:
+            if not self._told:
+                log_events.warning("controller_not_heard", silent_ms=silent_ms)
+            self._replicas.doubt(_doubt(silent_ms))
+        elif self._told and not passed:
+            log_events.info("controller_heard_again")
+        self._told = passed
+
+
+def _doubt(silent_ms: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried="wait for records",
+        happened=f"this broker has heard from no controller for {silent_ms} ms: "
+        "another one may lead the partition by now",
+        hint="Look for the leader at another broker, then read there.",
+    )
