@@ -40,10 +40,12 @@ from tidelog.client.engine.producer_messages import (
     SendProduce,
     StreamBroken,
     StreamOpened,
+    TellWaiting,
     TopicWanted,
 )
 from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.producer_parts import waiting_text
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 MS = 1_000_000
@@ -199,6 +201,8 @@ def effect_text(effect: ProducerEffect) -> str:
         case RefuseTopic():
             final = "for good" if effect.is_final else "for now"
             return f"refuse {effect.topic} {final}: {effect.error.code.name}"
+        case TellWaiting():
+            return f"warn: {waiting_text(effect, 120_000)}"
 
 
 class Script:

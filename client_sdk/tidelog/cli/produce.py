@@ -16,6 +16,7 @@ from tidelog.cli.escapes import unescape
 from tidelog.cli.interrupt import on_interrupt
 from tidelog.cli.parser import Parser, add_bootstrap, number, pair
 from tidelog.cli.terminal import is_terminal
+from tidelog.cli.waiting import show_warnings
 
 if TYPE_CHECKING:
     from tidelog.cli.tally import Tally
@@ -89,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if sys.stdin is None:
         raise BadInput("tidelog produce", "stdin is closed", "hand the lines in: < FILE")
+    show_warnings()
     producer = _make_producer(arguments)
     tally = Tally(SendFuture.succeeded)
     send = _make_send(producer, arguments)

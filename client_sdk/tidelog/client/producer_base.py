@@ -4,11 +4,14 @@ Owns the user's side as far as nobody waits in it. It must never know a thread o
 """
 
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.client import options as client_options
 from tidelog.client.engine.accumulator import Accumulator, Route
+from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.outcomes import so_far
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions
 from tidelog.client.producer_parts import LoopSettings, RequestMaker, loop_settings
@@ -71,11 +74,10 @@ class ProducerBase(Client):
             hint="" if cause is None else cause.hint,
         )
 
-    def _full(self, topic: str) -> TidelogError:
-        """There was no room in time."""
-        return self._blocked(
-            topic, f"buffer_memory={self._options.buffer_memory} stayed full", None
-        )
+    def _full(self, topic: str, unfinished: Iterable[Batch]) -> TidelogError:
+        """There was no room in time, perhaps because of what hinders the oldest batches."""
+        happened = f"buffer_memory={self._options.buffer_memory} stayed full{known_of(unfinished)}"
+        return self._blocked(topic, happened, None)
 
     def _unknown(self, topic: str, cause: TidelogError | None) -> TidelogError:
         """The topic did not become known in time."""
@@ -96,12 +98,19 @@ class ProducerBase(Client):
         }
 
 
-def flush_timed_out(timeout: float | None) -> TidelogError:
+def known_of(unfinished: Iterable[Batch]) -> str:
+    """What hinders the oldest batch that is hindered."""
+    hindered = next((batch for batch in unfinished if batch.last_error is not None), None)
+    return "" if hindered is None else so_far(hindered, time.monotonic_ns())
+
+
+def flush_timed_out(timeout: float | None, unfinished: Iterable[Batch]) -> TidelogError:
     """For flush()."""
+    known = known_of(unfinished)
     return TidelogError(
         ErrorCode.DEADLINE_EXCEEDED,
         tried="flush",
-        happened=f"records were still on their way after timeout={timeout} s",
+        happened=f"records were still on their way after timeout={timeout} s{known}",
     )
 
 

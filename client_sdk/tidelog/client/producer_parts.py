@@ -20,6 +20,7 @@ from tidelog.client.engine.producer_messages import (
     ProducerIdAllocated,
     ProducerIdFailed,
     SendProduce,
+    TellWaiting,
 )
 from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.topics import TopicDesk
@@ -40,6 +41,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
     codec: Codec
     acks: int
     request_timeout_ms: int
+    delivery_timeout_ms: int
     allow_auto_create_topics: bool
 
 
@@ -52,6 +54,7 @@ def loop_settings(
         codec=client_options.codec_of(client, options.compression_type),
         acks=client_options.acks_of(options),
         request_timeout_ms=options.request_timeout_ms,
+        delivery_timeout_ms=options.delivery_timeout_ms,
         allow_auto_create_topics=options.allow_auto_create_topics,
     )
 
@@ -131,6 +134,18 @@ def addresses_to_ask(core: ProducerCore, bootstrap: tuple[str, ...]) -> list[str
     known = [(core.is_silent(broker.broker_id), broker.address) for broker in brokers]
     known.sort(key=itemgetter(0))
     return list(dict.fromkeys((*(address for _, address in known), *bootstrap)))
+
+
+def waiting_text(effect: TellWaiting, delivery_timeout_ms: int) -> str:
+    """A line for the log: what is in the way, since when, and how long it is still tried."""
+    name, error = f"{effect.topic}-{effect.partition}", effect.error
+    happened = error.happened if name in error.happened else f"partition {name}: {error.happened}"
+    tries = f"{effect.attempts} {'try' if effect.attempts == 1 else 'tries'}"
+    others = f"; other partitions that wait: {effect.others}" if effect.others else ""
+    return (
+        f"waiting: {happened} [{error.code.name}], for {effect.waited_ms / 1000:.0f} s, {tries}"
+        f"{others}; records are given up after delivery_timeout_ms={delivery_timeout_ms}"
+    )
 
 
 def answered(broker_id: int, stream: int, data: bytes) -> Answered:

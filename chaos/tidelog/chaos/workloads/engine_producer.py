@@ -34,6 +34,7 @@ from tidelog.client.engine.producer_messages import (
     SendProduce,
     StreamBroken,
     StreamOpened,
+    TellWaiting,
     TopicWanted,
 )
 from tidelog.client.engine.producer_settings import ProducerSettings
@@ -187,6 +188,8 @@ class EngineProducer(EngineDriver[ProducerMessage]):
                     )
                 case RefuseTopic():
                     self.client.on_error(effect.error)
+                case TellWaiting():
+                    pass  # Nobody reads a log here.
                 case _:
                     assert_never(effect)
 

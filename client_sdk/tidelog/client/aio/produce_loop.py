@@ -4,6 +4,7 @@ Owns the streams of one asyncio producer. Everything runs on the user's loop: be
 nobody else touches accumulator or core.
 """
 
+import logging
 import time
 from typing import assert_never
 
@@ -30,6 +31,7 @@ from tidelog.client.engine.producer_messages import (
     SendProduce,
     StreamBroken,
     StreamOpened,
+    TellWaiting,
 )
 from tidelog.client.producer_parts import (
     LoopSettings,
@@ -37,9 +39,12 @@ from tidelog.client.producer_parts import (
     answered,
     identity_came,
     request_maker,
+    waiting_text,
 )
 from tidelog.client.sync.future import complete
 from tidelog.wire.errors import TidelogError
+
+_log = logging.getLogger("tidelog.client")
 
 
 class AsyncProduceLoop:
@@ -120,6 +125,8 @@ class AsyncProduceLoop:
                 case RefuseTopic():
                     self.refused_topics[effect.topic] = effect
                     self.driver.notify()
+                case TellWaiting():
+                    _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
                 case _:
                     assert_never(effect)
 

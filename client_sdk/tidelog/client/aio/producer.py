@@ -124,7 +124,7 @@ class AsyncProducer(ProducerBase):
         """
         self._check_usable("flush")
         if not await self._flush(timeout):
-            raise flush_timed_out(timeout)
+            raise flush_timed_out(timeout, self._loop.unfinished.values())
 
     # Asking.
 
@@ -236,7 +236,7 @@ class AsyncProducer(ProducerBase):
                 self._accumulator.seal_all()
             self._loop.driver.wake()
             if not await self._loop.driver.wait(deadline - time.monotonic()):
-                raise self._full(route.name)
+                raise self._full(route.name, self._loop.unfinished.values())
             self._check_usable(f"produce to {route.name}")
 
     async def _flush(self, timeout: float | None) -> bool:

@@ -63,6 +63,7 @@ class Judge:
     def refuse(self, lane: Lane, batch: Batch, error: TidelogError, now_ns: int) -> None:
         """It is to be sent again, after a while, or at once if a newer leader is known."""
         batch.last_error = error
+        lane.note_trouble(error, now_ns)
         lane.refused.append(batch)
         lane.retry_at_ns = now_ns + self.backoff.delay_ns(max(1, batch.attempts))
         if error.code in STALE_METADATA:
@@ -84,6 +85,7 @@ class PlainJudge(Judge):
         """The broker said this of the batch."""
         if isinstance(outcome, Acknowledgement):
             lane.is_overtaken = bool(lane.refused)
+            lane.end_trouble()
             self.finish(batch, outcome)
         elif not is_known_not_stored(outcome):
             self.lost(lane, batch, outcome, now_ns)
@@ -102,7 +104,7 @@ class PlainJudge(Judge):
         """End what was not sent in time; what is in flight has its request's timeout."""
         while lane.waiting and now_ns >= lane.waiting[0].opened_at_ns + timeout_ms * NS_PER_MS:
             batch = lane.waiting.popleft()
-            self.finish(batch, undelivered(batch, timeout_ms))
+            self.finish(batch, undelivered(batch, timeout_ms, _hindered_ms(lane, now_ns)))
 
     def give_up(self, lane: Lane, batch: Batch, error: TidelogError) -> None:
         """It is not sent any more."""
@@ -146,6 +148,7 @@ class SequenceJudge(Judge):
     def answered(self, lane: Lane, batch: Batch, outcome: Outcome, now_ns: int) -> None:
         """The broker said this of the batch."""
         if isinstance(outcome, Acknowledgement):
+            lane.end_trouble()
             self.finish(batch, outcome)
         elif outcome.code is ErrorCode.DUPLICATE_SEQUENCE:
             self.finish(batch, STORED_SOMEWHERE)
@@ -210,7 +213,7 @@ class SequenceJudge(Judge):
             if batch in in_flight:
                 batch.is_doubtful = True
             make = unanswered if batch.is_doubtful else undelivered
-            self.give_up(lane, batch, make(batch, timeout_ms))
+            self.give_up(lane, batch, make(batch, timeout_ms, _hindered_ms(lane, now_ns)))
 
     def settle(self, lane: Lane) -> None:
         """With nothing in flight the refused batches go back in front."""
@@ -243,6 +246,10 @@ class SequenceJudge(Judge):
                 self.finish(batch, indeterminate(batch.topic, batch.partition, cause))
         lane.waiting.extendleft(reversed(kept))
         self.sequencer.begin_epoch(head)
+
+
+def _hindered_ms(lane: Lane, now_ns: int) -> int | None:
+    return None if lane.trouble is None else (now_ns - lane.trouble_since_ns) // NS_PER_MS
 
 
 def _another_leads(batch: Batch) -> TidelogError:

@@ -7,6 +7,7 @@ older one of the lane.
 from collections import deque
 
 from tidelog.client.engine.batch import Batch
+from tidelog.wire.errors import TidelogError
 
 
 class Lane:
@@ -20,6 +21,8 @@ class Lane:
         "refused",
         "retry_at_ns",
         "stale_at_ns",
+        "trouble",
+        "trouble_since_ns",
         "waiting",
     )
 
@@ -37,6 +40,9 @@ class Lane:
         """Who has what is in flight, or had it last."""
         self.leader_epoch = -1
         """The epoch that it was sent under."""
+        self.trouble: TidelogError | None = None
+        """Why nothing of it was acknowledged of late; None: nothing is known to be wrong."""
+        self.trouble_since_ns = 0
 
     @property
     def is_idle(self) -> bool:
@@ -44,14 +50,29 @@ class Lane:
         return not (self.waiting or self.in_flight or self.refused)
 
     @property
-    def oldest_ns(self) -> int:
-        """When the oldest batch was opened: what waits is younger than all else."""
+    def oldest(self) -> Batch:
+        """The first that was opened: what waits is younger than all else."""
         if self.refused:
-            return min(each.opened_at_ns for each in (*self.refused, *self.in_flight[:1]))
+            return min((*self.refused, *self.in_flight[:1]), key=_number)
         if self.in_flight:
-            return self.in_flight[0].opened_at_ns
+            return self.in_flight[0]
         assert self.waiting, "an idle lane has no batch"
-        return self.waiting[0].opened_at_ns
+        return self.waiting[0]
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest batch was opened."""
+        return self.oldest.opened_at_ns
+
+    def note_trouble(self, error: TidelogError, now_ns: int) -> None:
+        """Something hinders it; the first that did tells since when."""
+        if self.trouble is None:
+            self.trouble_since_ns = now_ns
+        self.trouble = error
+
+    def end_trouble(self) -> None:
+        """Something of it was acknowledged."""
+        self.trouble = None
 
     def has_older(self, batch: Batch) -> bool:
         """Whether a batch before this one is unfinished; it is taken out of the lane itself."""

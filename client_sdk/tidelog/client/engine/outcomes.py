@@ -62,7 +62,7 @@ def indeterminate(topic: str, partition: int, cause: TidelogError) -> TidelogErr
     )
 
 
-def undelivered(batch: Batch, timeout_ms: int) -> TidelogError:
+def undelivered(batch: Batch, timeout_ms: int, hindered_ms: int | None) -> TidelogError:
     """The error of a batch whose time is over and that is not stored."""
     tried = f"produce to {batch.topic}-{batch.partition}"
     cause = batch.last_error
@@ -76,14 +76,32 @@ def undelivered(batch: Batch, timeout_ms: int) -> TidelogError:
     return TidelogError(
         cause.code,
         tried=tried,
-        happened=f"not stored within delivery_timeout_ms={timeout_ms}: {cause.happened}",
+        happened=f"not stored within delivery_timeout_ms={timeout_ms}: {cause.happened}"
+        + _tries(batch, hindered_ms),
         hint=cause.hint,
     )
 
 
-def unanswered(batch: Batch, timeout_ms: int) -> TidelogError:
+def unanswered(batch: Batch, timeout_ms: int, hindered_ms: int | None) -> TidelogError:
     """The cause for a batch whose time is over and that may be stored."""
     happened = f"no acknowledgement within delivery_timeout_ms={timeout_ms}"
     if batch.last_error is not None:
-        happened = f"{happened}: {batch.last_error.happened}"
+        happened = f"{happened}: {batch.last_error.happened}{_tries(batch, hindered_ms)}"
     return TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened)
+
+
+def _tries(batch: Batch, hindered_ms: int | None) -> str:
+    """How often it was tried, and since when nothing of its partition gets through."""
+    tries = f"{batch.attempts} {'try' if batch.attempts == 1 else 'tries'}"
+    if hindered_ms is None:
+        return f" ({tries})"
+    return f" ({tries}; so for {hindered_ms / 1000:.1f} s)"
+
+
+def so_far(batch: Batch, now_ns: int) -> str:
+    """What is known of a batch that is still on its way, for whoever gives up waiting for it."""
+    error = batch.last_error
+    if error is None:
+        return ""
+    waited_s = (now_ns - batch.opened_at_ns) / 1e9
+    return f"; for {waited_s:.1f} s: {error.happened} [{error.code.name}]{_tries(batch, None)}"

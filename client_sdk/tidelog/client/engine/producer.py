@@ -54,6 +54,7 @@ from tidelog.client.engine.producer_messages import (
 from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.sequences import Sequencer
 from tidelog.client.engine.topics import TopicDesk
+from tidelog.client.engine.waiting import WaitWatch, no_leader
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 NEVER_NS: Final = 1 << 62
@@ -85,6 +86,7 @@ class ProducerCore:
         self._effects: list[ProducerEffect] = []
         self._expiry_ns = NEVER_NS
         """With sequences no batch expires before: whoever is done by then makes it too early."""
+        self._watch = WaitWatch()
         self.producer_ids = ProducerIdDesk(backoff)
         self.sequencer: Sequencer | None = None
         self._judge_as: PlainJudge | SequenceJudge
@@ -151,6 +153,7 @@ class ProducerCore:
             self.topics.refresh(now_ns)
         self._effects += self.topics.tick(now_ns)
         self._effects += self.producer_ids.tick(now_ns)
+        self._effects += self._watch.tick(self.lanes, self.links, now_ns)
         effects, self._effects = self._effects, []
         return effects
 
@@ -216,7 +219,10 @@ class ProducerCore:
     def _on_metadata_failed(self, error: TidelogError, now_ns: int) -> None:
         self._effects += self.topics.on_failure(error, now_ns)
         for lane in self.lanes.values():
-            if lane.waiting and lane.waiting[0].last_error is None:
+            if not lane.waiting:
+                continue
+            lane.note_trouble(error, now_ns)
+            if lane.waiting[0].last_error is None:
                 lane.waiting[0].last_error = error
 
     def _on_producer_id_failed(self, error: TidelogError, now_ns: int) -> None:
@@ -227,6 +233,7 @@ class ProducerCore:
             if not lane.waiting or self.sequencer.of(lane.waiting[0]) is not None:
                 continue
             if error.retriable:
+                lane.note_trouble(error, now_ns)
                 lane.waiting[0].last_error = lane.waiting[0].last_error or error
                 continue
             while lane.waiting:
@@ -281,7 +288,7 @@ class ProducerCore:
             happened = f"{len(outcomes)} answers for {len(request.batches)} batches"
             error = TidelogError(ErrorCode.UNKNOWN, tried="produce", happened=happened)
             outcomes = (error,) * len(request.batches)
-        hints = message.hints or (None,) * len(outcomes)
+        hints = message.hints if len(message.hints) == len(outcomes) else (None,) * len(outcomes)
         for place, (batch, outcome) in enumerate(zip(request.batches, outcomes, strict=True)):
             self._take_hint(batch, outcome, hints[place])
             self._judge(batch, request.attempts[place], outcome, now_ns)
@@ -336,6 +343,7 @@ class ProducerCore:
             leader = self.metadata.leader(topic, partition)
             if lane.waiting and leader is not None and leader[0].broker_id == link.broker_id:
                 lane.waiting[0].last_error = error
+                lane.note_trouble(error, now_ns)
 
     # Time.
 
@@ -380,6 +388,9 @@ class ProducerCore:
             if lane.retry_at_ns:
                 continue
             leader = self.metadata.leader(topic, partition)
+            if leader is None:
+                lane.note_trouble(no_leader(topic, partition), now_ns)
+                lane.waiting[0].last_error = lane.trouble
             if leader is None or self.metadata.updated_at_ns <= lane.stale_at_ns:
                 self.topics.refresh(now_ns)
                 continue

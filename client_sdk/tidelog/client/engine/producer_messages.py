@@ -126,6 +126,20 @@ class CompleteBatch(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
+class TellWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition gets nowhere: warn the user. It is still tried."""
+
+    topic: str
+    partition: int
+    error: TidelogError
+    """The last refusal, or what else is in the way."""
+    attempts: int
+    """Of its oldest batch."""
+    waited_ms: int
+    others: int
+    """Partitions beside it that get nowhere either."""
+
+
 ProducerEffect = (
     FetchMetadata
     | AllocateProducerId
@@ -135,6 +149,7 @@ ProducerEffect = (
     | CompleteBatch
     | RouteTopic
     | RefuseTopic
+    | TellWaiting
 )
 
 __all__ = [
@@ -159,5 +174,6 @@ __all__ = [
     "SendProduce",
     "StreamBroken",
     "StreamOpened",
+    "TellWaiting",
     "TopicWanted",
 ]

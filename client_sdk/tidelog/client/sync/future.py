@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.outcomes import so_far
 from tidelog.client.types import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -65,7 +66,8 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
             raise TidelogError(
                 ErrorCode.DEADLINE_EXCEEDED,
                 tried=f"wait for a record to {self._batch.topic}-{self._batch.partition}",
-                happened=f"no acknowledgement within timeout={timeout} s; it may still come",
+                happened=f"no acknowledgement within timeout={timeout} s; it may still come"
+                + so_far(self._batch, time.monotonic_ns()),
             )
         return self._result(outcome)
 

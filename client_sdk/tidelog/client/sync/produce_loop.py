@@ -33,12 +33,14 @@ from tidelog.client.engine.producer_messages import (
     SendProduce,
     StreamBroken,
     StreamOpened,
+    TellWaiting,
 )
 from tidelog.client.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     identity_came,
     request_maker,
+    waiting_text,
 )
 from tidelog.client.sync.connections import Answer, Connections, OnAnswer
 from tidelog.client.sync.future import complete
@@ -202,6 +204,8 @@ class ProduceLoop:
                     with self._shared.lock:
                         self._shared.refused_topics[effect.topic] = effect
                         self._shared.changed.notify_all()
+                case TellWaiting():
+                    _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
                 case _:
                     assert_never(effect)
 

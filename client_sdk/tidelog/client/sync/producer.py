@@ -103,20 +103,26 @@ class Producer(ProducerBase):
         elif key is not None:
             partition = partition_for_key(key, route.partition_count)
         # By hand: the with statement costs twice as much per record.
-        append, lock = self._append, self._lock
+        lock = self._lock
         lock.acquire()
         try:
-            chosen = route.sticky if partition is None else partition
-            batch = append(route, chosen, timestamp_ms, key, value, headers, size_bytes)
-            if batch is not None:
-                index = len(batch.columns.values) - 1
-                if not index:
-                    self._wake_for(batch)
-                return SendFuture(batch, index, timestamp_ms)
+            batch = route.open[route.sticky if partition is None else partition]
+            if batch is not None and not headers:
+                # What `append` does where there is room: the call alone is a tenth of a send().
+                size_after = batch.size_bytes + size_bytes
+                if size_after <= batch.checkpoint_bytes:
+                    batch.size_bytes = size_after
+                    columns = batch.columns
+                    values = columns.values
+                    columns.timestamps.append(timestamp_ms)
+                    columns.keys.append(key)
+                    index = len(values)
+                    values.append(value)
+                    return SendFuture(batch, index, timestamp_ms)
         finally:
             lock.release()
         record = (timestamp_ms, key, value, headers)
-        return self._send_when_room(route, partition, record, size_bytes)
+        return self._send_by_append(route, partition, record, size_bytes)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
@@ -125,7 +131,7 @@ class Producer(ProducerBase):
         """
         self._check_usable("flush")
         if not self._flush(timeout):
-            raise flush_timed_out(timeout)
+            raise flush_timed_out(timeout, list(self._shared.unfinished.values()))
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
@@ -248,6 +254,20 @@ class Producer(ProducerBase):
                     raise self._unknown(topic, cause)
                 shared.changed.wait(min(left, 1.0))
 
+    def _send_by_append(
+        self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
+    ) -> SendFuture:
+        """The accumulator decides: a batch to open, more memory for it, or one to seal."""
+        with self._lock:
+            chosen = route.sticky if partition is None else partition
+            batch = self._append(route, chosen, *record, size_bytes)
+            if batch is not None:
+                index = len(batch.columns) - 1
+                if not index:
+                    self._wake_for(batch)
+                return SendFuture(batch, index, record[0])
+        return self._send_when_room(route, partition, record, size_bytes)
+
     def _send_when_room(
         self,
         route: Route,
@@ -272,7 +292,7 @@ class Producer(ProducerBase):
                 self._seal_one_for_room()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._full(route.name)
+                    raise self._full(route.name, shared.unfinished.values())
                 shared.changed.wait(min(left, 1.0))
                 self._check_usable(f"produce to {route.name}")
 
