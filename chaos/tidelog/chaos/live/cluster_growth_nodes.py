@@ -30,6 +30,8 @@ VOTERS: Final = 3
 BROKER_ONLY: Final = ("broker",)
 REGISTER_SECONDS_MAX: Final = 60.0
 COMMAND_SECONDS_MAX: Final = 300.0
+REACH_MS: Final = 30_000
+ANSWER_MS: Final = 60_000
 BALANCE_MS: Final = 10_000
 LOG_TAIL_CHARACTERS: Final = 1_500
 WRITER: Final = "tidelog.chaos.live.cluster_growth_writer"
@@ -127,14 +129,22 @@ class GrowingCluster:
         seen = self.see()
         return -1 if seen is None else seen.controller
 
+    def admin(self) -> AdminClient:
+        """Patient: on a busy machine a node may answer late."""
+        return AdminClient(
+            bootstrap_servers=self.bootstrap,
+            bootstrap_timeout_ms=REACH_MS,
+            request_timeout_ms=ANSWER_MS,
+        )
+
     def brokers(self) -> dict[int, BrokerStatus]:
         """As the controller lists them."""
-        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+        with self.admin() as admin:
             return {each.broker_id: each for each in admin.list_brokers()}
 
     def topic_id(self) -> bytes:
         """Of the topic that has the name now."""
-        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+        with self.admin() as admin:
             (topic,) = admin.describe_topics([self.topic])
         return topic.topic_id
 
@@ -165,12 +175,14 @@ class GrowingCluster:
         """As many partitions as it begins with."""
         settings = {"min.insync.replicas": str(IN_SYNC_MIN)}
         topic = NewTopic(self.topic, self.partition_count, REPLICAS, settings)
-        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+        with self.admin() as admin:
             admin.create_topics([topic])
 
     def typed(self, *words: str) -> Ended:
         """`tidelog …`, whatever comes of it."""
-        return run_command([*words, "-b", self.bootstrap], seconds_max=COMMAND_SECONDS_MAX)
+        options = (f"bootstrap_timeout_ms={REACH_MS}", f"request_timeout_ms={ANSWER_MS}")
+        command = [*words, "-b", self.bootstrap, *("-X", options[0]), *("-X", options[1])]
+        return run_command(command, seconds_max=COMMAND_SECONDS_MAX)
 
     def done(self, *words: str) -> str:
         """`tidelog …`, which has to work."""
@@ -207,7 +219,7 @@ class GrowingCluster:
     def balance(self) -> None:
         """See `ClusterUnderTest`."""
         every = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
-        with AdminClient(bootstrap_servers=self.bootstrap) as admin:
+        with self.admin() as admin:
             admin.elect_leaders(ElectionType.PREFERRED, every, timeout_ms=BALANCE_MS)
 
     def restart_all(self) -> None:
