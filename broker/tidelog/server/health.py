@@ -33,7 +33,8 @@ class _Watched(msgspec.Struct, frozen=True, kw_only=True):
 class Health:
     """Of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tell_seconds: float = TELL_SECONDS) -> None:
+        self._tell_seconds = tell_seconds
         self._watched: list[_Watched] = []
         self.is_open = False
         self.is_serving = False
@@ -50,20 +51,25 @@ class Health:
         """The listeners answer."""
         self.is_open = True
         for each in self._watched:
-            await _tell(each.server.set_serving(each.early, is_serving=True))
+            await self._tell(each.server.set_serving(each.early, is_serving=True))
 
     async def serve(self) -> None:
         """The roles do what they promise."""
         if not self.is_stopping:
             self.is_serving = True
             for each in self._watched:
-                await _tell(each.server.set_serving(each.late, is_serving=True))
+                await self._tell(each.server.set_serving(each.late, is_serving=True))
 
     async def stop(self) -> None:
         """Before anything is let go."""
         self.is_stopping, self.is_serving = True, False
         for each in self._watched:
-            await _tell(each.server.end_serving())
+            await self._tell(each.server.end_serving())
+
+    async def _tell(self, told: Coroutine[object, object, None]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._tell_seconds):
+                await told
 
     @property
     def is_ready(self) -> bool:
@@ -87,9 +93,3 @@ class Health:
             lines.append("the node stops")
         status = HTTP_OK if self.is_ready else HTTP_UNAVAILABLE
         return Page(status=status, body="".join(f"{line}\n" for line in lines).encode())
-
-
-async def _tell(told: Coroutine[object, object, None]) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(TELL_SECONDS):
-            await told

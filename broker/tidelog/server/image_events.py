@@ -127,9 +127,9 @@ class ImageEvents:
 def _changed(
     before: Image, after: Image
 ) -> Iterator[tuple[PartitionImage, PartitionImage, TopicImage]]:
-    for topic_id, topic in after.topics.items():
-        known = before.topics.get(topic_id)
-        if known is None or known is topic:
+    for topic_id in after.topics.changed_keys(before.topics):
+        known, topic = before.topics.get(topic_id), after.topics.get(topic_id)
+        if known is None or topic is None:
             continue
         # Partitions that were added are new as a topic is.
         for old, new in zip(known.partitions, topic.partitions, strict=False):

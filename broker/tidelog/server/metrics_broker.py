@@ -5,6 +5,9 @@ One pass over the replicas, which lets the loop turn; sums by directory and by f
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
 
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.replicas import Replica
@@ -13,7 +16,9 @@ from tidelog.metadata_quorum.image import Image
 from tidelog.server.broker_role import BrokerRole
 from tidelog.server.metrics_scrape import Scrape
 
-_WORKS = (
+REPLICAS_A_LOOK: Final = 64
+"""After so many it is looked whether the loop should turn."""
+_WORKS: Final = (
     "checks",
     "trims",
     "trimmed_bytes",
@@ -44,9 +49,10 @@ async def gather_broker(
     _gather_replication(scrape, broker)
     image = broker.image()
     pass_ = _Pass(scrape, broker, image, per_partition=per_partition)
-    for replica in list(broker.replicas):
+    for place, replica in enumerate(list(broker.replicas)):
         pass_.take(replica)
-        await breathe()
+        if place % REPLICAS_A_LOOK == 0:
+            await breathe()
     pass_.end()
 
 
@@ -78,6 +84,15 @@ def _gather_replication(scrape: Scrape, broker: BrokerRole) -> None:
     scrape.set("tidelog_replication_repairs", replication.repair.repaired_count)
 
 
+class _Sums(msgspec.Struct):
+    """Of one directory."""
+
+    partitions: int = 0
+    failed: int = 0
+    size_bytes: int = 0
+    segments: int = 0
+
+
 class _Pass:
     """Sums over replicas."""
 
@@ -90,21 +105,25 @@ class _Pass:
         self._per_partition = per_partition
         self._replicas = self._leaders = self._producers = 0
         self._under_replicated = self._under_min_isr = 0
+        self._sums: dict[str, _Sums] = {}
         self._lags: dict[int, int] = {}
         self._lag_max = 0
 
     def take(self, replica: Replica) -> None:
         """One more."""
-        scrape, log, directory = self._scrape, replica.log, replica.directory.name
-        size_bytes = log.size_bytes
-        scrape.add("tidelog_log_partitions", 1, directory)
-        scrape.add("tidelog_log_failed_partitions", log.failure is not None, directory)
-        scrape.add("tidelog_log_size_bytes", size_bytes, directory)
-        scrape.add("tidelog_log_segments", len(log.segments), directory)
+        log, size_bytes = replica.log, replica.log.size_bytes
+        sums = self._sums.get(replica.directory.name)
+        if sums is None:
+            sums = self._sums[replica.directory.name] = _Sums()
+        sums.partitions += 1
+        sums.failed += log.failure is not None
+        sums.size_bytes += size_bytes
+        sums.segments += len(log.segments)
         self._replicas += 1
         self._producers += len(log.producers)
         followers = self._take_led(replica) if replica.is_led else {}
         if self._per_partition:
+            scrape = self._scrape
             place = (replica.topic_name, str(log.key.partition))
             scrape.set("tidelog_partition_is_leader", replica.is_led, *place)
             scrape.set("tidelog_partition_log_start_offset", log.log_start_offset, *place)
@@ -117,13 +136,15 @@ class _Pass:
     def _take_led(self, replica: Replica) -> dict[int, int]:
         """How many records each follower lacks, as far as it was heard of."""
         self._leaders += 1
-        log, lags = replica.log, {}
+        log, lags = replica.log, dict[int, int]()
         topic = self._image.topics.get(log.key.topic_id)
         if topic is not None and log.key.partition < len(topic.partitions):
             partition = topic.partitions[log.key.partition]
             in_sync = len(partition.in_sync_replicas)
             self._under_replicated += in_sync < len(partition.replicas)
             self._under_min_isr += in_sync < in_sync_min(topic)
+            if len(partition.replicas) == 1:
+                return lags
         for each in self._broker.replication.in_sync.followers(log.key):
             lag = max(0, log.log_end_offset - each.log_end_offset)
             lags[int(each.broker_id)] = lag
@@ -134,6 +155,11 @@ class _Pass:
     def end(self) -> None:
         """Write the sums."""
         scrape = self._scrape
+        for directory, sums in self._sums.items():
+            scrape.set("tidelog_log_partitions", sums.partitions, directory)
+            scrape.set("tidelog_log_failed_partitions", sums.failed, directory)
+            scrape.set("tidelog_log_size_bytes", sums.size_bytes, directory)
+            scrape.set("tidelog_log_segments", sums.segments, directory)
         scrape.set("tidelog_replication_replicas", self._replicas)
         scrape.set("tidelog_replication_leaders", self._leaders)
         scrape.set("tidelog_replication_under_replicated_partitions", self._under_replicated)

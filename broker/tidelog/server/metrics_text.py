@@ -40,6 +40,14 @@ class _One:
         return (self._family,)
 
 
+def prepare() -> None:
+    """Import what the first scrape would import otherwise, while the loop has better to do."""
+    from prometheus_client import Metric, exposition, gc_collector, platform_collector
+    from prometheus_client.openmetrics import exposition as open_metrics
+
+    del Metric, exposition, gc_collector, platform_collector, open_metrics
+
+
 async def encode(scrape: Scrape, accept: str, *, of_process: bool = True) -> tuple[bytes, str]:
     """The text and its type."""
     from prometheus_client.exposition import generate_latest

@@ -23,6 +23,7 @@ from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.metered_disk import MeteredDisk
 from tidelog.server.metrics import MonitoringPages
 from tidelog.server.metrics_gather import Sources
+from tidelog.server.metrics_text import prepare
 from tidelog.server.node_ports import FurtherDisk, NodePorts
 from tidelog.server.slow_requests import SlowRequests
 
@@ -78,6 +79,7 @@ class Monitoring:
     async def open(self) -> None:
         """Serve the pages, if they are asked for."""
         if self._bind and self.ports.pages is not None:
+            prepare()
             handlers = MonitoringPages(self.sources).handlers()
             self._server = await self.ports.pages.serve(self._bind, handlers)
             log_events.info("metrics_listening", address=self._server.address)

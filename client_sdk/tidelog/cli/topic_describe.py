@@ -38,7 +38,7 @@ _REPLICA_HEAD: Final = (
     "Size",
     "State",
 )
-_REPLICA_RIGHT: Final = "Partition Broker LogEnd Flushed Lag Size"
+_REPLICA_RIGHT: Final = "Partition Broker LogEnd Flushed Lag CaughtUp Size"
 _MIN_ISR: Final = "min.insync.replicas"
 
 
@@ -167,6 +167,8 @@ def _replica_rows(part: "PartitionDescription") -> Iterator[tuple[object, ...]]:
     for each in part.replica_states:
         role = "leader" if each.broker_id == part.leader else "follower"
         caught_up = "-" if each.caught_up_ago_ms < 0 else f"{each.caught_up_ago_ms} ms ago"
+        if each.lag == 0:
+            caught_up = "now"
         yield (
             part.partition,
             each.broker_id,
