@@ -1,7 +1,7 @@
 """Encrypted connections of the SDK: what works, and what each mistake is called by each client."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from tests.client.contract_server import ContractServer
+from tests.client.drivers import BOTH, Clients
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
 from tidelog.client import AdminClient, Consumer, Producer
 from tidelog.client.errors import ErrorCode, TidelogError
@@ -36,7 +37,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 @contextmanager
-def serving(node: Pair | None, wanted: Authority | None = None) -> Iterator[ContractServer]:
+def serving(
+    node: Pair | None, wanted: Authority | None = None, port: int = 0
+) -> Iterator[ContractServer]:
     """A node with the certificate; `wanted`: of whom callers need one."""
     credentials = None
     if node is not None:
@@ -45,7 +48,7 @@ def serving(node: Pair | None, wanted: Authority | None = None) -> Iterator[Cont
             None if wanted is None else wanted.certificate.read_bytes(),
             wanted is not None,
         )
-    with ContractServer(credentials=credentials) as server:
+    with ContractServer(credentials=credentials, port=port) as server:
         yield server
 
 
@@ -61,13 +64,15 @@ def trusting(authority: Authority, own: Pair | None = None, **more: Any) -> Argu
     return found
 
 
-def round_trip(server: ContractServer, arguments: Arguments) -> bytes | None:
+def round_trip(
+    server: ContractServer, arguments: Arguments, clients: Clients = BOTH[0]
+) -> bytes | None:
     """One record there and back."""
     plain: Arguments = {"enable_idempotence": False, "delivery_timeout_ms": TIMEOUT_MS}
     plain["request_timeout_ms"] = TIMEOUT_MS // 2
-    with Producer(bootstrap_servers=server.address, **plain, **arguments) as producer:
+    with clients.Producer(bootstrap_servers=server.address, **plain, **arguments) as producer:
         producer.send("letters", b"hello").get(TIMEOUT_MS / 1000)
-    with Consumer(
+    with clients.Consumer(
         bootstrap_servers=server.address,
         auto_offset_reset="earliest",
         consumer_timeout_ms=TIMEOUT_MS,
@@ -96,18 +101,37 @@ def test_one_file_may_hold_certificate_and_key(shop: Shop, tmp_path: Path) -> No
         assert round_trip(server, arguments) == b"hello"
 
 
+@pytest.mark.parametrize("clients", BOTH, ids=repr)
 def test_without_the_check_of_host_names_a_certificate_for_another_name_will_do(
-    shop: Shop,
+    shop: Shop, clients: Clients
 ) -> None:
     elsewhere = shop.ours.issue("elsewhere", names=("DNS:elsewhere.example",))
     with serving(elsewhere) as server:
         arguments = trusting(shop.ours, ssl_check_hostname=False)
-        assert round_trip(server, arguments) == b"hello"
+        assert round_trip(server, arguments, clients) == b"hello"
 
 
-def test_without_the_check_of_host_names_the_authority_still_counts(shop: Shop) -> None:
+@pytest.mark.parametrize("clients", BOTH, ids=repr)
+def test_without_the_check_of_host_names_a_new_certificate_is_followed(
+    shop: Shop, clients: Clients
+) -> None:
+    first = shop.ours.issue(f"first-{clients}", names=("DNS:first.example",))
+    second = shop.ours.issue(f"second-{clients}", names=("DNS:second.example",))
+    arguments = trusting(shop.ours, ssl_check_hostname=False)
+    with ExitStack() as closing:
+        with serving(first) as server:
+            reader = clients.AdminClient(bootstrap_servers=server.address, **arguments)
+            closing.callback(reader.close)
+            assert reader.list_topics() == []
+        with serving(second, port=server.port):
+            assert reader.list_topics() == []
+
+
+@pytest.mark.parametrize("name", ["admin", "async_admin"])
+def test_without_the_check_of_host_names_the_authority_still_counts(shop: Shop, name: str) -> None:
+    client = admin if name == "admin" else async_admin
     with serving(shop.node) as server:
-        error = failure_of(admin, server, trusting(shop.theirs, ssl_check_hostname=False))
+        error = failure_of(client, server, trusting(shop.theirs, ssl_check_hostname=False))
         assert "authority that is not trusted" in error.happened
 
 
@@ -133,7 +157,20 @@ def consumer(arguments: Arguments) -> None:
         client.poll(TIMEOUT_MS)
 
 
-CLIENTS = [admin, producer, consumer]
+def async_admin(arguments: Arguments) -> None:
+    """The same on a loop."""
+    with BOTH[1].AdminClient(**arguments) as client:
+        client.list_topics()
+
+
+def async_consumer(arguments: Arguments) -> None:
+    """The same on a loop."""
+    with BOTH[1].Consumer(**arguments) as client:
+        client.subscribe(["letters"])
+        client.poll(TIMEOUT_MS)
+
+
+CLIENTS = [admin, producer, consumer, async_admin, async_consumer]
 
 
 def failure_of(

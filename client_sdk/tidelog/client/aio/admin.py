@@ -13,7 +13,7 @@ from tidelog.client import options as client_options
 from tidelog.client import wire, wire_admin
 from tidelog.client.admin_types import DeletedTopic, NewPartitions
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
-from tidelog.client.aio.connections import AsyncConnections, check_security
+from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import PeerError
@@ -40,7 +40,6 @@ class AsyncAdminClient(Client):
     def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
         options = client_options.build(AdminOptions, "AsyncAdminClient", arguments)
         security = security_of("AsyncAdminClient", options)
-        check_security("AsyncAdminClient", security)
         super().__init__()
         self._options = options
         backoff = Backoff(

@@ -11,23 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client import lifecycle
-from tidelog.client.options import invalid
 from tidelog.client.security import Security
 from tidelog.client.sync import connections as words
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from grpc import aio
-
-
-def check_security(client: str, security: Security) -> None:
-    """What this driver cannot do is refused before anything connects."""
-    if security.is_encrypted and not security.checks_host_name:
-        raise invalid(
-            client,
-            "ssl_check_hostname is False, which the asyncio clients do not have: name the nodes "
-            "as their certificates do, or use the synchronous client",
-        )
 
 
 class AsyncConnections:
@@ -37,33 +26,78 @@ class AsyncConnections:
         self._metadata = ((words.CLIENT_ID_HEADER, client_id),)
         self._security = security
         self._channels: dict[str, aio.Channel] = {}
+        self._unnamed: set[str] = set()
+        """Addresses whose channel wants a name that their node does not have any more."""
         self._is_closed = False
 
-    def channel(self, address: str) -> aio.Channel:
+    async def channel(self, address: str) -> aio.Channel:
         """The channel to an address; it connects with its first call."""
+        if address in self._unnamed:
+            self._unnamed.discard(address)
+            await self._drop(address)
+        names = [] if address in self._channels else await self._names(address)
+        self._check_open(address)
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._make(address, names)
+        return channel
+
+    def _make(self, address: str, names: list[tuple[str, str]]) -> aio.Channel:
         from grpc import aio
 
         from tidelog.ports.real import network_options
 
+        options = [*words.CHANNEL_OPTIONS, *network_options.ping_options(), *names]
+        if self._security.is_encrypted:
+            credentials = self._security.credentials()
+            channel = aio.secure_channel(address, credentials, options=options)
+        else:
+            channel = aio.insecure_channel(address, options=options)
+        lifecycle.hold(channel)
+        return channel
+
+    def _check_open(self, address: str) -> None:
         if self._is_closed:
             raise TidelogError(
                 ErrorCode.CLOSED, tried=f"call {address}", happened="the client is closed"
             )
-        channel = self._channels.get(address)
-        if channel is None:
-            options = [*words.CHANNEL_OPTIONS, *network_options.ping_options()]
-            if self._security.is_encrypted:
-                credentials = self._security.credentials()
-                channel = aio.secure_channel(address, credentials, options=options)
-            else:
-                channel = aio.insecure_channel(address, options=options)
-            lifecycle.hold(channel)
-            self._channels[address] = channel
-        return channel
+
+    async def _names(self, address: str) -> list[tuple[str, str]]:
+        """As in the synchronous driver: without the check the name in the certificate counts."""
+        if not self._security.is_encrypted or self._security.checks_host_name:
+            return []
+        from tidelog.client.aio import tls_probe
+
+        return words.name_options(await tls_probe.look(address, self._security))
+
+    async def _drop(self, address: str) -> None:
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            await channel.close()
+            lifecycle.let_go(channel)
+
+    async def error_of(
+        self, call: Any, *, address: str, tried: str, timeout_ms: int | None = None
+    ) -> TidelogError:
+        """What a failed call or stream means; a look at the address tells mistakes of TLS apart."""
+        error = words.error_of(call, address=address, tried=tried, timeout_ms=timeout_ms)
+        details = call.details() or ""
+        if words.NEVER_CONNECTED not in details:
+            return error
+        if self._security.is_encrypted and not self._security.checks_host_name:
+            self._unnamed.add(address)
+        from tidelog.client import tls_look
+        from tidelog.client.aio import tls_probe
+
+        is_wanted = tls_look.wants_look(details)
+        seen = await tls_probe.look(address, self._security) if is_wanted else None
+        mistake = tls_look.explain(address, details, self._security, seen)
+        is_unnamed = address in self._unnamed
+        return words.told_by_tls(error, mistake, address, tried, is_unnamed=is_unnamed)
 
     async def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
         """One call."""
-        channel: Any = self.channel(address)
+        channel: Any = await self.channel(address)
         import grpc
 
         tried = f"call {method.rpartition('/')[2]} at {address}"
@@ -72,9 +106,10 @@ class AsyncConnections:
                 data, timeout=max(1, timeout_ms) / 1000, metadata=self._metadata
             )
         except grpc.RpcError as error:
-            raise words.error_of(
+            failure = await self.error_of(
                 error, address=address, tried=tried, timeout_ms=timeout_ms
-            ) from None
+            )
+            raise failure from None
         return answer
 
     async def call_any(
@@ -96,8 +131,15 @@ class AsyncConnections:
         raise words.all_failed(failures)
 
     def stream(self, address: str, method: str) -> Any:
-        """A bidirectional stream: `write`, `read`, `cancel`."""
-        channel: Any = self.channel(address)
+        """A bidirectional stream to where a call was just answered: `write`, `read`, `cancel`."""
+        self._check_open(address)
+        channel: Any = self._channels.get(address)
+        if channel is None:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=f"open a stream to {address}",
+                happened=f"{address}: the connection was given up",
+            )
         return channel.stream_stream(method)(metadata=self._metadata)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
-from tidelog.client.aio.connections import AsyncConnections, check_security
+from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
 from tidelog.client.chunk import Chunk
 from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
@@ -31,7 +31,6 @@ class AsyncConsumer(ConsumerBase):
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
         super().__init__("AsyncConsumer", arguments)
-        check_security("AsyncConsumer", self._security)
         self._is_busy = False
         self._subscriptions = 0
         """How often what is read was changed: a pattern is matched for the last one only."""

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from tidelog.client.aio.connections import AsyncConnections, check_security
+from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
 from tidelog.client.engine.accumulator import Route
@@ -38,7 +38,6 @@ class AsyncProducer(ProducerBase):
 
     def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
         super().__init__("AsyncProducer", arguments)
-        check_security("AsyncProducer", self._security)
         self._connections = AsyncConnections(self._options.client_id, self._security)
         self._loop = AsyncProduceLoop(
             self._loop_settings(),

@@ -9,7 +9,6 @@ from typing import Any
 
 from tidelog.client import lifecycle
 from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.sync.connections import error_of
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -19,6 +18,7 @@ class AsyncStream:
 
     def __init__(self, connections: AsyncConnections, address: str, method: str) -> None:
         self._address = address
+        self._connections = connections
         self._call = connections.stream(address, method)
         lifecycle.hold(self._call)
         self._requests: asyncio.Queue[bytes] = asyncio.Queue()
@@ -45,7 +45,8 @@ class AsyncStream:
                     break
                 yield answer
         except grpc.RpcError as error:
-            raise error_of(error, address=self._address, tried=tried) from None
+            failure = await self._connections.error_of(error, address=self._address, tried=tried)
+            raise failure from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

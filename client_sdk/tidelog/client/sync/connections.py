@@ -19,6 +19,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 if TYPE_CHECKING:
     import grpc
 
+    from tidelog.client.tls_look import Seen
     from tidelog.ports.real.tls_reasons import Mistake
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -104,15 +105,12 @@ class Connections:
             return error
         if self._security.is_encrypted and not self._security.checks_host_name:
             self._unnamed.add(address)
+        from tidelog.client import tls_look
         from tidelog.client.sync import tls_probe
 
-        mistake = tls_probe.explain(address, details, self._security)
-        if mistake is None:
-            return error
-        if mistake.is_host_name and address in self._unnamed:
-            # The node's certificate was replaced: the next channel asks for the new one's name.
-            return TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened=error.happened)
-        return _mistaken(mistake, address, tried)
+        seen = tls_probe.look(address, self._security) if tls_look.wants_look(details) else None
+        mistake = tls_look.explain(address, details, self._security, seen)
+        return told_by_tls(error, mistake, address, tried, is_unnamed=address in self._unnamed)
 
     def _drop(self, address: str) -> None:
         with self._lock:
@@ -131,7 +129,7 @@ class Connections:
         from tidelog.client.sync import tls_probe
 
         seen = tls_probe.look(address, self._security)
-        return [("grpc.ssl_target_name_override", each) for each in seen.names[:1]] if seen else []
+        return name_options(seen)
 
     def call_later(
         self, address: str, method: str, data: bytes, timeout_ms: int, on_answer: OnAnswer
@@ -330,6 +328,23 @@ def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = No
         return _mistaken(mistake, address, tried)
     code = ErrorCode.__members__.get(status, ErrorCode.UNKNOWN)
     return TidelogError(code, tried=tried, happened=f"{address}: {_reason(details)}")
+
+
+def name_options(seen: Seen | None) -> list[tuple[str, str]]:
+    """By which gRPC wants the first name of the certificate that was seen."""
+    return [("grpc.ssl_target_name_override", each) for each in seen.names[:1]] if seen else []
+
+
+def told_by_tls(
+    error: TidelogError, mistake: Mistake | None, address: str, tried: str, *, is_unnamed: bool
+) -> TidelogError:
+    """The error of a connection that never came to be, with what TLS has to do with it."""
+    if mistake is None:
+        return error
+    if mistake.is_host_name and is_unnamed:
+        # The node's certificate was replaced: the next channel asks for the new one's name.
+        return TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened=error.happened)
+    return _mistaken(mistake, address, tried)
 
 
 def _tls_mistake(details: str) -> Mistake | None:
