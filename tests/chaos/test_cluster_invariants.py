@@ -203,6 +203,20 @@ def test_an_unclean_election_excuses_what_is_lost() -> None:
     assert board.partitions[KEY].excuse is Excuse.LOST
 
 
+def test_a_second_unclean_election_widens_the_loss_of_the_first() -> None:
+    board = ClusterBoard(now_ns=iter((10, 20, 30)).__next__)
+    board.see_image(image(1, topic(partition())))
+    board.see_image(image(2, topic(partition(leader=3, epoch=2, unclean=True))))
+    found = board.partitions[KEY]
+    found.see_leader(3, 4)
+    first = found.loss
+    board.see_image(image(3, topic(partition(leader=3, epoch=2))))
+    assert found.loss == first, "the mark is gone since all have gone on from there"
+    board.see_image(image(4, topic(partition(leader=1, epoch=4, unclean=True))))
+    assert found.loss is not None
+    assert (found.loss.began_ns, found.loss.ended_ns) == (10, None)
+
+
 def test_a_violation_is_told_once() -> None:
     board = ClusterBoard()
     board.report("a")

@@ -147,10 +147,12 @@ class ClusterBoard:
 def _is_elected_unclean(
     board: PartitionBoard, before: PartitionImage, after: PartitionImage
 ) -> bool:
-    """The flag says it of the first time; then it is told from who was in sync, and of images that
-    nobody has shown the worst is taken for true."""
+    """The flag says it, until all have gone on from what was left; if it happens once more before
+    that it is told from who was in sync, and of images that nobody has shown the worst is taken for
+    true."""
     if not after.is_recovered_unclean:
         return False
     grown = after.leader_epoch - before.leader_epoch
     is_from_nobody = not before.in_sync_replicas and bool(after.in_sync_replicas)
-    return board.loss is None or grown > 1 or is_from_nobody
+    is_new = board.loss is None or not before.is_recovered_unclean
+    return is_new or grown > 1 or is_from_nobody

@@ -17,6 +17,7 @@ from tidelog.chaos.workloads.log_client import CREATE_TOPICS
 from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.v1 import admin_pb2, common_pb2, partition_admin_pb2, topic_admin_pb2
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import TopicId
 
 _DELETE: Final = "/tidelog.v1.TopicAdminService/DeleteTopics"
 _ELECT: Final = "/tidelog.v1.PartitionAdminService/ElectLeaders"
@@ -25,6 +26,7 @@ KEPT_TOPIC: Final = "topic-0"
 _CREATE_TRIES: Final = 40
 _STOP_MS: Final = 5_000
 _CHANGE_PROBABILITY: Final = 0.6
+_LOST_PATIENCE_NS: Final = 4_000_000_000
 
 
 class Operator:
@@ -57,6 +59,8 @@ class Operator:
         """By kind of act, how many succeeded."""
         self.leaving: dict[int, None] = {}
         """Nodes that are being emptied, or are gone."""
+        self._lost_ns: dict[tuple[TopicId, int], int] = {}
+        """Since when nobody is sure to hold everything."""
         self.changes = Changes(self, plan.changes)
 
     async def run(self) -> None:
@@ -97,8 +101,7 @@ class Operator:
         try:
             if self._random.chance(_CHANGE_PROBABILITY):
                 await self.changes.try_one()
-            if self._random.below(3) == 0:
-                await elect_lost(self.client, self.newest())
+            await self._elect_lost()
             if kind <= 1:
                 await self._restart_in_order()
             elif kind <= 3:
@@ -134,6 +137,31 @@ class Operator:
         if not names:
             return None
         return await self.client.find_topic(names[self._random.below(len(names))])
+
+    async def _elect_lost(self) -> None:
+        """The explicit request that the design wants of an operator, where nobody is left who is
+        sure to hold everything: those that may have the most were waited for, for long."""
+        now_ns = self.client.now_ns
+        lost = [
+            (topic.topic_id, partition.partition)
+            for topic in self.newest().topics.values()
+            for partition in topic.partitions
+            if partition.leader_id == NO_LEADER and not partition.in_sync_replicas
+        ]
+        self._lost_ns = {key: self._lost_ns.get(key, now_ns) for key in lost}
+        wanted = [key for key in lost if now_ns - self._lost_ns[key] > _LOST_PATIENCE_NS]
+        if not wanted:
+            return
+        request = partition_admin_pb2.ElectLeadersRequest(
+            kind=partition_admin_pb2.ELECTION_KIND_UNCLEAN,
+            topics=[
+                common_pb2.TopicPartitions(topic_id=topic_id, partitions=[number])
+                for topic_id, number in wanted
+            ],
+            broker_id=-1,
+        )
+        await self.client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
+        self._count("elect_lost")
 
     async def _elect_preferred(self) -> None:
         request = partition_admin_pb2.ElectLeadersRequest(
@@ -206,23 +234,3 @@ class Operator:
             await self.client.ports.clock.sleep(50)
             waited_ms += 50
         self._count("restart")
-
-
-async def elect_lost(client: ClusterClient, image: Image) -> int:
-    """Ask for leaders where nobody is left who is sure to hold everything; returns for how many.
-
-    The explicit request that the design wants of an operator: with flush=replicated the machines of
-    a whole in-sync set have crashed.
-    """
-    lost = [
-        common_pb2.TopicPartitions(topic_id=topic.topic_id, partitions=[partition.partition])
-        for topic in image.topics.values()
-        for partition in topic.partitions
-        if partition.leader_id == NO_LEADER and not partition.in_sync_replicas
-    ]
-    if lost:
-        request = partition_admin_pb2.ElectLeadersRequest(
-            kind=partition_admin_pb2.ELECTION_KIND_UNCLEAN, topics=lost, broker_id=-1
-        )
-        await client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
-    return len(lost)

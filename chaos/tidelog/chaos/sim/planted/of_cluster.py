@@ -37,8 +37,10 @@ from tidelog.broker.replication.stream_messages import (
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.metadata_quorum.controller import brokers
 from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.log_ends import ToldEnds
 from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -346,6 +348,17 @@ def count_on_a_crashed_machine() -> Substitution:
     return Substitution(brokers, "_may_lack_records", may_lack_records)
 
 
+def elect_no_longest_log() -> Substitution:
+    """Where nobody is sure to hold everything any more, what brokers tell of their logs leads to
+    nothing."""
+
+    def elect(self: ToldEnds, image: Image, *told: object) -> Decision[None]:
+        del self, image, told
+        return Decision(records=(), answer=None)
+
+    return Substitution(ToldEnds, "elect", elect)
+
+
 def reassign_before_the_copy() -> Substitution:
     """A reassignment ends when it begins: those that come count as in sync."""
     original = PartitionState.finish_reassignment
@@ -447,6 +460,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "elect_anybody": _plant(elect_anybody, _LOST),
     "shrink_and_count_on_all": _plant(shrink_and_count_on_all, _LOST),
     "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
+    "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
 }
 """By name; for the runner's `--planted` and the tests."""

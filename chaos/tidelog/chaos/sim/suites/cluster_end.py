@@ -1,22 +1,19 @@
 """The end of a run of the cluster suite: is everything alive again, and is everything there.
 
 After the heal, within a bound: every node is up and unfenced, every in-sync set is full, no
-reassignment is under way, and every partition takes a batch and serves it. Then every partition is
-read from its start to its end.
+reassignment is under way, and every partition takes a batch and serves it; nobody asks for any of
+that. Then every partition is read from its start to its end.
 """
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 from tidelog.chaos.checkers import Acks
 from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.sim.cluster.operator import elect_lost
 from tidelog.chaos.sim.process import SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.single_shot import send_once
-from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.chaos.sim.suites.cluster import ClusterRun
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 _MS: Final = 1_000_000
 _WHOLE_NS: Final = 40_000 * _MS
 _LOOK_NS: Final = 200 * _MS
-_RESTORE_MS: Final = 1_000
 _DRAIN_NS: Final = 60_000 * _MS
 
 
@@ -41,7 +37,6 @@ class ClusterEnd:
         process = self._world.machine("judge").start("judge", _wait)
         client = run.client(process.ports, "judge")
         until_ns = loop.now_ns + _WHOLE_NS
-        restoring = process.start_task(self._restore(client), "restore")
         while lack := self._what_lacks():
             if loop.now_ns >= until_ns:
                 run.violations.append(f"not_alive: {lack}")
@@ -49,7 +44,6 @@ class ClusterEnd:
             await run.go(_LOOK_NS)
             if run.is_over():
                 return
-        restoring.cancel()
         run.stop_clients()
         reader = ClusterReader(client)
         work = process.start_task(self._probe(client, reader), "probe")
@@ -62,13 +56,6 @@ class ClusterEnd:
         if not run.is_over():
             work.result()
             run.watch.check_whole(is_final=True)
-
-    async def _restore(self, client: ClusterClient) -> None:
-        """What an operator would ask for where a whole in-sync set was lost."""
-        while True:
-            await client.ports.clock.sleep(_RESTORE_MS)
-            with contextlib.suppress(TidelogError):
-                await elect_lost(client, self._run.watch.board.newest)
 
     def _what_lacks(self) -> str:
         """Of a healed cluster; empty: it is whole."""
