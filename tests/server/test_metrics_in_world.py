@@ -233,3 +233,20 @@ def test_with_the_setting_each_replica_has_lines_of_its_own() -> None:
         assert len(lags) == 2
 
     Cluster(controllers=3, roles="broker,controller", metrics__per_partition="true").run(work)
+
+
+def test_a_node_that_stops_says_so_before_it_lets_go_of_anything() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        leader = await topic.led_by_other_than()
+        node = cluster.nodes[leader].node
+        assert node is not None
+        health, seen = node._monitoring.health, []
+        node.request_stop()
+        while cluster.nodes[leader].node is node:
+            seen.append((health.is_stopping, node.is_ready))
+            await asyncio.sleep(0.001)
+        assert (True, True) in seen, "it hands over while it says that it stops"
+        assert (False, False) not in seen
+
+    three().run(work)
