@@ -55,8 +55,10 @@ def test_frames_come_apart_as_they_were_put_together() -> None:
 
 
 def test_headers_are_literals_and_messages_tell_their_length() -> None:
-    assert literal("te", "trailers") == b"\x00\x02te\x08trailers"
-    assert literal(":path", "/s/M") in call_headers("/s/M")
+    assert literal(b"te", b"trailers") == b"\x00\x02te\x08trailers"
+    assert literal(b"a", bytes(126)) == b"\x00\x01a\x7e" + bytes(126)
+    assert literal(b"a", bytes(1_337)) == b"\x00\x01a\x7f\xba\x09" + bytes(1_337)
+    assert literal(b":path", b"/s/M") in call_headers(b"/s/M")
     assert message_prefix(258) == b"\x00\x00\x00\x01\x02"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ports.test_network_limits import CALL, MIB, STREAM, TIMEOUT_MS, TIMEOUT_S, serving
 from tidelog.chaos.live.slow_clients_wire import WINDOW_MAX, RawCaller, message_prefix
-from tidelog.ports import RequestContext, Stream, StreamMethod, UnaryMethod
+from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.ports.real import network_sockets
 from tidelog.ports.real.network_server import GrpcServer
 
@@ -120,7 +120,7 @@ def test_a_call_whose_message_never_comes_is_refused_in_time_and_its_slot_is_fre
             while await stream.receive() is not None:
                 pass
 
-        methods = {CALL: UnaryMethod(large), STREAM: StreamMethod(take)}
+        methods: dict[str, Method] = {CALL: UnaryMethod(large), STREAM: StreamMethod(take)}
         limits = {"message_ms_max": 1_000, "calls_max": 3}
         async with serving(methods, **limits) as (server, caller):
             silent = RawCaller(server.address, window_bytes=WINDOW_MAX)

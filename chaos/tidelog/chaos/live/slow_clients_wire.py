@@ -7,6 +7,7 @@ headers go as literals, what the listener sends is looked at for its kind and it
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -25,11 +26,13 @@ SETTINGS: Final = 4
 PING: Final = 6
 GO_AWAY: Final = 7
 WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
 
 END_STREAM: Final = 0x1
 ACKNOWLEDGEMENT: Final = 0x1
 END_HEADERS: Final = 0x4
 
+CANCEL: Final = 8
 _INITIAL_WINDOW: Final = 4
 _READ_BYTES: Final = 65_536
 
@@ -64,28 +67,38 @@ def split_frames(data: bytes) -> tuple[list[Frame], bytes]:
     return frames, data[position:]
 
 
-def literal(name: str, value: str) -> bytes:
+def literal(name: bytes, value: bytes) -> bytes:
     """A header that is not indexed."""
-    return b"\x00" + _text(name) + _text(value)
+    return b"\x00" + _length(len(name)) + name + _length(len(value)) + value
 
 
-def _text(text: str) -> bytes:
-    data = text.encode()
-    assert len(data) < 127, "longer ones have a length of several bytes"
-    return bytes([len(data)]) + data
+def _length(value: int) -> bytes:
+    """Of a text that is not compressed: seven bits, and what is over them in further bytes."""
+    if value < 127:
+        return bytes([value])
+    data, value = bytearray([127]), value - 127
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
 
 
-def call_headers(method: str) -> bytes:
+Fields = Sequence[tuple[bytes, bytes]]
+
+
+def call_headers(method: bytes, more: Fields = ()) -> bytes:
     """What begins a call, without a deadline."""
-    fields = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": method,
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    return b"".join(literal(name, value) for name, value in fields.items())
+    fields = (
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", method),
+        (b":authority", b"localhost"),
+        (b"content-type", b"application/grpc"),
+        (b"te", b"trailers"),
+        *more,
+    )
+    return b"".join(literal(name, value) for name, value in fields)
 
 
 def message_prefix(length_bytes: int) -> bytes:
@@ -100,6 +113,7 @@ class RawCaller:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout_s = timeout_s
         self._next_stream = 1
         self._rest = b""
         self._window = WINDOW_START
@@ -114,11 +128,12 @@ class RawCaller:
             grant = struct.pack(">I", window_bytes - WINDOW_START)
             self._socket.sendall(frame(WINDOW_UPDATE, 0, 0, grant))
 
-    def begin(self, method: str) -> int:
+    def begin(self, method: str | bytes, more: Fields = ()) -> int:
         """Open a call; the number of its stream."""
+        path = method.encode() if isinstance(method, str) else method
         stream_id, self._next_stream = self._next_stream, self._next_stream + 2
         self._windows[stream_id] = self._window_initial
-        self._write(frame(HEADERS, END_HEADERS, stream_id, call_headers(method)))
+        self.write(frame(HEADERS, END_HEADERS, stream_id, call_headers(path, more)))
         return stream_id
 
     def call(self, method: str, message: bytes) -> int:
@@ -126,19 +141,23 @@ class RawCaller:
         stream_id = self.begin(method)
         payload = message_prefix(len(message)) + message
         assert len(payload) <= FRAME_BYTES_MAX, "one frame holds it"
-        self._write(frame(DATA, END_STREAM, stream_id, payload))
+        self.write(frame(DATA, END_STREAM, stream_id, payload))
         return stream_id
+
+    def reset(self, stream_id: int) -> None:
+        """Withdraw a call."""
+        self.write(frame(RST_STREAM, 0, stream_id, struct.pack(">I", CANCEL)))
 
     def end(self, stream_id: int) -> None:
         """No more from here."""
-        self._write(frame(DATA, END_STREAM, stream_id))
+        self.write(frame(DATA, END_STREAM, stream_id))
 
     def send_some(self, stream_id: int, data: bytes) -> int:
         """As much as the windows allow now; how much that was."""
         room = min(self._window, self._windows[stream_id], len(data))
         for position in range(0, room, FRAME_BYTES_MAX):
             part = data[position : min(position + FRAME_BYTES_MAX, room)]
-            self._write(frame(DATA, 0, stream_id, part))
+            self.write(frame(DATA, 0, stream_id, part))
         self._window -= max(room, 0)
         self._windows[stream_id] -= max(room, 0)
         return max(room, 0)
@@ -148,16 +167,18 @@ class RawCaller:
         if self.is_closed:
             return []
         self._socket.settimeout(max(wait_s, 0.001))
+        data: bytes | None
         try:
             data = self._socket.recv(_READ_BYTES)
         except TimeoutError:
-            return []
+            data = None
         except OSError:
             data = b""
-        finally:
-            self._socket.settimeout(10.0)
+        self._socket.settimeout(self._timeout_s)
+        if data is None:
+            return []
         if not data:
-            self.is_closed = True
+            self.close()
             return []
         self.received_bytes += len(data)
         frames, self._rest = split_frames(self._rest + data)
@@ -176,9 +197,9 @@ class RawCaller:
                 name, value = struct.unpack_from(">HI", each.payload, position)
                 if name == _INITIAL_WINDOW:
                     self._move_initial(value)
-            self._write(frame(SETTINGS, ACKNOWLEDGEMENT, 0))
+            self.write(frame(SETTINGS, ACKNOWLEDGEMENT, 0))
         elif each.kind == PING and not each.flags & ACKNOWLEDGEMENT:
-            self._write(frame(PING, ACKNOWLEDGEMENT, 0, each.payload))
+            self.write(frame(PING, ACKNOWLEDGEMENT, 0, each.payload))
         elif each.kind == WINDOW_UPDATE:
             (granted,) = struct.unpack(">I", each.payload)
             if each.stream_id == 0:
@@ -192,10 +213,11 @@ class RawCaller:
         for stream_id in self._windows:
             self._windows[stream_id] += change
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Frames as they are."""
         if self.is_closed:
             return
         try:
             self._socket.sendall(data)
         except OSError:
-            self.is_closed = True
+            self.close()

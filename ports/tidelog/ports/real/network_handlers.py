@@ -139,19 +139,16 @@ class HandlerStream:
         return TidelogError(ErrorCode.CLOSED, tried=f"serve {self._method}", happened=happened)
 
 
-def generic_handlers(
+def handlers_by_service(
     methods: Mapping[str, Method], serving: Serving
-) -> tuple[grpc.GenericRpcHandler, ...]:
-    """One per service; bytes are neither read nor written on the way."""
+) -> dict[str, dict[str, "grpc.RpcMethodHandler[Any, Any]"]]:
+    """By service and name; bytes are neither read nor written on the way."""
     services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for full_name, method in methods.items():
         service, name = split_name(full_name)
         make = _unary if isinstance(method, UnaryMethod) else _stream
         services.setdefault(service, {})[name] = make(method, full_name, serving)
-    return tuple(
-        grpc.method_handlers_generic_handler(service, handlers)
-        for service, handlers in services.items()
-    )
+    return services
 
 
 def split_name(full_name: str) -> tuple[str, str]:

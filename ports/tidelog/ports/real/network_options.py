@@ -41,6 +41,8 @@ Options = list[tuple[str, int]]
 _MESSAGES: Final[Options] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    # Between the two it would depend on chance.
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.compression_enabled_algorithms_bitset", UNCOMPRESSED_ONLY),
 ]
 

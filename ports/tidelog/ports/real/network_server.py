@@ -16,7 +16,8 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, ListenerUsage, Method
 from tidelog.ports.real import network_extras, network_options
 from tidelog.ports.real.network_callers import Callers
-from tidelog.ports.real.network_handlers import Serving, generic_handlers, split_name
+from tidelog.ports.real.network_dispatch import add_methods, make_server
+from tidelog.ports.real.network_handlers import Serving, handlers_by_service, split_name
 from tidelog.ports.real.network_memory import ListenerMemory
 from tidelog.ports.real.network_tls import RealCertificates
 from tidelog.ports.real.network_watch import CallerWatch
@@ -80,14 +81,12 @@ async def start_server(
 ) -> GrpcServer:
     """Bind and serve; an address or files that cannot be used raise, and tell why."""
     credentials = None if listener.tls is None else certificates.server_credentials(listener)
-    server = grpc.aio.server(
-        options=network_options.server_options(listener.limits),
-        maximum_concurrent_rpcs=listener.limits.calls_max,
-    )
+    options = network_options.server_options(listener.limits)
+    server = make_server(options, listener.limits.calls_max)
     memory = ListenerMemory(listener.name, listener.limits, clock.monotonic_ns)
     callers = Callers(listener.limits)
     serving = Serving(listener=listener, clock=clock, memory=memory, callers=callers)
-    server.add_generic_rpc_handlers(generic_handlers(methods, serving))
+    add_methods(server, handlers_by_service(methods, serving))
     services = sorted({split_name(method)[0] for method in methods})
     extras = await network_extras.add_extras(
         server, services, listener.reflection_services, starts_serving=listener.starts_serving
