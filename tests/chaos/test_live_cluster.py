@@ -289,7 +289,9 @@ def test_a_sound_run_that_was_felt_ends_with_nothing(capsys: pytest.CaptureFixtu
 def test_an_anomaly_fails_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Anomaly("unseen", KEY, "w0:1, acknowledged at 1, is not in the final drain")
     assert exit_code(run_done(verdict(lost), round_done())) == 1
-    assert "ANOMALY unseen in chaos-0: w0:1" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "ANOMALY unseen in chaos-0: w0:1" in printed
+    assert "1 anomalies, at most five of a kind in a partition: 1 unseen" in printed
 
 
 def test_what_stands_still_until_the_heal_fails_a_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -367,3 +369,24 @@ def test_a_killed_broker_of_three_loses_nothing_that_was_acknowledged(
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "every acknowledged record is there, once, in order" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.usefixtures("toxiproxy_address")
+def test_brokers_that_acknowledge_too_early_fail_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run is as long as it has to be: the kill must meet a batch that no follower has yet."""
+    code = run_cluster_case(
+        "broker-kill",
+        tmp_path,
+        budget=Budget(rounds=3, healthy_seconds=0.5),
+        seed=7,
+        rate=2_000,
+        partitions=16,
+        planted="acknowledge_before_the_commit",
+    )
+    printed = capsys.readouterr().out
+    assert code == 1, printed
+    assert "ANOMALY" in printed

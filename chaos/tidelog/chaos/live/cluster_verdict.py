@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -242,7 +243,9 @@ def report(verdict: LiveVerdict) -> int:
     for anomaly in verdict.anomalies[:ANOMALIES_PRINTED_MAX]:
         print(f"ANOMALY {anomaly}")
     if verdict.anomalies:
-        print(f"{len(verdict.anomalies)} anomalies, at most five of a kind in a partition")
+        kinds = Counter(each.check for each in verdict.anomalies).most_common()
+        told = ", ".join(f"{count} {check}" for check, count in kinds)
+        print(f"{len(verdict.anomalies)} anomalies, at most five of a kind in a partition: {told}")
         return 1
     if not verdict.is_planted_loss_found or not verdict.is_planted_double_found:
         print("INVALID: a record that was taken out, or put in twice, went unnoticed")
