@@ -28,7 +28,7 @@ class PartitionCounts(msgspec.Struct, kw_only=True):
         self.offline += partition.leader_id == NO_LEADER
         self.under_replicated += len(in_sync) < len(replicas)
         self.under_min_isr += len(in_sync) < minimum
-        self.not_preferred += partition.leader_id != replicas[0]
+        self.not_preferred += partition.leader_id not in (NO_LEADER, replicas[0])
         self.reassigning += partition.is_reassigning
 
     def join(self, other: "PartitionCounts") -> None:

@@ -100,7 +100,8 @@ class ImageEvents:
             self.counts.leaderships_ended += 1
             self._events.info("leadership_ended", **values, leader=_named(new.leader_id))
         if is_controller and new.leader_id == NO_LEADER:
-            eligible = ",".join(map(str, new.eligible_replicas)) or "none"
+            may_lead = sorted({*new.in_sync_replicas, *new.eligible_replicas})
+            eligible = ",".join(map(str, may_lead)) or "none"
             self._events.error(
                 "partition_offline", **values, before=_named(old.leader_id), eligible=eligible
             )

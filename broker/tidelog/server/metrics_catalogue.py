@@ -89,7 +89,7 @@ SECTIONS: Final[dict[str, dict[str, Metric]]] = {
             "refused."
         ),
         "tidelog_controller_preferred_leader_imbalance": _gauge(
-            "Partitions that are not led by the first of their replicas."
+            "Partitions that another replica leads than the first of them."
         ),
         "tidelog_controller_reassigning_partitions": _gauge("Partitions that are being moved."),
     },
