@@ -77,6 +77,8 @@ class ClusterNode:
         """Whether it is part of the cluster: not yet, or not any more."""
         self.is_wanted = self.is_member
         """Whether somebody starts it when it is dead."""
+        self.is_wiped = False
+        """Whether its disk was replaced by an empty one."""
         self._voters = voters
 
     @property

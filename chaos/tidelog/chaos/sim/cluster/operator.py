@@ -5,6 +5,7 @@ Owns what topics there are to be; clients look it up here. It must never wait fo
 ever: what is refused is tried again at another time.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,7 @@ KEPT_TOPIC: Final = "topic-0"
 _CREATE_TRIES: Final = 40
 _STOP_MS: Final = 5_000
 _CHANGE_PROBABILITY: Final = 0.6
+_LOOK_MS: Final = 1_000
 _LOST_PATIENCE_NS: Final = 4_000_000_000
 
 
@@ -64,12 +66,16 @@ class Operator:
         self.changes = Changes(self, plan.changes)
 
     async def run(self) -> None:
-        """The first topics, then acts until stopped."""
+        """The first topics, then acts until stopped; then only what nobody else can decide."""
         for topic in self._plan.topics:
             await self.create(topic)
         while not self.is_stopped:
             await self.client.ports.clock.sleep(100 + self._random.below(1_200))
             await self._act()
+        while True:
+            await self.client.ports.clock.sleep(_LOOK_MS)
+            with contextlib.suppress(TidelogError):
+                await self._elect_lost()
 
     async def create(self, topic: PlannedTopic) -> None:
         """Until it is there, or nobody answers for long."""
@@ -139,17 +145,25 @@ class Operator:
         return await self.client.find_topic(names[self._random.below(len(names))])
 
     async def _elect_lost(self) -> None:
-        """The explicit request that the design wants of an operator, where nobody is left who is
-        sure to hold everything: those that may have the most were waited for, for long."""
+        """The explicit request that the design wants of an operator: where nobody is left who is
+        sure to hold everything, and those that may have the most were waited for, for long; and
+        where the disk of the last one that was in sync is gone, whatever others still have."""
         now_ns = self.client.now_ns
-        lost = [
-            (topic.topic_id, partition.partition)
+        wiped = {node.node_id for node in self.nodes if node.is_wiped}
+        lost = {
+            (topic.topic_id, partition.partition): bool(partition.in_sync_replicas)
             for topic in self.newest().topics.values()
             for partition in topic.partitions
-            if partition.leader_id == NO_LEADER and not partition.in_sync_replicas
-        ]
+            if partition.leader_id == NO_LEADER
+            and all(each in wiped for each in partition.in_sync_replicas)
+        }
         self._lost_ns = {key: self._lost_ns.get(key, now_ns) for key in lost}
-        wanted = [key for key in lost if now_ns - self._lost_ns[key] > _LOST_PATIENCE_NS]
+        wanted = [
+            key
+            for key, is_of_wiped in lost.items()
+            if now_ns - self._lost_ns[key] > _LOST_PATIENCE_NS
+            and (is_of_wiped or not self.is_stopped)
+        ]
         if not wanted:
             return
         request = partition_admin_pb2.ElectLeadersRequest(
@@ -162,6 +176,11 @@ class Operator:
         )
         await self.client.ask_any(_ELECT, request, partition_admin_pb2.ElectLeadersResponse)
         self._count("elect_lost")
+        if any(lost[key] for key in wanted):
+            # Its replica gets a place on the new disk when it registers again.
+            for node in self.nodes:
+                if node.is_wiped:
+                    self.kill(node)
 
     async def _elect_preferred(self) -> None:
         request = partition_admin_pb2.ElectLeadersRequest(

@@ -275,6 +275,7 @@ class ClusterTroubles:
         self._watch.on_wipe(victim)
         victim.kill(is_machine=False)
         victim.machine.wipe(DATA)
+        victim.is_wiped = True
 
     def _is_spare(self, victim: ClusterNode, board: PartitionBoard) -> bool:
         """Whether another copy, in sync and never at risk, holds everything."""
