@@ -6,6 +6,7 @@ from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
 from tidelog.metadata_quorum.controller.broker_changes import Heartbeat, beat, fence
 from tidelog.metadata_quorum.controller.brokers import register
+from tidelog.metadata_quorum.controller.in_sync import InSyncChange, InSyncMember, alter_partitions
 from tidelog.metadata_quorum.controller.leaders import (
     elect_longest,
     elect_preferred,
@@ -16,7 +17,7 @@ from tidelog.metadata_quorum.controller.partition_state import PartitionState
 from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.metadata_quorum.records import BrokerDirectory, PartitionChangeRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionId, TopicId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 ID = topic_id(1)
@@ -151,7 +152,42 @@ def test_the_longest_log_is_not_elected_while_another_holds_everything() -> None
     refused = elect_longest(image, ID, 0, {TWO: (LeaderEpoch(1), Offset(10))})
     assert "3" in refusal(ErrorCode.NO_ELIGIBLE_LEADER, refused.error).happened
     found = partition(restarted(image, 3))
-    assert (found.leader_id, found.last_known_eligible) == (THREE, ())
+    assert (found.leader_id, found.last_known_eligible) == (THREE, (TWO,)), "3 was not heard of yet"
+
+
+@pytest.mark.parametrize("first", [ONE, THREE])
+def test_whoever_came_back_is_asked_too_when_the_leader_of_now_was_dead_already(
+    first: BrokerId,
+) -> None:
+    # Both machines were cut off from power; the controller still takes the other for alive.
+    image = fenced(three(flush="replicated"), 2)
+    assert partition(image).in_sync_replicas == (ONE, THREE)
+    other = THREE if first == ONE else ONE
+    image = restarted(image, first, boot="x")
+    assert partition(image).leader_id == other, "elected, though it is dead as well"
+    found = partition(restarted(image, other, boot="x"))
+    assert (found.leader_id, found.in_sync_replicas) == (NO_LEADER, ())
+    assert found.last_known_eligible == (ONE, THREE)
+
+
+def test_nobody_else_is_asked_once_a_leader_was_heard_of() -> None:
+    image = restarted(fenced(three(flush="replicated"), 2), 1, boot="x")
+    now = partition(image)
+    assert (now.leader_id, now.last_known_eligible) == (THREE, (ONE,))
+    members = tuple(
+        InSyncMember(broker_id=each, broker_epoch=image.brokers[each].epoch)
+        for each in (ONE, THREE)
+    )
+    change = InSyncChange(
+        topic_id=ID,
+        partition=PartitionId(0),
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        members=members,
+    )
+    decided = alter_partitions(image, THREE, image.brokers[THREE].epoch, (change,))
+    found = partition(clusters.after(image, decided))
+    assert (found.in_sync_replicas, found.last_known_eligible) == ((ONE, THREE), ())
 
 
 def test_elect_longest_leaves_a_partition_alone_that_has_a_leader() -> None:

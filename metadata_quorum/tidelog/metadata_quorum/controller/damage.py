@@ -87,13 +87,11 @@ def _take_out(
     image: Image, broker_id: BrokerId, topic: TopicImage, partition: PartitionImage
 ) -> MetadataRecord | None:
     """It is damaged: nobody counts on it any more."""
-    holding = (
-        *partition.in_sync_replicas,
-        *partition.eligible_replicas,
-        *partition.last_known_eligible,
-    )
-    if broker_id not in holding:
+    sure = (*partition.in_sync_replicas, *partition.eligible_replicas)
+    if broker_id not in (*sure, *partition.last_known_eligible):
         return None
+    # Who may hold everything counts only where nobody is sure to.
+    holding = sure or partition.last_known_eligible
     if all(each == broker_id for each in holding):
         raise TidelogError(
             ErrorCode.NO_ELIGIBLE_LEADER,

@@ -120,6 +120,8 @@ def _alter(
             f"the present one is {partition.partition_epoch}",
         )
     _check_members(image, partition, broker_id, change, tried)
+    # Its leader lives and has begun its epoch: nobody else is asked what he has.
+    state.last_known = ()
     if not is_same_set:
         state.set_in_sync(wanted, in_sync_min(topic))
     state.is_recovered_unclean = state.is_recovered_unclean or change.is_recovered_unclean

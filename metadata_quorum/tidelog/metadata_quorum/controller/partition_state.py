@@ -5,8 +5,9 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
  1. The leader is in sync; its broker is registered and not fenced, and the directory that holds the
     replica is online. A broker that is stopping leads only where nobody else can.
  2. The in-sync set loses members only while one stays. It is empty only when no replica is known to
-    hold every acknowledged record. `last_known_eligible` names those that did and, while nobody
-    led, came back without being sure to.
+    hold every acknowledged record. `last_known_eligible` names those that did and came back without
+    being sure to, until a leader that was elected since has been heard of: one that was dead already
+    when it was elected held no more than they did.
  3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
     the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
@@ -122,7 +123,6 @@ class PartitionState(msgspec.Struct, kw_only=True):
         """Rule 3: whoever leaves while too few stay is eligible still. Rule 5: all are there."""
         left = [each for each in (*self.in_sync, *self.eligible) if each not in wanted]
         self.in_sync = tuple(each for each in self.replicas if each in wanted)
-        self.last_known = ()
         if len(self.in_sync) >= minimum:
             self.eligible = ()
         else:
@@ -146,10 +146,10 @@ class PartitionState(msgspec.Struct, kw_only=True):
             self.in_sync, self.eligible = self.eligible, ()
         if self.leader_id in gone:
             self.leader_id = NO_LEADER
-        if self.leader_id == NO_LEADER:
-            # Each of them held everything; which of them still has the most is to be found out.
-            candidates = (*self.last_known, *gone)
-            self.last_known = tuple(each for each in self.replicas if each in candidates)
+        # Each of them held everything; which of them still has the most is to be found out, should
+        # nobody be left who is sure to: the leader of now may be as dead as they were.
+        candidates = (*self.last_known, *gone)
+        self.last_known = tuple(each for each in self.replicas if each in candidates)
 
     def settle(self, view: ReplicaView, minimum: int) -> None:
         """Rules 1 to 3 for the brokers as they are now."""
@@ -158,7 +158,6 @@ class PartitionState(msgspec.Struct, kw_only=True):
             self.leader_id = self._choose(staying, view)
         if self.leader_id == NO_LEADER:
             return
-        self.last_known = ()
         if self.leader_id not in staying:
             staying.append(self.leader_id)
         if len(staying) != len(self.in_sync) or self.leader_id not in self.in_sync:
@@ -196,6 +195,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
         self.replicas = tuple(self.replicas[place] for place in kept)
         self.adding = self.removing = ()
         self.eligible = tuple(each for each in self.eligible if each not in dropped)
+        self.last_known = tuple(each for each in self.last_known if each not in dropped)
         self.set_in_sync(staying, minimum)
         self.eligible = tuple(each for each in self.eligible if each not in dropped)
 
