@@ -6,8 +6,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
     replica is online. A broker that is stopping leads only where nobody else can.
  2. The in-sync set loses members only while one stays. It is empty only when no replica is known to
     hold every acknowledged record. `last_known_eligible` names those that did and came back without
-    being sure to, until a leader that was elected since has been heard of: one that was dead already
-    when it was elected held no more than they did.
+    being sure to, until a leader that was elected since has been heard of: one that was dead by
+    then is asked as they are.
  3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
     the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
