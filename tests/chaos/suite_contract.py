@@ -28,6 +28,9 @@ RARE: Final = (("cluster", "count_on_a_crashed_machine"),)
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
     ("cluster", "elect_anybody"),
+    ("cluster", "elect_no_longest_log"),
+    ("cluster", "leave_stopped_logs_alone"),
+    ("cluster", "refuse_files_of_before"),
     ("cluster", "shrink_and_count_on_all"),
     ("cluster", "skip_the_resync_after_a_break"),
     ("cluster", "truncate_to_the_watermark"),
