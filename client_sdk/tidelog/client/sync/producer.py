@@ -82,29 +82,24 @@ class Producer(ProducerBase):
             if key.__class__ is not bytes:
                 key = as_bytes(key, "key")
             size_bytes += len(key)
-        if headers is None:
-            headers = _NO_HEADERS
-        elif headers:
+        if headers:
             headers = checked_headers(headers)
             size_bytes += record_size_estimate(None, None, headers) - _OVERHEAD_BYTES
+        else:
+            headers = _NO_HEADERS
         if size_bytes > self._record_bytes_max:
             raise too_large(topic, size_bytes, self._record_bytes_max)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         elif not -TIMESTAMP_MS_MAX < timestamp_ms < TIMESTAMP_MS_MAX:
             raise bad_timestamp(topic, timestamp_ms)
-        route = self._routes.get(topic)
-        if route is None:
-            route = self._wait_route(topic)
-        if partition is not None:
-            self._check_partition(route, partition)
-        elif self._partitioner is not None:
-            partition = self._choose(route, key)
+        route = self._routes.get(topic) or self._wait_route(topic)
+        if partition is not None or self._partitioner is not None:
+            partition = self._placed(route, partition, key)
         elif key is not None:
             partition = partition_for_key(key, route.partition_count)
         # By hand: the with statement costs twice as much per record.
-        lock = self._lock
-        lock.acquire()
+        self._lock.acquire()
         try:
             batch = route.open[route.sticky if partition is None else partition]
             if batch is not None and not headers:
@@ -113,16 +108,22 @@ class Producer(ProducerBase):
                 if size_after <= batch.checkpoint_bytes:
                     batch.size_bytes = size_after
                     columns = batch.columns
-                    values = columns.values
                     columns.timestamps.append(timestamp_ms)
                     columns.keys.append(key)
-                    index = len(values)
-                    values.append(value)
+                    index = len(columns.values)
+                    columns.values.append(value)
                     return SendFuture(batch, index, timestamp_ms)
         finally:
-            lock.release()
+            self._lock.release()
         record = (timestamp_ms, key, value, headers)
         return self._send_by_append(route, partition, record, size_bytes)
+
+    def _placed(self, route: Route, partition: int | None, key: bytes | None) -> int:
+        """The partition that the caller names or the user's partitioner chooses."""
+        if partition is None:
+            return self._choose(route, key)
+        self._check_partition(route, partition)
+        return partition
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
