@@ -71,8 +71,17 @@ def in_turn(lines: Sequence[Line], repetition: int) -> list[Line]:
 class Turns:
     """The lines of one comparison, and what they measured."""
 
-    def __init__(self, lines: Sequence[Line], repetitions: int, common: str) -> None:
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        repetitions: int,
+        common: str,
+        *,
+        settle: Callable[[], None] = os.sync,
+    ) -> None:
         self.lines = lines
+        self._settle = settle
+        """What one line left dirty is not to be written back during the next."""
         self._repetitions = repetitions
         self._common = common
         self._measured: dict[str, list[Throughput]] = {}
@@ -84,7 +93,7 @@ class Turns:
                     self._measured.setdefault(line.key, []).append(line.run(repetition))
                 except FAILURES as failure:
                     say(failure, f"{line.client} ({line.key})")
-                os.sync()  # what one line left dirty is not written back during the next
+                self._settle()
 
     def rate_of(self, key: str) -> float:
         measured = self._measured.get(key, [])
