@@ -14,17 +14,22 @@ import grpc
 from tidelog.v1 import records_pb2, records_pb2_grpc
 
 CALL_SECONDS_MAX: Final = 20.0
+RECORDS_A_CALL: Final = 5_000
 
 
 def read_partition(
-    stub: records_pb2_grpc.RecordsServiceStub, topic: str, partition: int
+    stub: records_pb2_grpc.RecordsServiceStub, topic: str, partition: int, offset: int = 0
 ) -> Iterator[tuple[int, str]]:
-    """Every record from the first kept one up to the high watermark of the first answer."""
-    offset = 0
+    """Every record from the offset on, up to the high watermark of the first answer."""
     end: int | None = None
     while end is None or offset < end:
         answer = stub.FetchRecords(
-            records_pb2.FetchRecordsRequest(topic=topic, partition=partition, fetch_offset=offset),
+            records_pb2.FetchRecordsRequest(
+                topic=topic,
+                partition=partition,
+                fetch_offset=offset,
+                max_records=RECORDS_A_CALL,
+            ),
             timeout=CALL_SECONDS_MAX,
         )
         if end is None:
