@@ -114,7 +114,8 @@ class AsyncFetchLoop:
 
     async def _fetch_metadata(self, effect: FetchMetadata) -> None:
         request = wire.metadata_request(
-            effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
+            effect.topics,
+            allow_auto_create=self._settings.allow_auto_create_topics and effect.may_create,
         )
         try:
             answer: bytes | TidelogError = await self._connections.call_any(

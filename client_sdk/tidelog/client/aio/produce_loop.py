@@ -153,7 +153,8 @@ class AsyncProduceLoop:
 
     async def _fetch_metadata(self, effect: FetchMetadata) -> None:
         request = wire.metadata_request(
-            effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
+            effect.topics,
+            allow_auto_create=self._settings.allow_auto_create_topics and effect.may_create,
         )
         self.step(metadata_came(await self._ask_anybody(wire.GET_METADATA, request)))
 

@@ -53,13 +53,15 @@ class Route:
         candidates = [(start + step) % count for step in range(count)]
         self.sticky = min(candidates, key=self.busy.__getitem__)
 
-    def grow(self, partition_count: int) -> None:
-        """The topic was given more partitions."""
-        assert partition_count >= self.partition_count, f"topic {self.name} cannot shrink"
-        added = partition_count - self.partition_count
+    def resize(self, partition_count: int) -> None:
+        """The topic was given more partitions, or created again with another number of them."""
+        assert partition_count > 0, f"topic {self.name} has no partitions"
+        # Batches of the topic as it was are counted still: the lists never shrink.
+        added = max(0, partition_count - len(self.open))
         self.open += [None] * added
         self.busy += [0] * added
         self.partition_count = partition_count
+        self.sticky %= partition_count
 
 
 class Accumulator:
@@ -195,5 +197,6 @@ class Accumulator:
             for batch in [found for found in route.open if found is not None]:
                 self.seal(route, batch)
             route.topic_id = topic_id
-        if partition_count > route.partition_count:
-            route.grow(partition_count)
+            route.resize(partition_count)
+        elif partition_count > route.partition_count:
+            route.resize(partition_count)

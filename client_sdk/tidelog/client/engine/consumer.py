@@ -27,7 +27,7 @@ from typing import assert_never
 
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_answer import check_epochs, no_offset, verified_headers
+from tidelog.client.engine.fetch_answer import check_epochs, no_offset, told, verified_headers
 from tidelog.client.engine.fetch_epochs import NO_EPOCH
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import (
@@ -85,8 +85,6 @@ class ConsumerCore:
         self._backoff = backoff
         self._by_id: dict[tuple[bytes, int], PartitionState] = {}
         self._effects: list[ConsumerEffect] = []
-
-    # The user's wishes.
 
     def assign(self, wanted: Iterable[TopicPartition], now_ns: int) -> None:
         """Read exactly these; those that stay keep their position."""
@@ -174,12 +172,7 @@ class ConsumerCore:
             case FetchAnswered():
                 self._on_fetch_answered(message, now_ns)
             case OffsetsArrived():
-                for name, generation, answer in zip(
-                    message.query.partitions,
-                    message.query.generations,
-                    message.answers,
-                    strict=False,
-                ):
+                for name, generation, answer in told(message):
                     self._on_offset(name, generation, answer, now_ns)
             case OffsetsFailed():
                 for name, generation in zip(
@@ -234,10 +227,11 @@ class ConsumerCore:
 
     def _on_topic_known(self, topic: RouteTopic, now_ns: int) -> None:
         if topic.topic in self.subscribed:
+            reset = self.recovery.reset_of_added(topic.topic, self.partitions)
             for number in range(topic.partition_count):
                 name = TopicPartition(topic.topic, number)
                 if name not in self.partitions:
-                    self.partitions[name] = PartitionState(name, self.settings.reset)
+                    self.partitions[name] = PartitionState(name, reset)
         for name in list(self.partitions):
             if name.topic == topic.topic and name.partition >= topic.partition_count:
                 state = self.partitions.pop(name)
@@ -255,6 +249,12 @@ class ConsumerCore:
             topic = self.metadata.topics.get(name.topic)
             if topic is not None:
                 by_id[topic.topic_id, name.partition] = state
+                if state.topic_id not in (b"", topic.topic_id):
+                    # A position of a topic that was deleted says nothing of its namesake.
+                    self._leave(state)
+                    self.recovery.on_recreated(state)
+                    self.ready.drop_void()
+                state.topic_id = topic.topic_id
         self._by_id = by_id
 
     # Streams.
@@ -288,9 +288,8 @@ class ConsumerCore:
         if state.broker_id is None:
             return
         link = self.links[state.broker_id]
-        topic = self.metadata.topics.get(state.topic_partition.topic)
-        if topic is not None and link.is_open:
-            link.removed[topic.topic_id, state.topic_partition.partition] = None
+        if link.is_open:
+            link.removed[state.topic_id, state.topic_partition.partition] = None
         state.leave_stream()
 
     def _advance(

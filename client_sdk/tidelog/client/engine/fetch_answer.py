@@ -3,9 +3,14 @@
 Owns the check of the fetch sum: bytes of another partition, or changed on the way, never pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tidelog.client.engine.fetch_messages import OffsetSpec, PartitionBatches
+from tidelog.client.engine.fetch_messages import (
+    OffsetAnswer,
+    OffsetsArrived,
+    OffsetSpec,
+    PartitionBatches,
+)
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.batch import BatchHeader, CorruptBatch, checksum, fetch_sum, iterate_headers
@@ -48,6 +53,32 @@ def no_offset(name: TopicPartition) -> TidelogError:
         ErrorCode.NO_OFFSET_FOR_PARTITION,
         tried=f"read {name.topic}-{name.partition}",
         happened="it has no position, and auto_offset_reset is none",
+    )
+
+
+def told(
+    message: OffsetsArrived,
+) -> Iterator[tuple[TopicPartition, int, OffsetAnswer | TidelogError]]:
+    """What a broker answered for each partition; one that it left out is asked for again."""
+    query, answers = message.query, message.answers
+    for place, name in enumerate(query.partitions):
+        missing = TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried=f"find the offset of {name.topic}-{name.partition}",
+            happened="the broker's answer does not speak of it",
+        )
+        answer = answers[place] if place < len(answers) else missing
+        yield name, query.generations[place], answer
+
+
+def recreated(name: TopicPartition) -> TidelogError:
+    """The position is of a topic that is not there any more."""
+    return TidelogError(
+        ErrorCode.NO_OFFSET_FOR_PARTITION,
+        tried=f"read {name.topic}-{name.partition}",
+        happened=f"topic {name.topic!r} was deleted and created again, and auto_offset_reset is "
+        "none",
+        hint="seek to where reading is to begin in the new topic, 0 for all of it",
     )
 
 

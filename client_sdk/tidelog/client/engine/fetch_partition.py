@@ -35,11 +35,14 @@ class PartitionState:
         "retry_at_ns",
         "sent_epoch",
         "session_epoch",
+        "topic_id",
         "topic_partition",
     )
 
     def __init__(self, topic_partition: TopicPartition, reset: OffsetSpec | None) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = b""
+        """Of the topic that the position is of; empty until it is known."""
         self.generation = 0
         """Grows with each change of position that is not reading on."""
         self.position: int | None = None

@@ -13,15 +13,18 @@ the leader is asked to serve by itself for the next lease.
       └────────────────────────────────────────────────────────────────────────────────┘
 """
 
+from collections.abc import Mapping
+
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_answer import truncated
-from tidelog.client.engine.fetch_messages import Divergence
+from tidelog.client.engine.fetch_answer import recreated, truncated
+from tidelog.client.engine.fetch_messages import Divergence, OffsetSpec
 from tidelog.client.engine.fetch_partition import PartitionState
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
 from tidelog.client.engine.outcomes import STALE_METADATA
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.errors import PeerError
+from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -106,6 +109,25 @@ class Recovery:
             state.error = error
         else:
             state.need_reset(self._settings.reset)
+
+    def reset_of_added(
+        self, topic: str, assigned: Mapping[TopicPartition, PartitionState]
+    ) -> OffsetSpec | None:
+        """Where partitions begin that a subscribed topic is seen to have.
+
+        Those that were added while it was read have nothing that the reader could have meant to
+        skip: the latest offset would be behind what was written before he saw them.
+        """
+        reset = self._settings.reset
+        is_added = any(name.topic == topic for name in assigned)
+        return OffsetSpec.EARLIEST if is_added and reset is OffsetSpec.LATEST else reset
+
+    def on_recreated(self, state: PartitionState) -> None:
+        """All of the new topic was written since; without a policy the user decides."""
+        is_none = self._settings.reset is None
+        state.need_reset(None if is_none else OffsetSpec.EARLIEST)
+        if is_none:
+            state.error = recreated(state.topic_partition)
 
     def on_divergence(self, state: PartitionState, found: Divergence, now_ns: int) -> None:
         """The log was cut behind this reader's back: go on where both agree, or tell.

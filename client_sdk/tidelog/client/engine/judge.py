@@ -151,7 +151,9 @@ class SequenceJudge(Judge):
             lane.end_trouble()
             self.finish(batch, outcome)
         elif outcome.code is ErrorCode.DUPLICATE_SEQUENCE:
-            self.finish(batch, STORED_SOMEWHERE)
+            # Known again, though no try of it could have been stored: then it is not this batch.
+            unknown = indeterminate(batch.topic, batch.partition, outcome)
+            self.finish(batch, STORED_SOMEWHERE if batch.is_doubtful else unknown)
         elif not is_known_not_stored(outcome):
             self.lost(lane, batch, outcome, now_ns)
         elif outcome.code in SEQUENCE_REFUSED:

@@ -54,7 +54,7 @@ from tidelog.client.engine.producer_messages import (
 from tidelog.client.engine.producer_settings import ProducerSettings
 from tidelog.client.engine.sequences import Sequencer
 from tidelog.client.engine.topics import TopicDesk
-from tidelog.client.engine.waiting import WaitWatch, no_leader
+from tidelog.client.engine.waiting import WaitWatch, note_missing
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 NEVER_NS: Final = 1 << 62
@@ -389,8 +389,7 @@ class ProducerCore:
                 continue
             leader = self.metadata.leader(topic, partition)
             if leader is None:
-                lane.note_trouble(no_leader(topic, partition), now_ns)
-                lane.waiting[0].last_error = lane.trouble
+                note_missing(topic, partition, lane, self.topics, now_ns)
             if leader is None or self.metadata.updated_at_ns <= lane.stale_at_ns:
                 self.topics.refresh(now_ns)
                 continue

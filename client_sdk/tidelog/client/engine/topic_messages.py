@@ -31,6 +31,8 @@ class FetchMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Ask any broker; answer with MetadataArrived or MetadataFailed."""
 
     topics: tuple[str, ...]
+    may_create: bool = True
+    """Somebody waits for one of them. Else an unknown one was deleted, and must stay so."""
 
 
 class RouteTopic(msgspec.Struct, frozen=True, kw_only=True):

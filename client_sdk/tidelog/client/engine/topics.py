@@ -38,6 +38,16 @@ def produce_to(topic: str) -> str:
     return f"produce to {topic}"
 
 
+def deleted(topic: str, tried: str) -> TidelogError:
+    """Of a topic that was in use."""
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC,
+        tried=tried,
+        happened=f"topic {topic!r} was deleted",
+        hint=f"create it again with `tidelog topic create {topic}`",
+    )
+
+
 class TopicDesk:
     """One per client; shared by nobody."""
 
@@ -52,6 +62,8 @@ class TopicDesk:
         self.wanted: dict[str, int] = {}
         """Topics somebody waits for, and since when."""
         self.used: dict[str, None] = {}
+        self.gone: dict[str, None] = {}
+        """Topics in use that are not there any more; told once."""
         self.is_fetching = False
         self.due_at_ns: int | None = None
         """When the next request is to go out; None: no need for one."""
@@ -90,7 +102,7 @@ class TopicDesk:
         self._asked_at_ns = now_ns
         self.due_at_ns = None
         names = dict.fromkeys((*self.used, *self.wanted))
-        return [FetchMetadata(topics=tuple(names))]
+        return [FetchMetadata(topics=tuple(names), may_create=bool(self.wanted))]
 
     def on_metadata(self, view: ClusterView, now_ns: int) -> list[TopicEffect]:
         """Take the answer in; tell those who wait."""
@@ -141,14 +153,19 @@ class TopicDesk:
         if error is None and topic is not None and topic.partitions:
             self.wanted.pop(name, None)
             self.used[name] = None
+            self.gone.pop(name, None)
             route = RouteTopic(
                 topic=name, topic_id=topic.topic_id, partition_count=len(topic.partitions)
             )
             return [route]
         since_ns = self.wanted.get(name)
+        is_unknown = error is None or error.code is ErrorCode.UNKNOWN_TOPIC
         if since_ns is None:
-            return []
-        if error is None or error.code is ErrorCode.UNKNOWN_TOPIC:
+            if not is_unknown or name not in self.used or name in self.gone:
+                return []
+            self.gone[name] = None
+            return [RefuseTopic(topic=name, error=deleted(name, self._tried(name)), is_final=True)]
+        if error is None or is_unknown:
             error = self.metadata.unknown_topic(name, tried=self._tried(name))
         is_final = not error.retriable or now_ns >= since_ns + UNKNOWN_TOPIC_GRACE_MS * NS_PER_MS
         if is_final:

@@ -12,6 +12,7 @@ from tidelog.client.engine.backoff import NS_PER_MS
 from tidelog.client.engine.lane import Lane
 from tidelog.client.engine.link import Link
 from tidelog.client.engine.producer_messages import TellWaiting
+from tidelog.client.engine.topics import TopicDesk, deleted
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 FIRST_NS: Final = 5_000 * NS_PER_MS
@@ -70,6 +71,16 @@ def trouble_since_ns(lane: Lane, links: Mapping[int, Link]) -> int | None:
     if lane.in_flight and link is not None:
         return link.silent_since_ns
     return None
+
+
+def note_missing(topic: str, partition: int, lane: Lane, topics: TopicDesk, now_ns: int) -> None:
+    """Nobody leads the partition, or there is no such topic any more: then it is wanted again."""
+    error = no_leader(topic, partition)
+    if topic not in topics.metadata.topics:
+        error = deleted(topic, f"produce to {topic}-{partition}")
+        topics.want(topic, now_ns)
+    lane.note_trouble(error, now_ns)
+    lane.waiting[0].last_error = error
 
 
 def no_leader(topic: str, partition: int) -> TidelogError:

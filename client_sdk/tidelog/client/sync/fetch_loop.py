@@ -139,7 +139,8 @@ class FetchLoop:
             self.inbox.put(metadata_came(answer))
 
         request = wire.metadata_request(
-            effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
+            effect.topics,
+            allow_auto_create=self._settings.allow_auto_create_topics and effect.may_create,
         )
         self._connections.call_any_later(
             self._calls.addresses(),

@@ -229,7 +229,8 @@ class ProduceLoop:
             self.inbox.put(metadata_came(answer))
 
         request = wire.metadata_request(
-            effect.topics, allow_auto_create=self._settings.allow_auto_create_topics
+            effect.topics,
+            allow_auto_create=self._settings.allow_auto_create_topics and effect.may_create,
         )
         self._ask_anybody(wire.GET_METADATA, request, on_answer)
 
