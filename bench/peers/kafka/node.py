@@ -23,7 +23,7 @@ HERE: Final = Path(__file__).resolve().parent
 LIBRARIES: Final = HERE.parents[2] / ".tools" / "kafka" / "lib"
 JVM_OPTIONS: Final = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 DOWNLOAD_SECONDS_MAX: Final = 300.0
-FORMAT_SECONDS_MAX: Final = 60.0
+FORMAT_SECONDS_MAX: Final = 180.0
 LISTEN_SECONDS_MAX: Final = 180.0
 LISTEN_POLL_SECONDS: Final = 0.01
 REPLICAS_MAX: Final = 3
