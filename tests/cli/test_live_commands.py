@@ -91,9 +91,10 @@ def test_a_topic_is_created_listed_and_described(node: NodeProcess) -> None:
         r"Configs: segment\.bytes=65536",
         lines[0],
     )
-    assert lines[1].split() == ["Partition", "Leader", "Replicas", "Isr", "Start", "End", "Size"]
+    head = ["Partition", "Leader", "Replicas", "Isr", "Start", "End", "Size", "Lag"]
+    assert lines[1].split() == head
     assert [line.split() for line in lines[2:]] == [
-        [str(partition), "1", "1", "1", "0", "0", "0", "B"] for partition in range(3)
+        [str(partition), "1", "1", "1", "0", "0", "0", "B", "-"] for partition in range(3)
     ]
 
 
@@ -116,9 +117,22 @@ def test_json_has_the_fields_that_the_help_names(node: NodeProcess) -> None:
         "leader_epoch": topic["partitions"][1]["leader_epoch"],
         "replicas": [1],
         "isr": [1],
+        "eligible": [1],
         "log_start_offset": 0,
         "high_watermark": 2,
         "size_bytes": topic["partitions"][1]["size_bytes"],
+        "replica_states": [
+            {
+                "broker_id": 1,
+                "log_end_offset": 2,
+                "flushed_offset": 2,
+                "lag": 0,
+                "caught_up_ago_ms": 0,
+                "size_bytes": topic["partitions"][1]["size_bytes"],
+                "is_known": True,
+                "failure": None,
+            }
+        ],
     }
     assert topic["partitions"][1]["size_bytes"] > 0
     listed = json.loads(ok(node, "topic", "list", "--json"))
@@ -129,7 +143,12 @@ def test_json_has_the_fields_that_the_help_names(node: NodeProcess) -> None:
         "is_internal": False,
     } in listed
     cluster = json.loads(ok(node, "cluster", "describe", "--json"))
-    assert list(cluster) == ["cluster_id", "controller_id", "release", "brokers"]
+    assert list(cluster) == ["cluster_id", "controller_id", "release", "brokers", "partitions"]
+    assert cluster["brokers"][0]["size_bytes"] >= topic["partitions"][1]["size_bytes"]
+    (broker,) = json.loads(ok(node, "broker", "log-dirs", "--topic", "fields", "--json"))
+    (directory,) = broker["directories"]
+    assert directory["size_bytes"] == topic["partitions"][1]["size_bytes"]
+    assert [each["partition"] for each in directory["replicas"]] == [0, 1]
     assert cluster["brokers"][0]["address"] == node.bootstrap
     text = ok(node, "cluster", "describe").decode()
     assert cluster["cluster_id"] in text

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidelog.broker.image_counts import ImageCounts
 from tidelog.broker.meter import Meter
 from tidelog.broker.quota import Quotas
 from tidelog.broker.rpc.metering import LongCall
@@ -343,3 +344,16 @@ def test_two_nodes_in_one_process_share_no_counts() -> None:
     first.watched.stalls += 1
     assert second.watched.stalls == 0
     assert msgspec.structs.asdict(second.roles)["fencings"] == 0
+
+
+# -- counts of an image --------------------------------------------------------------------------
+
+
+def test_a_topic_is_counted_again_once_it_changes() -> None:
+    counts = ImageCounts()
+    whole = counts.count(image(1))
+    assert (whole.partitions, whole.under_replicated, whole.offline) == (1, 0, 0)
+    assert counts.count(image(2, in_sync=(1,))).under_replicated == 1
+    alone = counts.count(image(3, leader=-1))
+    assert (alone.offline, alone.not_preferred) == (1, 0)
+    assert counts.count(image(4, leader=2)).not_preferred == 1
