@@ -33,8 +33,8 @@ READY_SECONDS_MAX: Final = 30.0
 FILL_SECONDS_MAX: Final = 30.0
 BESIDE_SECONDS: Final = 4.0
 QUIET_SECONDS: Final = 4.0
-GONE_SECONDS_MAX: Final = 20.0
-"""After the deadlines: three times them, and some for a busy machine."""
+GONE_SECONDS_MAX: Final = 40.0
+"""Whoever waited while others held the memory is late one deadline after them, and so on."""
 SAMPLE_SECONDS: Final = 0.05
 ALLOWANCE_MIB: Final = 384
 """One memory of a listener, 256 MiB, and half as much for what comes between two looks at it."""
