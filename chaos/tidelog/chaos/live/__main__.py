@@ -63,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"one that the verdict has to find: {ACKNOWLEDGE_EARLY} in the producers, or in the "
         f"brokers one of the simulator's: {', '.join(load_planted(SUITE))}",
     )
+    parser.add_argument(
+        "--setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of a cluster's topic, for example segment.bytes=4194304; may be given again",
+    )
     parser.add_argument("--directory", help="an empty one, kept with logs and histories")
     return parser
 
@@ -113,6 +120,7 @@ def run_cluster(arguments: argparse.Namespace, name: str, directory: Path) -> in
         rate=arguments.rate,
         acks="1" if is_early else "all",
         planted="" if is_early else arguments.planted or "",
+        settings=dict(each.split("=", 1) for each in arguments.setting),
     )
     print(f"{name} took {time.monotonic() - began:.0f} s, exit code {code}")
     return code

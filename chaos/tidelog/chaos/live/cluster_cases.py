@@ -66,6 +66,7 @@ def run_cluster_case(
     partitions: int = PARTITIONS,
     acks: str = "all",
     planted: str = "",
+    settings: dict[str, str] | None = None,
 ) -> int:
     """Everything in that directory; the exit code."""
     case = CLUSTER_CASES[name]
@@ -84,6 +85,7 @@ def run_cluster_case(
                 data_dirs=data_dirs,
                 acks=acks,
                 planted=planted,
+                settings=settings,
             )
         )
         done = run_under_fault(
