@@ -54,8 +54,7 @@ def name_to_ask_for(address: str) -> str | None:
 
 def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Host names and addresses of a peer's certificate, as the ssl module tells it."""
-    found = (certificate or {}).get("subjectAltName", ())
-    assert isinstance(found, tuple), "names are a tuple"
+    found: tuple[tuple[str, str], ...] = (certificate or {}).get("subjectAltName", ())
     return tuple(str(each[1]) for each in found)
 
 

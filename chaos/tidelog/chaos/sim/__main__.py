@@ -82,8 +82,12 @@ def main(arguments: list[str] | None = None) -> int:
             seconds_max=options.seconds,
             out=out,
         )
-    shown = itertools.count(1)
+    return run_many(suite, options, at_commit, out)
 
+
+def run_many(suite: Suite, options: argparse.Namespace, at_commit: str, out: TextIO) -> int:
+    """Seed after seed; 1: one of them shows a violation."""
+    shown = itertools.count(1)
     ledger = _open_ledger(suite, at_commit) if options.resume else None
     seeds = _seeds(options, 0 if ledger is None else ledger.page.next_seed)
 
