@@ -55,9 +55,11 @@ class Ledger:
             page.counting += 1
 
     def save(self) -> None:
-        """Write the whole file anew."""
+        """Write the whole file anew; a run that is ended while it does so loses no page."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_bytes(msgspec.json.format(msgspec.json.encode(self._pages)) + b"\n")
+        beside = self._path.with_suffix(".new")
+        beside.write_bytes(msgspec.json.format(msgspec.json.encode(self._pages)) + b"\n")
+        beside.replace(self._path)
 
 
 def ledger_path(suite: str, root: Path = ROOT) -> Path:
