@@ -1,7 +1,7 @@
 """The broker session when the quorum has lost its registration, or answers it twice."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,11 +11,16 @@ from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.metadata_quorum.image_map import ImageMap
 from tidelog.metadata_quorum.raft.types import NodeId
+from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.rpc.errors import fill_error
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.quorum_view import Leader
-from tidelog.metadata_quorum.stream.session_client import SESSION, BrokerSession
+from tidelog.metadata_quorum.stream.session_client import (
+    SESSION,
+    TAKEN_BACK_MAX,
+    BrokerSession,
+)
 from tidelog.ports import Network
 from tidelog.v1 import broker_session_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -76,6 +81,11 @@ class FakeStream:
         """As the port says."""
 
 
+HERE = BrokerDirectory(uuid=bytes([9]) * 16)
+THERE = BrokerDirectory(uuid=bytes([8]) * 16)
+LISTENERS = {"client": "n4:1", "cluster": "n4:2"}
+
+
 def session(ports: SimulatedPorts, controller: FakeController, image: LocalImage) -> BrokerSession:
     network = cast("Network", controller)
     return BrokerSession(
@@ -83,19 +93,27 @@ def session(ports: SimulatedPorts, controller: FakeController, image: LocalImage
         ports.clock,
         ControllerClient(network, ports.clock, controller),
         image,
-        Registration(broker_id=BrokerId(4), incarnation=OURS, listeners={}),
+        Registration(
+            broker_id=BrokerId(4), incarnation=OURS, listeners=LISTENERS, directories=(HERE,)
+        ),
         cluster_id="c",
         applied_index=lambda: LogIndex(1),
     )
 
 
-def shows(epoch: int, incarnation: bytes) -> LocalImage:
+def shows(
+    epoch: int,
+    incarnation: bytes,
+    directory: BrokerDirectory = THERE,
+    listeners: Mapping[str, str] = LISTENERS,
+) -> LocalImage:
     """An image in which the broker has this registration."""
     broker = BrokerImage(
         broker_id=BrokerId(4),
         epoch=BrokerEpoch(epoch),
         incarnation=incarnation,
-        listeners={},
+        listeners=dict(listeners),
+        directories=(directory,),
         host_name="",
         rack="",
         is_fenced=True,
@@ -156,5 +174,51 @@ def test_a_broker_stops_when_its_new_epoch_is_below_the_one_that_was_lost() -> N
                 await broker.run()
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
         assert "epoch 4 after 7" in caught.value.happened
+
+    simulate(work)
+
+
+def test_a_late_call_of_an_earlier_process_of_the_node_is_registered_over() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 9], valid_epoch=9)
+        broker = session(ports, controller, shows(8, OTHERS, directory=HERE))
+        await broker.register()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await broker.run()
+        assert (broker.epoch, controller.registered) == (9, 2)
+        assert controller.beats > 0
+
+    simulate(work)
+
+
+@pytest.mark.parametrize(
+    ("directory", "listeners"), [(THERE, LISTENERS), (HERE, {"client": "n5:1", "cluster": "n5:2"})]
+)
+def test_a_broker_stops_when_another_nodes_process_has_its_id(
+    directory: BrokerDirectory, listeners: dict[str, str]
+) -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 9], valid_epoch=9)
+        broker = session(ports, controller, shows(8, OTHERS, directory, listeners))
+        await broker.register()
+        with pytest.raises(TidelogError) as caught:
+            await broker.run()
+        assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert controller.registered == 1
+
+    simulate(work)
+
+
+def test_a_broker_whose_registration_is_taken_again_and_again_stops() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7], valid_epoch=9)
+        broker = session(ports, controller, shows(8, OTHERS, directory=HERE))
+        await broker.register()
+        with pytest.raises(TidelogError) as caught:
+            async with asyncio.timeout(60):
+                await broker.run()
+        assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert controller.registered == 1 + TAKEN_BACK_MAX
 
     simulate(work)

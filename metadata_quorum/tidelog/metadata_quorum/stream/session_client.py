@@ -1,8 +1,9 @@
 """The broker's tie to the active controller: registration, heartbeats, the wish to serve or stop.
 
 Owns the broker's epoch on this node. It must never go on under an epoch that another process has
-taken over: then the node stops. One stream, one heartbeat in flight; a new stream to whoever leads.
-The walk "a broker dies" begins where these heartbeats end.
+taken over: then the node stops; unless that process is an earlier one of this node, dead by now,
+whose call came late: the node registers once more. One stream, one heartbeat in flight; a new
+stream to whoever leads. The walk "a broker dies" begins where these heartbeats end.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ INTERVAL_MS: Final = 1_500
 """Until the controller has said another one."""
 LOST_MS: Final = 10_000
 """How long an image may take to show the registration that the controller refuses this one by."""
+TAKEN_BACK_MAX: Final = 3
+"""Calls of earlier processes of this node that may come late; then it is no late call."""
 WISH_MS: Final = 100
 """Between heartbeats while a wish is open."""
 UNREGISTERED: Final = BrokerEpoch(-1)
@@ -74,6 +77,7 @@ class BrokerSession:
         self._may_shut_down = asyncio.Event()
         self._news = asyncio.Event()
         self._heard_ns = clock.monotonic_ns()
+        self._taken_back = 0
         self.epoch = UNREGISTERED
         self.trouble: TidelogError | None = None
         """Why the controller was not reached the last time; None while it answers."""
@@ -248,12 +252,25 @@ class BrokerSession:
         if is_ours:
             self.epoch = known.epoch
             return
+        if self._is_earlier_process(known) and self._taken_back < TAKEN_BACK_MAX:
+            self._taken_back += 1
+            await self.register()
+            return
         raise TidelogError(
             ErrorCode.STALE_BROKER_EPOCH,
             tried=f"serve as broker {self._registration.broker_id}",
             happened=f"another process registered under this id since: {error.happened}",
             hint="Give every node a node_id of its own; this process stops.",
         )
+
+    def _is_earlier_process(self, known: BrokerImage) -> bool:
+        """Whether a process that ran here before holds the registration: its call came late.
+
+        It is dead, since its directory's lock and its address are held here.
+        """
+        ours = [each.uuid for each in self._registration.directories]
+        is_here = dict(known.listeners) == dict(self._registration.listeners)
+        return is_here and any(each.uuid in ours for each in known.directories)
 
     def _lost(self, happened: str) -> TidelogError:
         return TidelogError(
