@@ -245,3 +245,40 @@ def test_after_all_machines_went_down_the_longest_log_leads_once_all_are_back() 
         await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
 
     Cluster(controllers=3, brokers=3).run(work)
+
+
+@pytest.mark.parametrize(("replicas", "records"), [(3, 0), (1, 5)])
+def test_a_new_replica_of_an_idle_partition_joins_though_its_leader_learns_of_it_late(
+    replicas: int, records: int
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, replicas)
+        here, leader = topic.now().replicas, topic.now().leader_id
+        await topic.in_sync(*here)
+        await topic.produce(records)
+        other = next(each for each in (4, 5, 6, 7) if each not in here)
+        fabric = cluster.world.fabric
+        for controller in (1, 2, 3):
+            fabric.cut(f"n{controller}", f"n{leader}", FaultKind.PARTITION_ONE_WAY)
+        await topic.move(*here, other)
+        await cluster.wait(lambda: holds(cluster, topic, other), seconds=2)
+        await asyncio.sleep(0.5)
+        await topic.produce(records)
+        await asyncio.sleep(0.2)
+        seen = topic.seen_by(leader)
+        assert seen is not None
+        assert other not in seen.replicas, "the new one has named itself to a leader that knows it"
+        cluster.world.heal()
+        await topic.in_sync(*here, other)
+        await cluster.wait(lambda: not topic.now().is_reassigning)
+        assert topic.ends() == [2 * records] * (replicas + 1), "nothing was written meanwhile"
+
+    Cluster(controllers=3, brokers=4).run(work)
+
+
+def holds(cluster: Cluster, topic: ReplicatedTopic, number: int) -> bool:
+    """Whether the node has taken its replica up."""
+    node = cluster.nodes[number].node
+    assert node is not None
+    assert node._broker is not None
+    return node._broker.replicas.get(topic.key.topic_id, topic.key.partition) is not None

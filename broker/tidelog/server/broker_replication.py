@@ -66,17 +66,17 @@ class BrokerReplication:
             limits=limits,
         )
         replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
-        self._rpc = ReplicaRpc(
-            ReplicaFetchHandler(
-                replicas,
-                side.source,
-                ports.clock,
-                cluster_id=cluster_id,
-                on_follower_position=self.in_sync.on_follower_position,
-                on_follower_gone=self.in_sync.on_follower_gone,
-                limits=limits,
-            )
+        handler = ReplicaFetchHandler(
+            replicas,
+            side.source,
+            ports.clock,
+            cluster_id=cluster_id,
+            on_follower_position=self.in_sync.on_follower_position,
+            on_follower_gone=self.in_sync.on_follower_gone,
+            limits=limits,
         )
+        self.in_sync.told_by = handler.told_by
+        self._rpc = ReplicaRpc(handler)
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""

@@ -141,6 +141,7 @@ class SessionWorld:
             elif isinstance(effect, CommitTo):
                 self.follower.watermarks[effect.key] = (effect.leader_epoch, effect.offset)
                 self._commit(effect.key)
+                self._take(self.follower_session.on_advanced(effect.key))
             else:
                 self.follower.asked[effect.key].append(effect)
 

@@ -273,6 +273,28 @@ def test_a_replica_near_the_end_moves_to_the_live_lane() -> None:
     assert left * size <= LIMITS.near_end_bytes
 
 
+def test_a_replica_without_anything_of_a_small_log_is_copied_on_the_catch_up_lane_first() -> None:
+    world = SessionWorld(3)
+    world.leader.in_sync = {key: key == key_of(1) for key in world.leader.logs}
+    for partition in range(2):
+        for _ in range(8):
+            world.leader.logs[key_of(partition)].write(b"x")
+    world.settle()
+    assert [each.key for each in world.follower.moves] == [KEY], "one is in sync, one log is empty"
+    assert ends(world, 0) == (8, 0), "nothing of it went along the live lane"
+    assert ends(world, 1) == (8, 8)
+
+
+def test_on_the_catch_up_lane_a_small_log_stays_until_something_of_it_is_copied() -> None:
+    world = SessionWorld(1, lane=Lane.CATCH_UP)
+    world.leader.in_sync[KEY] = False
+    for _ in range(4):
+        world.leader.logs[KEY].write(b"x")
+    world.settle()
+    assert [each.key for each in world.follower.moves] == [KEY]
+    assert ends(world)[1] > 0, "it was near the end from the beginning"
+
+
 def test_a_late_position_does_not_bring_back_a_partition_that_left() -> None:
     world = in_session()
     world.write()

@@ -3,6 +3,10 @@
 Glue around `InSyncSet`: tells the owners of the logs whom to wait for, and asks the controller for
 other sets, many in one call and one call at a time. It must never ask before the owner waits: that
 is what `DirectoryOwner.turn` is for. Stops 7 and 8 of a record's walk.
+
+A follower may learn of its replica before the leader does. What it said by then counted for
+nothing, and in a log to which nobody writes it has nothing more to say: so the streams are asked
+for it (`told_by`) whenever the image names a follower of which nothing is known.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.replication.controller_calls import InSyncCalls
 from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN, InSyncSet
 from tidelog.broker.replication.in_sync_types import Change, Count, Led, Position
+from tidelog.broker.replication.stream_messages import FollowerPosition, ToldBy
 from tidelog.metadata_quorum.controller.partition_state import is_able
 from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE, REPLICA_LAG_MS
 from tidelog.metadata_quorum.image import BrokerImage, Image
@@ -77,6 +82,8 @@ class InSyncKeeper:
         self._clock = clock
         self._calls = calls
         self._broker_id = broker_id
+        self.told_by: ToldBy = _nobody_told
+        """Set by whoever puts the streams beside this."""
         self._lag_ms = _lag_ms(Image())
         self._held: dict[PartitionKey, _Held] = {}
         self._brokers = _Brokers()
@@ -111,7 +118,7 @@ class InSyncKeeper:
             if held.log is not log or held.owner is not owner:
                 held = self._held[key] = _Held(held.set, log, owner)
                 held.set.on_log(log)
-            self._perform(held, held.set.on_image(led, now_ms))
+            self._take_image(held, led, now_ms)
             return
         held = self._held[key] = _Held(
             InSyncSet(
@@ -127,7 +134,24 @@ class InSyncKeeper:
             log,
             owner,
         )
+        self._take_image(held, led, now_ms)
+
+    def _take_image(self, held: _Held, led: Led, now_ms: int) -> None:
         self._perform(held, held.set.on_image(led, now_ms))
+        for broker_id in led.replicas:
+            if broker_id == self._broker_id or held.set.position(broker_id) is not None:
+                continue
+            told = self.told_by(held.log, broker_id)
+            if told is not None:
+                broker_epoch, position = told
+                self.on_follower_position(
+                    held.set.key,
+                    broker_id,
+                    broker_epoch,
+                    position.leader_epoch,
+                    position.log_end_offset,
+                    position.flushed_offset,
+                )
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
         """The topic's settings have changed."""
@@ -272,6 +296,13 @@ class InSyncKeeper:
             await self._news.wait()
             return
         await self._clock.sleep(RETRY_MS_MIN)
+
+
+def _nobody_told(
+    log: PartitionLog, broker_id: BrokerId
+) -> tuple[BrokerEpoch, FollowerPosition] | None:
+    del log, broker_id
+    return None
 
 
 def _lag_ms(image: Image) -> int:

@@ -18,6 +18,7 @@ class LeaderPartition:
         "leader_epoch",
         "log",
         "next_offset",
+        "position",
         "sent_high_watermark",
         "sent_log_start_offset",
     )
@@ -26,6 +27,8 @@ class LeaderPartition:
         self.key: PartitionKey = position.key
         self.log = log
         self.leader_epoch: LeaderEpoch = position.leader_epoch
+        self.position = position
+        """The last one that counted, for whoever learns of the follower after it came."""
         self.confirmed_offset = position.log_end_offset
         """All below is in the follower's log."""
         self.next_offset = position.log_end_offset

@@ -231,6 +231,7 @@ class LeaderSession:
             return True
         has_moved = position.log_end_offset > held.confirmed_offset
         held.confirmed_offset = position.log_end_offset
+        held.position = position
         effects.append(Counts(position))
         if has_moved:
             self._place(held, effects)

@@ -103,6 +103,17 @@ class ReplicaFetchHandler:
             if not any(key in session.partitions for session in sessions):
                 self._on_follower_gone(key, broker_id, broker_epoch)
 
+    def told_by(
+        self, log: PartitionLog, broker_id: BrokerId
+    ) -> tuple[BrokerEpoch, FollowerPosition] | None:
+        """Where a follower stands in the log, as it said last on a stream that holds it."""
+        for lane in Lane:
+            stream = self._streams.get((broker_id, lane))
+            held = None if stream is None else stream.session.partitions.get(log.key)
+            if stream is not None and held is not None and held.log is log:
+                return stream.broker_epoch, held.position
+        return None
+
     async def serve(self, end: FollowerEnd) -> None:
         """One stream, to its end."""
         ask = await end.receive()

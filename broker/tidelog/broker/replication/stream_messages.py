@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 
@@ -157,6 +158,9 @@ OnFollowerPosition = Callable[
     [PartitionKey, BrokerId, BrokerEpoch, LeaderEpoch, Offset, Offset], None
 ]
 """(key, broker id, its epoch at the session's start, leader epoch, log end, flushed offset)."""
+
+ToldBy = Callable[[PartitionLog, BrokerId], tuple[BrokerEpoch, FollowerPosition] | None]
+"""Where a follower stands in a log, as it said last, and its epoch; None: it does not pull it."""
 
 OnFollowerGone = Callable[[PartitionKey, BrokerId, BrokerEpoch], None]
 """It pulls the partition no more: where it stood last is not where it stands."""
