@@ -166,8 +166,8 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         int,
         Meta(
             description="A replica that is out of sync and further behind, or has nothing yet of "
-            "what its leader has, is copied on the lane that `reassignment.throttle.bytes.per.second` bounds, until it is eight times as "
-            "near.",
+            "what its leader has, is copied on the lane that "
+            "`reassignment.throttle.bytes.per.second` bounds, until it is eight times as near.",
             ge=1_024,
             le=1_099_511_627_776,
         ),
