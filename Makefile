@@ -89,9 +89,9 @@ bench-log: ## measure the partition log by itself, beside a bare loop (ARGS="--o
 	@tools/setup.sh dev
 	@$(PYTHON) -m bench.log $(ARGS)
 
-cluster: ## several nodes on this machine in a later release; today one, as `make run`
+cluster: ## three nodes on this machine, three replicas each (ARGS="--brokers N --data-dir DIR")
 	@tools/setup.sh run
-	@exec $(BIN)/tidelog dev $(ARGS)
+	@exec $(BIN)/tidelog dev --brokers 3 $(ARGS)
 
 package: ## build sdist and wheel, install them in clean environments, print size and dependencies
 	@tools/setup.sh dev
