@@ -24,13 +24,17 @@ from tidelog.chaos.sim.suites import Suite, load_suite
 SLICE_CPU_SECONDS: Final = 6.0
 SLICE_SEEDS_MIN: Final = 8
 PLANTED_SEEDS_MAX: Final = 2_000
-RARE: Final = (("cluster", "count_on_a_crashed_machine"),)
-"""Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
-SLOW: Final = (
-    ("cluster", "elect_anybody"),
+RARE: Final = (
+    ("cluster", "count_on_a_crashed_machine"),
     ("cluster", "elect_no_longest_log"),
     ("cluster", "leave_stopped_logs_alone"),
     ("cluster", "refuse_files_of_before"),
+)
+"""Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
+SLOW: Final = (
+    ("cluster", "accept_a_gap"),
+    ("cluster", "elect_anybody"),
+    ("cluster", "forget_the_watermark_on_restart"),
     ("cluster", "shrink_and_count_on_all"),
     ("cluster", "skip_the_resync_after_a_break"),
     ("cluster", "truncate_to_the_watermark"),
