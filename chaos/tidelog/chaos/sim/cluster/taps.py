@@ -118,10 +118,11 @@ class AnswersWatch:
 
 
 def _watermark(node: ClusterNode | None, board: PartitionBoard) -> int:
+    """As the node that answered knows it: it may have stopped leading since."""
     if node is None:
         return -1
     for replica in node.replicas():
-        if replica.log.key == board.key and replica.is_led:
+        if replica.log.key == board.key:
             return replica.log.high_watermark
     return -1
 
