@@ -221,7 +221,8 @@ def _wait_returned(
     *,
     was_controller: bool,
 ) -> int | None:
-    """Until all is acknowledged again and the fault has lasted; when the former was."""
+    """Until all is acknowledged again and the fault was felt; when the former was. Brokers that
+    acknowledge what they must not are never silent: only what moves ends their fault."""
     returned_ns: list[int] = []
 
     def has_returned() -> str | None:
@@ -235,7 +236,11 @@ def _wait_returned(
             returned_ns.append(now_ns)
         if now_ns - struck_ns < fault.hold_seconds * 1e9:
             return "the fault has not lasted yet"
-        return None if returned_ns or now_ns >= latest_ns or not fault.has_to_return else why_not
+        if now_ns >= latest_ns or not fault.has_to_return:
+            return None
+        if not returned_ns:
+            return why_not
+        return None if fault.felt(before, watched, victim) else "nobody has felt it yet"
 
     latest_ns = struck_ns + int((RETURN_SECONDS_MAX + fault.hold_seconds) * 1e9)
     limit = 2 * (RETURN_SECONDS_MAX + fault.hold_seconds)
