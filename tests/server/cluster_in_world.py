@@ -80,6 +80,7 @@ class ClusterNode:
                     cluster_id=CLUSTER_ID,
                     is_controller=is_controller,
                     voters=self.cluster.voters if self._is_first() else (),
+                    broker_count=self.cluster.brokers_expected,
                 ),
             )
         configuration = load(
@@ -122,9 +123,12 @@ class Cluster:
         brokers: int = 0,
         roles: str = "controller",
         seed: int = 3,
+        brokers_expected: int = 1,
         **settings: str,
     ) -> None:
         self.world = World(seed)
+        self.brokers_expected = brokers_expected
+        """By the formatting: internal topics get as many replicas, at most three."""
         self.voters = tuple(
             InitialVoter(
                 node_id=number, address=f"n{number}:2", directory_uuid=bytes([number]) * 16

@@ -11,3 +11,8 @@ def fresh(error: TidelogError) -> TidelogError:
 def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
     """INVALID_ARGUMENT: a value of the request is not allowed."""
     return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
+
+
+def internal(topic_name: str, *, tried: str) -> TidelogError:
+    """INVALID_ARGUMENT: what the cluster itself writes is changed by nobody else."""
+    return invalid(tried, f"the cluster itself uses topic {topic_name}")

@@ -52,6 +52,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     settings: TopicSettings
     topic_name: str
     directory: LogDirectory
+    is_internal: bool = False
+    """The cluster itself writes the topic, and nobody else."""
     is_led: bool = True
     """Whether this broker leads it: only then it is written here."""
     leader_epoch: LeaderEpoch = LeaderEpoch(0)

@@ -400,6 +400,7 @@ class Replicas(ReplicaWatchers):
             settings=settings,
             topic_name=topic.name,
             directory=directory,
+            is_internal=topic.is_internal,
             is_led=partition.leader_id == self._broker_id,
             leader_epoch=partition.leader_epoch,
         )

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.broker.coordinators.finding import CoordinatorFinder
 from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -173,6 +174,9 @@ class BrokerRole:
             ),
             trim=TrimHandler(replicas),
             log_dirs=self._log_dirs,
+            coordinators=CoordinatorFinder(
+                metadata, replicas, ports.clock, broker_id=BrokerId(self._configuration.node_id)
+            ),
         )
 
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:

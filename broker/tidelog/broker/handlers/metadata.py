@@ -8,6 +8,7 @@ import msgspec
 from tidelog.broker.errors import invalid
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.replicas import Replicas
+from tidelog.metadata_quorum.controller.internal_topics import is_reserved
 from tidelog.metadata_quorum.controller.topics import NewTopic, unknown_topic
 from tidelog.metadata_quorum.image import BrokerImage, Image, TopicImage
 from tidelog.metadata_quorum.port import Metadata
@@ -113,7 +114,9 @@ class MetadataHandler:
     ) -> dict[str, TidelogError]:
         image = self._metadata.image()
         missing = [
-            NewTopic(name=name) for name in dict.fromkeys(names) if name not in image.topic_ids
+            NewTopic(name=name)
+            for name in dict.fromkeys(names)
+            if name not in image.topic_ids and not is_reserved(image, name)
         ]
         if not missing:
             return {}

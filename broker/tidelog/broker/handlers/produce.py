@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.errors import invalid
+from tidelog.broker.errors import internal, invalid
 from tidelog.broker.handlers.batch_contents import check_contents
 from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.meter import Meter, count
@@ -228,6 +228,8 @@ class ProduceHandler:
         replica = self._replicas.find(
             batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
         )
+        if replica.is_internal:
+            raise internal(replica.topic_name, tried=tried)
         header = _checked_header(batch, replica, tried)
         check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
         submitted = replica.directory.owner.submit(

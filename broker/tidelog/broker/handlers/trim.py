@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.errors import invalid
+from tidelog.broker.errors import internal, invalid
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext, TaskScope
@@ -66,6 +66,8 @@ class TrimHandler:
             replica = self._replicas.find(
                 point.topic_id, point.partition, ANY_LEADER_EPOCH, tried=tried
             )
+            if replica.is_internal:
+                raise internal(replica.topic_name, tried=tried)
             offset = _checked_offset(point, replica, tried)
             owner, log = replica.directory.owner, replica.log
             if log.log_start_offset < offset == log.log_end_offset:

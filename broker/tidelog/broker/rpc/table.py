@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.broker.coordinators.finding import CoordinatorFinder
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
@@ -17,6 +18,7 @@ from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.rpc.admin import AdminRpc
+from tidelog.broker.rpc.coordinators import CoordinatorRpc
 from tidelog.broker.rpc.fetch import FetchRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.log_dirs import LogDirsRpc
@@ -31,6 +33,7 @@ from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Method, StreamHandler, UnaryHandler
 from tidelog.v1 import (
     admin_pb2,
+    coordinator_pb2,
     fetch_pb2,
     log_dirs_pb2,
     metadata_pb2,
@@ -49,6 +52,7 @@ BROKER_FILES = (
     admin_pb2.DESCRIPTOR,
     log_dirs_pb2.DESCRIPTOR,
     topic_admin_pb2.DESCRIPTOR,
+    coordinator_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata_table`'s."""
 
@@ -64,6 +68,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     offsets: OffsetsHandler
     admin: AdminHandler
     trim: TrimHandler
+    coordinators: CoordinatorFinder
     log_dirs: LogDirsRpc
     """Made by whoever knows the other brokers: it answers for them as well."""
 
@@ -97,6 +102,9 @@ def build_broker_methods(
         "/tidelog.v1.AdminService/DescribeTopics": admin.describe_topics,
         "/tidelog.v1.AdminService/DescribeCluster": admin.describe_cluster,
         "/tidelog.v1.LogDirService/DescribeLogDirs": handlers.log_dirs.describe_log_dirs,
+        "/tidelog.v1.CoordinatorService/FindCoordinators": CoordinatorRpc(
+            handlers.coordinators
+        ).find_coordinators,
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {

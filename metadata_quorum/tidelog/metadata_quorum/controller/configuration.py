@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.internal_topics import refuse_internal
 from tidelog.metadata_quorum.controller.refusals import (
     invalid,
     refuse_duplicates,
@@ -145,6 +146,8 @@ def _alter(image: Image, alteration: Alteration) -> MetadataRecord | None:
     target = alteration.target
     tried = f"change settings of {_text(target)}"
     refuse_too_many(len(alteration.changes), CHANGES_MAX, tried=tried, what="settings")
+    if target.scope is Scope.TOPIC:
+        refuse_internal(_topic(image, target, tried), tried=tried)
     names = [change.name for change in alteration.changes]
     refuse_duplicates(names, tried=tried, what="setting")
     present = _layers(image, target, tried)[0][1]

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.internal_topics import refuse_internal
 from tidelog.metadata_quorum.controller.load import candidates_of
 from tidelog.metadata_quorum.controller.placement import (
     Placement,
@@ -133,8 +134,7 @@ def _find(image: Image, selector: TopicSelector) -> TopicImage:
                 tried=f"delete topic {selector.topic_id.hex()}",
                 happened="there is no topic of this id",
             )
-    if topic.is_internal:
-        raise invalid(f"delete topic {topic.name}", "the cluster itself uses it")
+    refuse_internal(topic, tried=f"delete topic {topic.name}")
     return topic
 
 

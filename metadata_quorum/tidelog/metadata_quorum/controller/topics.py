@@ -19,6 +19,7 @@ from tidelog.metadata_quorum.controller.configuration import (
     default_in_sync_min,
 )
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.internal_topics import announced
 from tidelog.metadata_quorum.controller.load import candidates_of, choose_directory
 from tidelog.metadata_quorum.controller.placement import (
     Placement,
@@ -138,6 +139,7 @@ def plan_topic(
             tried=f"create topic {wanted.name}",
             happened="a topic of this name exists",
         )
+    wanted = _as_announced(image, wanted)
     configuration = canonical_configuration(wanted.configuration, topic=wanted.name)
     placement = _place(image, wanted, defaults)
     factor = len(placement.replicas[0])
@@ -217,6 +219,30 @@ def check_replication_factor(
 def is_placement_strict(image: Image) -> bool:
     """Whether a placement that does not spread is refused."""
     return is_true(cluster_value(image, catalogue.PLACEMENT_STRICT))
+
+
+def _as_announced(image: Image, wanted: NewTopic) -> NewTopic:
+    """A reserved name gets the topic that the cluster's formatting has announced, and no other."""
+    topic = announced(image, wanted.name)
+    if topic is None:
+        return wanted
+    is_other = (
+        wanted.configuration
+        or wanted.assignments
+        or wanted.partition_count not in (0, topic.partition_count)
+        or wanted.replication_factor not in (0, topic.replication_factor)
+    )
+    if is_other:
+        raise invalid(
+            f"create topic {wanted.name}", "the cluster itself uses it; how it is made is fixed"
+        )
+    return msgspec.structs.replace(
+        wanted,
+        partition_count=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        configuration=topic.settings,
+        is_internal=True,
+    )
 
 
 def _place(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> Placement:
