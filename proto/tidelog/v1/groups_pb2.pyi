@@ -92,6 +92,7 @@ class GroupHeartbeatRequest(_message.Message):
     REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     SUBSCRIPTION_FIELD_NUMBER: _builtins.int
     OWNED_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_SEQUENCE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """1 to 249 bytes of UTF-8."""
     member_id: _builtins.str
@@ -117,6 +118,11 @@ class GroupHeartbeatRequest(_message.Message):
     """How long the member may take to give up partitions, in milliseconds; after it the member is
     removed. Usually the longest time between two polls. Absent or 0: 300,000. At a change.
     """
+    heartbeat_sequence: _builtins.int
+    """One more with every heartbeat that the member sends, from 1 on, also after it has joined again:
+    a heartbeat that its sender gave up may arrive after later ones, and is told by it. 0: the
+    member does not number them; then it must not give up a call before its answer.
+    """
     @_builtins.property
     def subscription(self) -> Global___Subscription:
         """What the member wants to read. At a change."""
@@ -139,10 +145,11 @@ class GroupHeartbeatRequest(_message.Message):
         rebalance_timeout_ms: _builtins.int | None = ...,
         subscription: Global___Subscription | None = ...,
         owned: Global___OwnedPartitions | None = ...,
+        heartbeat_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "group", b"group", "group_instance_id", b"group_instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "group", b"group", "group_instance_id", b"group_instance_id", "heartbeat_sequence", b"heartbeat_sequence", "member_epoch", b"member_epoch", "member_id", b"member_id", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
