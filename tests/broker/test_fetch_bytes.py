@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,5 +57,19 @@ def test_large_answers_are_made_one_in_a_turn_and_small_ones_at_once() -> None:
         assert len(set(of_large)) == 4
         assert {when for length_bytes, when in made if length_bytes == 1} == {0}
         await asyncio.wait_for(make(LARGE_BYTES), 5)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns_before", range(6))
+def test_a_turn_is_not_lost_with_the_one_who_is_cancelled_as_it_comes(turns_before: int) -> None:
+    async def run() -> None:
+        turns = LoopTurns()
+        waiting = [asyncio.ensure_future(turns.wait(LARGE_BYTES)) for _ in range(3)]
+        for _ in range(turns_before):
+            await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait_for(turns.wait(LARGE_BYTES), 5)
 
     asyncio.run(run())

@@ -61,18 +61,22 @@ class LoopTurns:
         if length_bytes < LARGE_BYTES:
             return
         loop = asyncio.get_running_loop()
-        if self._is_taken:
-            turn = loop.create_future()
-            self._waiting.append(turn)
-            await turn
-        else:
+        if not self._is_taken:
             self._is_taken = True
-        loop.call_soon(self._next)
+            loop.call_soon(self._next)
+            return
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        await turn
 
     def _next(self) -> None:
+        """The turn is over, whoever had it: one who is cancelled in the moment in which it is
+        given to him could not hand it on, and no answer would ever be made again.
+        """
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
                 return
         self._is_taken = False
