@@ -76,6 +76,9 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("storage", "add-log-dirs"): Entry("storage_add_log_dirs", "make directories a node's, too"),
     ("storage", "upgrade"): Entry("storage_upgrade", "bring a node's directories to this format"),
     ("storage", "random-uuid"): Entry("storage_random_uuid", "print random uuids"),
+    ("bench", "produce"): Entry("bench_produce", "how fast records are stored"),
+    ("bench", "consume"): Entry("bench_consume", "how fast records are read"),
+    ("bench", "end-to-end"): Entry("bench_end_to_end", "how long records are on their way"),
     ("log", "dump"): Entry("log_dump", "print a segment file, readable"),
     ("completion",): Entry("completion", "print a completion script for bash, zsh or fish"),
     ("version",): Entry("version", "print the release"),
@@ -91,6 +94,7 @@ GROUPS: Final = {
     "quota": "what clients may take, by client id",
     "config": "a node's configuration, and settings of the running cluster",
     "storage": "the directory of a node",
+    "bench": "how fast it is, from here",
     "log": "the files of a partition",
 }
 
