@@ -77,8 +77,8 @@ Global___Assignor: _TypeAlias = Assignor  # noqa: Y015
 
 @_typing.final
 class GroupHeartbeatRequest(_message.Message):
-    """What a member tells the coordinator. A field marked "at a change" is sent when joining and after
-    it changed; absent, the coordinator keeps what it knows.
+    """What a member tells the coordinator. A field marked "at a change" is sent when joining, after it
+    changed, and after a heartbeat that was not answered; absent, the coordinator keeps what it knows.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

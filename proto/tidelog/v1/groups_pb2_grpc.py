@@ -81,8 +81,8 @@ class GroupServiceServicer(object):
     def GroupHeartbeat(self, request, context):
         """Joins, stays, reports, leaves. The answer says how soon the next one is due. A member that is
         silent for its session timeout is removed. Only one heartbeat of a member may be in flight. May
-        be sent again after a lost answer: the coordinator tells a repetition by its epoch and what it
-        owns.
+        be sent again after a lost answer, under a new `heartbeat_sequence`: the coordinator tells a
+        repetition by its epoch and what it owns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,8 +48,8 @@ class GroupServiceStub:
     GroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_groups_pb2.GroupHeartbeatRequest, _groups_pb2.GroupHeartbeatResponse]
     """Joins, stays, reports, leaves. The answer says how soon the next one is due. A member that is
     silent for its session timeout is removed. Only one heartbeat of a member may be in flight. May
-    be sent again after a lost answer: the coordinator tells a repetition by its epoch and what it
-    owns.
+    be sent again after a lost answer, under a new `heartbeat_sequence`: the coordinator tells a
+    repetition by its epoch and what it owns.
     """
     CommitOffsets: _grpc.UnaryUnaryMultiCallable[_groups_pb2.CommitOffsetsRequest, _groups_pb2.CommitOffsetsResponse]
     """Stores how far a group has read. A commit for a partition counts if the member owns the
@@ -81,8 +81,8 @@ class GroupServiceAsyncStub(GroupServiceStub):
     GroupHeartbeat: _aio.UnaryUnaryMultiCallable[_groups_pb2.GroupHeartbeatRequest, _groups_pb2.GroupHeartbeatResponse]  # type: ignore[assignment]
     """Joins, stays, reports, leaves. The answer says how soon the next one is due. A member that is
     silent for its session timeout is removed. Only one heartbeat of a member may be in flight. May
-    be sent again after a lost answer: the coordinator tells a repetition by its epoch and what it
-    owns.
+    be sent again after a lost answer, under a new `heartbeat_sequence`: the coordinator tells a
+    repetition by its epoch and what it owns.
     """
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_groups_pb2.CommitOffsetsRequest, _groups_pb2.CommitOffsetsResponse]  # type: ignore[assignment]
     """Stores how far a group has read. A commit for a partition counts if the member owns the
@@ -117,8 +117,8 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_groups_pb2.GroupHeartbeatResponse, _abc.Awaitable[_groups_pb2.GroupHeartbeatResponse]]:
         """Joins, stays, reports, leaves. The answer says how soon the next one is due. A member that is
         silent for its session timeout is removed. Only one heartbeat of a member may be in flight. May
-        be sent again after a lost answer: the coordinator tells a repetition by its epoch and what it
-        owns.
+        be sent again after a lost answer, under a new `heartbeat_sequence`: the coordinator tells a
+        repetition by its epoch and what it owns.
         """
 
     @_abc_1.abstractmethod
