@@ -30,10 +30,11 @@ METADATA_BYTES_MAX: Final = 4_096
 
 TOPICS_PER_SUBSCRIPTION_MAX: Final = 10_000
 
+SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024
+"""Of all topic names of one subscription."""
+
 PATTERN_BYTES_MAX: Final = 1_000
 """Of a regular expression of topics."""
-
-SESSION_TIMEOUT_MS_DEFAULT: Final = 45_000
 
 REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 

@@ -39,12 +39,14 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request has; each is answered once, by an `Answer` with its id."""
+    """What every request has, put in by whoever hands it to the core.
 
-    request_id: int
-    """Chosen by the caller; never used twice in a core's life."""
-    now_ms: int
-    wall_ms: int
+    Each is answered once, by an `Answer` with its id; an id is never used twice in a core's life.
+    """
+
+    request_id: int = 0
+    now_ms: int = 0
+    wall_ms: int = 0
 
 
 class Heartbeat(Request, frozen=True, kw_only=True):

@@ -1,0 +1,124 @@
+"""What a coordinator does without being asked: timeouts, put-off work, new topics, expiry. Pure.
+
+Owns the drafts of these; the core appends them. One draft a group: several members that are due in
+one moment leave together.
+"""
+
+from typing import Final
+
+from tidelog.broker.groups import admin, limits, membership, offsets, replay, targets
+from tidelog.broker.groups.draft import Draft
+from tidelog.broker.groups.messages import TopicsChanged
+from tidelog.broker.groups.state import NEVER_MS, Group, Member
+from tidelog.broker.groups.topics import TopicView, digest
+from tidelog.broker.groups.world import World
+from tidelog.broker.log.names import PartitionKey
+
+
+class Upkeep:
+    """Decides what is due; see the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world: Final = world
+        self._expiry_due_ms = NEVER_MS
+
+    def on_loaded(self) -> None:
+        """Every session, and every time to give something up, begins anew."""
+        world = self._world
+        self._expiry_due_ms = world.now_ms + limits.EXPIRY_INTERVAL_MS
+        for name in sorted(world.groups):
+            group = world.groups[name]
+            replay.drop_members_without_words(group)
+            if group.is_nothing:
+                del world.groups[name]
+                continue
+            for member in group.members.values():
+                member.heard_ms = world.now_ms
+                member.session_due_ms = world.now_ms + member.words.session_timeout_ms
+                if member.revoking:
+                    member.revoke_due_ms = world.now_ms + member.words.rebalance_timeout_ms
+                world.timers.watch_member(group, member)
+
+    def on_topics(self, message: TopicsChanged) -> list[Draft]:
+        """Groups whose topics or partition counts are others; offsets of topics that are gone."""
+        world = self._world
+        world.topics = TopicView(message.topics)
+        drafts = []
+        for name in sorted(world.groups):
+            group = world.groups[name]
+            draft = Draft(world.groups, name)
+            if group.members and self._is_assignment_old(group):
+                targets.on_change(world, draft)
+                drafts.append(draft)
+            gone = offsets.gone(world, group)
+            if gone:
+                drafts.append(self._forget(name, gone))
+        return drafts
+
+    def _is_assignment_old(self, group: Group) -> bool:
+        """Also of a group whose computation a failover has interrupted."""
+        if group.topics_digest != digest(targets.subscribed(self._world, group)):
+            return True
+        return group.assignment_epoch < group.epoch and group.assign_due_ms == NEVER_MS
+
+    def _forget(self, name: str, keys: list[PartitionKey]) -> Draft:
+        draft = Draft(self._world.groups, name)
+        draft.is_atomic = False
+        for key in keys:
+            offsets.forget(draft, key)
+        return draft
+
+    def next_deadline_ms(self) -> int:
+        """When `on_tick` may find something."""
+        return min(self._world.timers.next_ms(), self._expiry_due_ms)
+
+    def on_tick(self) -> list[Draft]:
+        """All that is due by now."""
+        world = self._world
+        drafts = []
+        due = world.timers.take_due(world.now_ms)
+        for name in sorted(due):
+            group = world.groups.get(name)
+            if group is not None:
+                draft = Draft(world.groups, name)
+                self._look_at(draft, group, due[name])
+                drafts.append(draft)
+        if world.now_ms >= self._expiry_due_ms:
+            self._expiry_due_ms = world.now_ms + limits.EXPIRY_INTERVAL_MS
+            drafts += self._expire()
+        return drafts
+
+    def _look_at(self, draft: Draft, group: Group, due: list[tuple[str, int]]) -> None:
+        world = self._world
+        gone = []
+        for member_id, since_ms in due:
+            member = group.members.get(member_id)
+            if member is not None and member.timer_ms == since_ms:
+                member.timer_ms = NEVER_MS
+                if _is_overdue(member, world.now_ms):
+                    gone.append(member_id)
+                else:
+                    world.timers.watch_member(group, member)
+        if gone:
+            membership.remove(world, draft, sorted(gone))
+        if group.assignment_epoch < group.epoch and group.assign_due_ms <= world.now_ms:
+            targets.compute(world, draft)
+
+    def _expire(self) -> list[Draft]:
+        world = self._world
+        drafts = []
+        for name in sorted(world.groups):
+            group = world.groups[name]
+            expired = offsets.expired(world, group)
+            if expired:
+                drafts.append(self._forget(name, expired))
+            is_unused = not group.members and not group.offsets and group.is_stored
+            if is_unused and group.empty_since_ms <= world.wall_ms - limits.EMPTY_GROUP_MS:
+                draft = Draft(world.groups, name)
+                admin.delete(draft)
+                drafts.append(draft)
+        return drafts
+
+
+def _is_overdue(member: Member, now_ms: int) -> bool:
+    return min(member.session_due_ms, member.revoke_due_ms) <= now_ms

@@ -1,0 +1,32 @@
+"""What every decision about groups may look at. Pure.
+
+Owns nothing that is persistent: the groups are `replay`'s, the view is the metadata's.
+"""
+
+import msgspec
+
+from tidelog.broker.groups.messages import GroupSettings
+from tidelog.broker.groups.state import Group
+from tidelog.broker.groups.timers import Timers
+from tidelog.broker.groups.topics import TopicView
+
+
+class World(msgspec.Struct, kw_only=True):
+    """The insides of a core."""
+
+    groups: dict[str, Group] = msgspec.field(default_factory=dict)
+    topics: TopicView = msgspec.field(default_factory=TopicView)
+    timers: Timers = msgspec.field(default_factory=Timers)
+    defaults: GroupSettings = msgspec.field(default_factory=GroupSettings)
+    by_group: dict[str, GroupSettings] = msgspec.field(default_factory=dict)
+    now_ms: int = 0
+    wall_ms: int = 0
+
+    def settings(self, group: str) -> GroupSettings:
+        """Those of the group, else the defaults."""
+        return self.by_group.get(group, self.defaults) if self.by_group else self.defaults
+
+    def see_time(self, now_ms: int, wall_ms: int) -> None:
+        """Neither ever falls for a core."""
+        self.now_ms = max(self.now_ms, now_ms)
+        self.wall_ms = max(self.wall_ms, wall_ms)

@@ -1,0 +1,224 @@
+"""A core with a log beside it: appends are committed when the test says so, failovers happen.
+
+After every step the core's invariants hold, and a fresh core that replays the log is the same.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from tidelog.broker.groups.answers import Response
+from tidelog.broker.groups.core import GroupCoordinatorCore
+from tidelog.broker.groups.invariants import GroupView, check, check_step, view
+from tidelog.broker.groups.messages import (
+    Answer,
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    Effect,
+    GroupSettings,
+    GroupTopic,
+    LoadEnded,
+    Message,
+    ReloadNeeded,
+    SettingsChanged,
+    StoredRecord,
+    Tick,
+    TopicsChanged,
+)
+from tidelog.broker.groups.state import Group
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionId, TopicId
+
+R = TypeVar("R", bound=Response)
+
+LOST = TidelogError(ErrorCode.NOT_COORDINATOR, tried="append", happened="another broker leads")
+
+
+def topic_id(name: str) -> TopicId:
+    """Of a topic of this name, as long as it is not made again."""
+    return TopicId(name.encode().ljust(16, b"\0")[:16])
+
+
+def key(name: str, partition: int) -> PartitionKey:
+    """A partition."""
+    return PartitionKey(topic_id(name), PartitionId(partition))
+
+
+def topic(name: str, partition_count: int) -> GroupTopic:
+    """A topic in the metadata."""
+    return GroupTopic(topic_id(name), name, partition_count)
+
+
+def persistent(groups: dict[str, Group]) -> dict[str, object]:
+    """What of the state a replay must give again."""
+    return {
+        name: (
+            group.is_stored and group.value(),
+            {
+                member_id: (
+                    each.words,
+                    each.epoch,
+                    each.previous_epoch,
+                    each.stored_sequence,
+                    each.is_away,
+                    each.assigned,
+                    each.revoking,
+                )
+                for member_id, each in group.members.items()
+            },
+            group.by_instance,
+            {member_id: dict(each) for member_id, each in group.targets.items()},
+            group.owners,
+            group.offsets,
+        )
+        for name, group in groups.items()
+    }
+
+
+class House:
+    """Drives one core at a time."""
+
+    def __init__(self, *topics: GroupTopic, settings: GroupSettings | None = None) -> None:
+        self.topics = {each.name: each for each in topics}
+        self.settings = settings or GroupSettings()
+        self.now_ms = 1_000
+        self.wall_ms = 1_700_000_000_000
+        self.log: list[StoredRecord] = []
+        """All appends of the present core, and what was committed before it."""
+        self.ends: list[int] = []
+        """Of the appends in flight: how long the log is with each."""
+        self.committed_end = 0
+        self.first_token = 1
+        self.answers: dict[int, Response | TidelogError] = {}
+        self.request_id = 0
+        self.is_auto = True
+        """Appends are committed at once."""
+        self.is_rebuilt_checked = True
+        self.append_count = 0
+        self.core = self.load([])
+        self.start()
+
+    def load(self, records: list[StoredRecord]) -> GroupCoordinatorCore:
+        """A fresh core that knows the records and the topics."""
+        core = GroupCoordinatorCore()
+        for record in records:
+            core.apply(record.key, record.value)
+        core.step(SettingsChanged(defaults=self.settings))
+        core.step(LoadEnded(now_ms=self.now_ms, wall_ms=self.wall_ms))
+        return core
+
+    def start(self) -> None:
+        """Tell the core the topics."""
+        self.step(self._topics())
+
+    def _topics(self) -> TopicsChanged:
+        topics = tuple(self.topics[name] for name in sorted(self.topics))
+        return TopicsChanged(topics=topics, now_ms=self.now_ms, wall_ms=self.wall_ms)
+
+    def set_topic(self, name: str, partition_count: int) -> None:
+        """Make it, or let it grow."""
+        self.topics[name] = topic(name, partition_count)
+        self.step(self._topics())
+
+    def delete_topic(self, name: str) -> None:
+        """It is gone from the metadata."""
+        del self.topics[name]
+        self.step(self._topics())
+
+    def send(self, message: msgspec.Struct) -> int:
+        """A request, with its id and time put in; the answer is in `answers` once it is there."""
+        self.request_id += 1
+        self.step(
+            msgspec.structs.replace(
+                message, request_id=self.request_id, now_ms=self.now_ms, wall_ms=self.wall_ms
+            )  # type: ignore[arg-type]
+        )
+        return self.request_id
+
+    def ask(self, message: msgspec.Struct, kind: type[R]) -> R:
+        """The answer, which must be there."""
+        answer = self.answers.pop(self.send(message))
+        assert isinstance(answer, kind), f"{answer} instead of {kind.__name__}"
+        return answer
+
+    def refusal(self, message: msgspec.Struct) -> ErrorCode:
+        """The code of the refusal, which must be there."""
+        answer = self.answers.pop(self.send(message))
+        assert isinstance(answer, TidelogError), f"{answer} instead of a refusal"
+        return answer.code
+
+    def step(self, message: Message) -> None:
+        """One message into the core."""
+        before = view(self.core.groups)
+        self.perform(self.core.step(message))
+        self.check(before)
+
+    def pass_time(self, ms: int) -> None:
+        """Time goes on, with a tick whenever one is due."""
+        end_ms = self.now_ms + ms
+        while self.core.next_deadline_ms() <= end_ms:
+            due_ms = max(self.now_ms, self.core.next_deadline_ms())
+            self._move_to(due_ms)
+            before = view(self.core.groups)
+            self.perform(self.core.tick(Tick(now_ms=self.now_ms, wall_ms=self.wall_ms)))
+            self.check(before)
+            assert self.core.next_deadline_ms() > self.now_ms, "a tick leaves nothing due"
+        self._move_to(end_ms)
+
+    def _move_to(self, now_ms: int) -> None:
+        self.wall_ms += now_ms - self.now_ms
+        self.now_ms = now_ms
+
+    def perform(self, effects: list[Effect]) -> None:
+        """What the glue would do."""
+        for effect in effects:
+            match effect:
+                case AppendRecords():
+                    assert effect.token == self.first_token + len(self.ends)
+                    assert effect.records, "an append holds something"
+                    self.log.extend(effect.records)
+                    self.ends.append(len(self.log))
+                    self.append_count += 1
+                case Answer():
+                    assert effect.request_id not in self.answers, "a request is answered once"
+                    self.answers[effect.request_id] = effect.result
+                case ReloadNeeded():
+                    pass
+        if self.is_auto:
+            self.commit(len(self.ends))
+
+    def commit(self, count: int) -> None:
+        """The first appends in flight are committed."""
+        if count:
+            token = self.first_token + count - 1
+            self.committed_end = self.ends[count - 1]
+            del self.ends[:count]
+            self.first_token += count
+            self.perform(self.core.completed(AppendCommitted(token=token)))
+
+    def fail_over(self, surviving: int = 0) -> None:
+        """The core is lost; of the appends in flight the first few are in the log all the same."""
+        end = self.ends[surviving - 1] if self.ends and surviving else self.committed_end
+        refused = self.core.completed(AppendFailed(error=LOST))
+        assert isinstance(refused[-1], ReloadNeeded), "the core asks to be replaced"
+        del self.log[end:]
+        self.committed_end = end
+        self.ends = []
+        self.first_token = 1
+        self.perform(refused)
+        self.core = self.load(self.log)
+        assert persistent(self.core.groups) == persistent(self.rebuilt().groups)
+        self.start()
+
+    def rebuilt(self) -> GroupCoordinatorCore:
+        """A core that has only the log."""
+        return self.load(self.log)
+
+    def check(self, before: dict[str, GroupView]) -> None:
+        """Everything that is true after every step."""
+        check(self.core.groups)
+        check_step(before, view(self.core.groups))
+        if self.is_rebuilt_checked:
+            assert persistent(self.rebuilt().groups) == persistent(self.core.groups)
