@@ -125,10 +125,12 @@ def wait_listening(port: int) -> None:
 class KafkaNode:
     """Formatted and listening when constructed; `started` is when its JVM was started."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted_port: int = 0) -> None:
+        """At any port, or where its clients look by themselves."""
         self._directory = tempfile.TemporaryDirectory(prefix="bench-kafka-")
         root = Path(self._directory.name)
-        client_port, controller_port = free_ports(2)
+        free_port, controller_port = free_ports(2)
+        client_port = wanted_port or free_port
         self.bootstrap = f"127.0.0.1:{client_port}"
         file = root / "server.properties"
         file.write_text(properties(client_port, controller_port, root / "data"))

@@ -157,6 +157,9 @@ class ConsumerBase(Client, ABC):
             )
         return state
 
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
     def _record_limit(self, max_records: int | None, tried: str) -> int:
         limit = self._options.max_poll_records if max_records is None else max_records
         if limit < 1:

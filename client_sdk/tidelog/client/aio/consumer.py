@@ -134,8 +134,7 @@ class AsyncConsumer(ConsumerBase):
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that will be delivered; waits until it is known."""
         tried = f"find the position of {partition.topic}-{partition.partition}"
-        limit_ms = self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = time.monotonic() + limit_ms / 1000
+        deadline = time.monotonic() + self._limit_ms(timeout_ms) / 1000
         self._loop.driver.start()
         self._loop.update()
         while (found := self._position_now(partition, tried)) is None:
@@ -145,34 +144,36 @@ class AsyncConsumer(ConsumerBase):
         return found
 
     async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset that is kept, each."""
-        return await self._offsets_at(partitions, OffsetSpec.EARLIEST)
+        return await self._offsets_at(partitions, OffsetSpec.EARLIEST, timeout_ms)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset behind the last committed record, each."""
-        return await self._offsets_at(partitions, OffsetSpec.LATEST)
+        return await self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
 
     async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, each; None where there is none."""
         self._check_usable("find offsets by time")
         answers = await self._calls.offsets(
             {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},
-            self._options.default_api_timeout_ms,
+            self._limit_ms(timeout_ms),
             tried="find offsets by time",
         )
         return times_of(answers)
 
     async def _offsets_at(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
         self._check_usable("find offsets")
         answers = await self._calls.offsets(
             {TopicPartition(*name): (spec, -1) for name in partitions},
-            self._options.default_api_timeout_ms,
+            self._limit_ms(timeout_ms),
             tried="find offsets",
         )
         return {name: answer.offset for name, answer in answers.items()}

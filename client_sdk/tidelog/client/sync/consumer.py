@@ -89,33 +89,37 @@ class Consumer(ConsumerBase):
                 self._loop.turn(left)
             return found
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """The first offset that is kept, each."""
-        return self._offsets_at(partitions, OffsetSpec.EARLIEST)
+        return self._offsets_at(partitions, OffsetSpec.EARLIEST, timeout_ms)
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset behind the last committed record, each."""
-        return self._offsets_at(partitions, OffsetSpec.LATEST)
+        return self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, each; None where there is none."""
         with self._exclusive("find offsets by time"):
             answers = self._calls.offsets(
                 {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},
-                self._options.default_api_timeout_ms,
+                self._limit_ms(timeout_ms),
                 tried="find offsets by time",
             )
         return times_of(answers)
 
     def _offsets_at(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
         with self._exclusive("find offsets"):
             answers = self._calls.offsets(
                 {TopicPartition(*name): (spec, -1) for name in partitions},
-                self._options.default_api_timeout_ms,
+                self._limit_ms(timeout_ms),
                 tried="find offsets",
             )
         return {name: answer.offset for name, answer in answers.items()}
@@ -260,8 +264,7 @@ class Consumer(ConsumerBase):
         self._loop.update()
 
     def _deadline(self, timeout_ms: int | None) -> float:
-        limit_ms = self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return time.monotonic() + limit_ms / 1000
+        return time.monotonic() + self._limit_ms(timeout_ms) / 1000
 
     def _topic_names(self) -> set[str]:
         view = self._calls.refresh((), self._options.default_api_timeout_ms, all_topics=True)

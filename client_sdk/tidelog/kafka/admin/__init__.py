@@ -1,0 +1,31 @@
+"""kafka-python's admin client and what is handed to it, by its names."""
+
+from tidelog.kafka.admin.client import KafkaAdminClient
+from tidelog.kafka.admin.types import (
+    AlterConfigOp,
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSourceType,
+    ElectionType,
+    IsolationLevel,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+)
+
+__all__ = [
+    "AlterConfigOp",
+    "ConfigFilterType",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSourceType",
+    "ElectionType",
+    "IsolationLevel",
+    "KafkaAdminClient",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "OffsetTimestamp",
+]

@@ -1,0 +1,338 @@
+"""KafkaConsumer: kafka-python's consumer over Tidelog's.
+
+Owns the names, the checks of a script's arguments and what they raise. Fetching, positions and
+groups are the client's: there must never be a second engine here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tidelog.client import Consumer, OffsetAndTimestamp, TopicPartition
+from tidelog.client import ConsumerRecord as Read
+from tidelog.kafka import errors
+from tidelog.kafka.consumer.fetcher import ConsumerRecord, RecordMaker
+from tidelog.kafka.metrics import shown
+from tidelog.kafka.option_table import CONSUMER
+from tidelog.kafka.options import honoured, without_none
+from tidelog.kafka.reach import reach
+from tidelog.kafka.serializer import read_by
+from tidelog.kafka.topic_names import ensure_valid_topic_name
+from tidelog.kafka.translation import translated, translating
+from tidelog.wire.errors import TidelogError
+
+_NAME: Final = "KafkaConsumer"
+_EXCLUSIVE: Final = "Subscription to topics, partitions and pattern are mutually exclusive"
+_OLD_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
+
+
+class _Kind(Enum):
+    """What the script has asked for."""
+
+    NOTHING = "nothing"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    PARTITIONS = "partitions"
+
+
+class KafkaConsumer:
+    """Reads records of topics. One thread at a time.
+
+    `for record in KafkaConsumer("topic", auto_offset_reset="earliest"): ...`
+    """
+
+    def __init__(self, *topics: str, **configs: Any) -> None:
+        arguments = honoured(_NAME, CONSUMER, configs)
+        self._has_metrics: bool = arguments.pop("metrics_enabled", True)
+        self._metric_group: str = arguments.pop("metric_group_prefix", "consumer")
+        self._deserializers = [
+            arguments.pop(name, None) for name in ("key_deserializer", "value_deserializer")
+        ]
+        self._maker = RecordMaker(*map(read_by, self._deserializers))
+        reset = arguments.get("auto_offset_reset")
+        arguments["auto_offset_reset"] = _OLD_RESETS.get(str(reset), reset or "latest")
+        self._arguments = without_none(arguments, "client_id", "client_rack")
+        self._kind = _Kind.NOTHING
+        with translating():
+            self._client = Consumer(**self._arguments)
+        if configs.get("api_version") is None:
+            reach(self._arguments)
+        if topics:
+            self.subscribe(topics)
+
+    # What is read.
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        listener: object = None,
+    ) -> None:
+        """Read all partitions of the topics, or of those whose names begin with a match."""
+        if not topics and not pattern:
+            raise ValueError("Must provide topics or pattern")
+        if topics and pattern:
+            raise errors.IllegalStateError(_EXCLUSIVE)
+        _check_topics(topics)
+        self._become(_Kind.PATTERN if pattern else _Kind.TOPICS)
+        with translating():
+            self._client.subscribe(topics, pattern, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        wanted = list(partitions)
+        if not wanted:
+            self.unsubscribe()
+            return
+        self._become(_Kind.PARTITIONS)
+        with translating():
+            self._client.assign(wanted)
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        with translating():
+            self._client.unsubscribe()
+        self._kind = _Kind.NOTHING
+
+    def subscription(self) -> set[str] | None:
+        """The topics of `subscribe`; None without it."""
+        if self._kind in (_Kind.NOTHING, _Kind.PARTITIONS):
+            return None
+        return self._client.subscription()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read; a subscribed topic's appear once it is known."""
+        return self._client.assignment()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Deliver nothing of these; their positions stay."""
+        _check_partitions(partitions)
+        with translating():
+            self._client.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Deliver again."""
+        _check_partitions(partitions)
+        with translating():
+            self._client.resume(*partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._client.paused()
+
+    # Positions.
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from this offset."""
+        _check_partitions((partition,), one=True)
+        _check_offset(offset)
+        if partition not in self._client.assignment():
+            raise ValueError("Unassigned partition")
+        with translating():
+            self._client.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the first record that is kept; without arguments: everywhere."""
+        self._check_assigned(partitions)
+        with translating():
+            self._client.seek_to_beginning(*partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record; without arguments: everywhere."""
+        self._check_assigned(partitions)
+        with translating():
+            self._client.seek_to_end(*partitions)
+
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int | None:
+        """The offset of the next record that will be delivered; None: not known in time."""
+        self._check_one(partition)
+        try:
+            with translating():
+                return self._client.position(partition, timeout_ms)
+        except errors.KafkaTimeoutError:
+            if timeout_ms is None:
+                raise
+            return None
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The first offset that was not committed when the partition last had news."""
+        self._check_one(partition)
+        with translating():
+            return self._client.highwater(partition)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that is kept, each."""
+        with translating():
+            return self._client.beginning_offsets(partitions, timeout_ms)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last committed record, each."""
+        with translating():
+            return self._client.end_offsets(partitions, timeout_ms)
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time, each; None where there is none."""
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(
+                    f"The target time for partition {partition} is {timestamp}. "
+                    "The target time cannot be negative."
+                )
+        with translating():
+            return self._client.offsets_for_times(timestamps, timeout_ms)
+
+    # Topics.
+
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        with translating():
+            return self._client.topics()
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The topic's partitions; empty if there is no such topic."""
+        with translating():
+            return self._client.partitions_for_topic(topic) or set()
+
+    def bootstrap(self, timeout_ms: int | None = None, refresh: bool = False) -> None:
+        """Raise NoBrokersAvailable unless the cluster answers in time."""
+        if refresh or not self.bootstrap_connected():
+            reach(self._arguments, timeout_ms)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster answers, or has answered this client before."""
+        with translating():
+            return self._client.bootstrap_connected()
+
+    # Records.
+
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Up to max_records (max_poll_records) records; empty when none came in time."""
+        if timeout_ms < 0:
+            raise ValueError("Timeout must not be negative")
+        if max_records is not None and not isinstance(max_records, int):
+            raise TypeError("max_records must be an integer")
+        if max_records is not None and max_records <= 0:
+            raise ValueError("max_records must be positive")
+        if self._client.is_closed:
+            raise errors.IllegalStateError("KafkaConsumer is closed")
+        with translating():
+            found = self._client.poll(timeout_ms, max_records)
+        return self._made(found)
+
+    def _made(
+        self, found: Mapping[TopicPartition, list[Read]]
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """With keys and values as the deserializers make them.
+
+        One that cannot be made is delivered again, as are those behind it: the error is raised once
+        it stands first, at each poll until the script has sought past it.
+        """
+        made: dict[TopicPartition, list[ConsumerRecord]] = {}
+        failure: Exception | None = None
+        for name, every in found.items():
+            records: list[ConsumerRecord] = []
+            for read in every:
+                try:
+                    records.append(self._maker.record(read))
+                except Exception as error:  # noqa: BLE001 - whatever the script's own code raises
+                    failure = failure or error
+                    self._client.seek(name, read.offset)
+                    break
+            if records:
+                made[name] = records
+        if failure is not None and not made:
+            raise failure
+        return made
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        if self._client.is_closed:
+            raise StopIteration
+        try:
+            read = next(self._client)
+        except TidelogError as error:
+            raise translated(error) from error
+        try:
+            return self._maker.record(read)
+        except Exception:
+            self._client.seek(TopicPartition(read.topic, read.partition), read.offset)
+            raise
+
+    # The rest.
+
+    def metrics(self, raw: bool = False) -> Mapping[str, Any] | None:
+        """Counters by group; `raw`: as Tidelog's own consumer has them."""
+        if not self._has_metrics:
+            return None
+        counters = self._client.metrics()
+        return counters if raw else shown(f"{self._metric_group}-metrics", counters)
+
+    def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
+        """End the streams; the consumer cannot be used any more."""
+        with translating():
+            self._client.close()
+        for deserializer in self._deserializers:
+            close = getattr(deserializer, "close", None)
+            if close is not None:
+                close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(autocommit=kind is None)
+
+    # Inside.
+
+    def _become(self, kind: _Kind) -> None:
+        if self._kind not in (_Kind.NOTHING, kind):
+            raise errors.IllegalStateError(_EXCLUSIVE)
+        self._kind = kind
+
+    def _check_one(self, partition: TopicPartition) -> None:
+        _check_partitions((partition,), one=True)
+        if partition not in self._client.assignment():
+            raise errors.IllegalStateError("Partition is not assigned")
+
+    def _check_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+        _check_partitions(partitions)
+        assigned = self._client.assignment()
+        if not partitions and not assigned:
+            raise ValueError("No partitions are currently assigned")
+        for partition in partitions:
+            if partition not in assigned:
+                raise ValueError(f"Unassigned partition: {partition}")
+
+
+def _check_offset(offset: object) -> None:
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError("Offset must be int >= 0")
+
+
+def _check_topics(topics: object) -> None:
+    if isinstance(topics, str) or not isinstance(topics, Sequence):
+        raise TypeError("Topics must be a list (or non-str sequence)")
+    for topic in topics:
+        ensure_valid_topic_name(topic)
+
+
+def _check_partitions(partitions: Iterable[object], *, one: bool = False) -> None:
+    if not all(isinstance(each, TopicPartition) for each in partitions):
+        wanted = "partition must be a TopicPartition namedtuple"
+        raise TypeError(wanted if one else "partitions must be TopicPartition namedtuples")

@@ -1,0 +1,105 @@
+"""What kafka-python has and `tidelog.kafka` has not: the migration page lists the same."""
+
+from typing import Final
+
+_TRANSACTIONS: Final = "this release has no transactions"
+_GROUPS: Final = "this release has no consumer groups"
+_ACCESS: Final = "there are no lists of rights and no passwords: certificates say who a client is"
+_PROTOCOL: Final = "of Kafka's protocol, which Tidelog does not speak"
+
+ABSENT_METHODS: Final = {
+    "KafkaProducer": {
+        "abort_transaction": _TRANSACTIONS,
+        "begin_transaction": _TRANSACTIONS,
+        "commit_transaction": _TRANSACTIONS,
+        "init_transactions": _TRANSACTIONS,
+        "send_offsets_to_transaction": _TRANSACTIONS,
+        "max_usable_produce_magic": _PROTOCOL,
+    },
+    "KafkaConsumer": {
+        "commit": _GROUPS,
+        "commit_async": _GROUPS,
+        "committed": _GROUPS,
+        "group_metadata": _GROUPS,
+    },
+    "KafkaAdminClient": {
+        "abort_transaction": _TRANSACTIONS,
+        "describe_producers": _TRANSACTIONS,
+        "describe_transactions": _TRANSACTIONS,
+        "find_hanging_transactions": _TRANSACTIONS,
+        "list_transactions": _TRANSACTIONS,
+        "alter_group_offsets": _GROUPS,
+        "delete_group_offsets": _GROUPS,
+        "delete_groups": _GROUPS,
+        "describe_groups": _GROUPS,
+        "list_group_offsets": _GROUPS,
+        "list_groups": _GROUPS,
+        "remove_group_members": _GROUPS,
+        "reset_group_offsets": _GROUPS,
+        "alter_user_scram_credentials": _ACCESS,
+        "describe_user_scram_credentials": _ACCESS,
+        "create_acls": _ACCESS,
+        "delete_acls": _ACCESS,
+        "describe_acls": _ACCESS,
+        "alter_replica_log_dirs": "a broker chooses the directory",
+        "api_versions": _PROTOCOL,
+        "get_broker_version_data": _PROTOCOL,
+        "describe_topic_partitions": "describe_topics tells the same",
+        "list_config_resources": "only topics, brokers, groups and the cluster have settings",
+        "update_features": "`tidelog cluster features`",
+    },
+}
+ABSENT_NAMES: Final = {
+    "": {
+        "AsyncConsumerRebalanceListener": _GROUPS,
+        "ConsumerRebalanceListener": _GROUPS,
+    },
+    ".producer.future": {"FutureProduceResult": _PROTOCOL},
+    ".admin": {
+        "ACL": _ACCESS,
+        "ACLFilter": _ACCESS,
+        "ACLOperation": _ACCESS,
+        "ACLPermissionType": _ACCESS,
+        "ACLResourcePatternType": _ACCESS,
+        "ResourcePattern": _ACCESS,
+        "ResourcePatternFilter": _ACCESS,
+        "ResourceType": _ACCESS,
+        "ScramMechanism": _ACCESS,
+        "UserScramCredentialDeletion": _ACCESS,
+        "UserScramCredentialUpsertion": _ACCESS,
+        "AbortTransactionSpec": _TRANSACTIONS,
+        "PartitionProducerState": _TRANSACTIONS,
+        "ProducerState": _TRANSACTIONS,
+        "TransactionDescription": _TRANSACTIONS,
+        "TransactionListing": _TRANSACTIONS,
+        "TransactionState": _TRANSACTIONS,
+        "UpdateFeatureType": "`tidelog cluster features`",
+        "ConfigType": "a setting's type is in its documentation",
+        "GroupState": _GROUPS,
+        "GroupType": _GROUPS,
+        "MemberToRemove": _GROUPS,
+    },
+}
+ABSENT_ERRORS: Final = {
+    "NoBrokersAvailable": "kafka-python 2's name of what version 3 calls KafkaTimeoutError",
+    "UnrecognizedConfigError": "both of what kafka-python's classes raise",
+}
+"""Here and not there."""
+DROPPED_PARAMETERS: Final = {
+    "KafkaConsumer.poll": ("update_offsets",),
+}
+"""Meant for kafka-python's own use."""
+MODULES: Final = (
+    "",
+    ".admin",
+    ".admin.client",
+    ".consumer",
+    ".consumer.group",
+    ".errors",
+    ".partitioner",
+    ".producer",
+    ".producer.future",
+    ".producer.kafka",
+    ".serializer",
+    ".structs",
+)

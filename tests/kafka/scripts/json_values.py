@@ -1,0 +1,41 @@
+"""JSON by functions, and by the serializer that comes with kafka-python."""
+
+import json
+import os
+
+from kafka import JsonSerializer, KafkaConsumer, KafkaProducer
+
+servers = os.environ["KAFKA_BOOTSTRAP"]
+
+producer = KafkaProducer(
+    bootstrap_servers=servers,
+    key_serializer=str.encode,
+    value_serializer=lambda value: json.dumps(value).encode("utf-8"),
+)
+for number in range(3):
+    producer.send("json", key=f"user-{number}", value={"number": number, "even": number % 2 == 0})
+producer.close()
+
+consumer = KafkaConsumer(
+    "json",
+    bootstrap_servers=servers,
+    auto_offset_reset="earliest",
+    consumer_timeout_ms=3000,
+    key_deserializer=lambda key: key.decode(),
+    value_deserializer=lambda value: json.loads(value.decode("utf-8")),
+)
+for message in consumer:
+    print(message.key, message.value, message.serialized_value_size)
+consumer.close()
+
+with KafkaProducer(bootstrap_servers=servers, value_serializer=JsonSerializer()) as producer:
+    producer.send("json", {"by": ["the", "serializer"]}).get(timeout=10)
+    producer.send("json", key=b"deleted").get(timeout=10)
+with KafkaConsumer(
+    "json",
+    bootstrap_servers=servers,
+    auto_offset_reset="earliest",
+    consumer_timeout_ms=3000,
+    value_deserializer=JsonSerializer(),
+) as consumer:
+    print([message.value for message in consumer])
