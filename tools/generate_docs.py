@@ -1,7 +1,8 @@
 """Writes the pages of docs/ that come from the sources, or checks that they are current.
 
 Owns docs/errors.md, from the catalogue of errors, docs/configuration.md, from the Structs that
-hold a node's settings and a client's arguments, and docs/metrics.md, from the catalogue of metrics.
+hold a node's settings and a client's arguments, docs/node.toml, an example of a node's file, from
+the same, and docs/metrics.md, from the catalogue of metrics.
 """
 
 import argparse
@@ -134,12 +135,27 @@ def metrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def example_configuration() -> str:
+    """A node's file with every setting explained, none of them set."""
+    from tidelog.cli.config_show import as_toml
+    from tidelog.cli.node_settings import defaults
+
+    head = [
+        "# Settings of a node, with what holds where nothing is said: take the # before a value",
+        "# away to change it. `tidelog config check FILE` tells what is wrong with a file,",
+        "# `tidelog server --config FILE` starts a node with it.",
+        "# Written by `make docs` from `tidelog.server.configuration`.",
+    ]
+    return "\n".join(head) + "\n\n" + as_toml(defaults(), mark="#") + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page and what it should hold."""
     return {
         Path("docs/errors.md"): errors_page(),
         Path("docs/configuration.md"): configuration_page(),
         Path("docs/metrics.md"): metrics_page(),
+        Path("docs/node.toml"): example_configuration(),
     }
 
 

@@ -1,6 +1,7 @@
 """What the doctor finds, and when it warns."""
 
 import json
+import os
 import socket
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,7 @@ def test_every_check_has_a_line_and_a_state(
         "java",
         "record decoder",
         "checksum",
+        "compression",
     ]
     assert {finding["state"] for finding in findings} <= {"ok", "warning"}
     assert list(tmp_path.iterdir()) == []
@@ -51,3 +53,32 @@ def test_a_taken_port_is_a_warning() -> None:
         number = taken.getsockname()[1]
         assert doctor.port(number).state == "warning"
     assert doctor.port(number).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21-ea" 2023-09-19', 21),
+        ("no idea", None),
+    ],
+)
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for Java is a script")
+def test_the_version_of_java_is_read(tmp_path: Path, told: str, version: int | None) -> None:
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\necho '{told}' >&2\n", encoding="utf-8")
+    program.chmod(0o755)
+    assert doctor.java_version(str(program)) == version
+    assert doctor.java_version(str(tmp_path / "nowhere")) is None
+
+
+def test_a_clock_that_nothing_sets_is_a_warning_and_never_wrong() -> None:
+    state = {True: "ok", None: "ok", False: "warning"}[doctor.synchronised()]
+    assert doctor.clock().state == state
+
+
+def test_every_codec_works_here() -> None:
+    found = doctor.compression()
+    assert found.state == "ok"
+    assert all(name in found.found for name in ("gzip", "snappy", "lz4", "zstd", "cramjam"))

@@ -155,6 +155,20 @@ def test_json_has_the_fields_that_the_help_names(node: NodeProcess) -> None:
     assert node.bootstrap in text
 
 
+def test_features_are_shown_and_a_level_that_nobody_speaks_is_refused(node: NodeProcess) -> None:
+    shown = json.loads(ok(node, "cluster", "features", "--json"))
+    version = next(each for each in shown if each["name"] == "metadata.version")
+    assert list(version) == ["name", "finalised_level", "level_min", "level_max"]
+    assert version["finalised_level"] >= 1
+    level = f"metadata.version={version['finalised_level']}"
+    text = ok(node, "cluster", "features", level).decode()
+    assert text.startswith("Feature ")
+    assert text.endswith("nothing was done; add --execute\n")
+    done = run_cli("cluster", "features", "metadata.version=99", bootstrap=node.bootstrap)
+    assert done.code == 1
+    assert_three_lines(done.err, why="speaks levels", hint="Upgrade")
+
+
 def test_a_topic_that_exists_is_an_error_unless_that_is_allowed(node: NodeProcess) -> None:
     ok(node, "topic", "create", "twice")
     done = run_cli("topic", "create", "twice", bootstrap=node.bootstrap)
@@ -185,6 +199,8 @@ def test_keys_headers_partition_and_codec_are_stored(node: NodeProcess) -> None:
         b"2 2 [ 0] empty till=4,raw=\xff",
         b"2 3 [k 1] a::b till=4,raw=\xff",
     ]
+    text = ok(node, "consume", "keyed", "-o", "beginning", "-e", "-K", "%::\\t")
+    assert text.splitlines()[0] == b"k%::\tv"
 
 
 def test_null_and_delimiter_are_what_they_are_asked_to_be(node: NodeProcess) -> None:

@@ -1,9 +1,12 @@
 """Lines, tables, options and counts: the parts of the commands that need no cluster."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
+from tidelog.cli import node_settings
 from tidelog.cli.client_options import convert
 from tidelog.cli.config_show import as_toml
 from tidelog.cli.errors import BadInput, CommandError
@@ -11,6 +14,7 @@ from tidelog.cli.lines import LINE_BYTES_MAX, LineSplitter, read_lines
 from tidelog.cli.node_settings import Effective
 from tidelog.cli.table import size, table
 from tidelog.client.options import ConsumerOptions, ProducerOptions
+from tools.repository import TOP
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 100])
@@ -112,3 +116,18 @@ def test_settings_are_shown_as_toml_with_their_source() -> None:
         'node_id = 1\nrack = "a"  # node.toml\n\n'
         '[listeners.client]\nbind = "127.0.0.1:0"  # TIDELOG_LISTENERS_CLIENT_BIND'
     )
+
+
+def test_the_example_of_a_configuration_loads_and_changes_nothing(tmp_path: Path) -> None:
+    text = (TOP / "docs/node.toml").read_text("utf-8")
+    file = tmp_path / "node.toml"
+    for written in (text, re.sub(r"(?m)^#(?=[a-z_]+ = )", "", text)):
+        file.write_text(written, "utf-8")
+        found = {each.path: each.value for each in node_settings.load(str(file), "x", {})}
+        assert found == {each.path: each.value for each in node_settings.defaults()}
+    assert {each.source for each in node_settings.load(str(file), "x", {})} == {str(file)}
+
+
+def test_every_setting_of_a_node_is_explained() -> None:
+    assert [each.path for each in node_settings.defaults() if not each.description] == []
+    assert "# " in as_toml(node_settings.defaults())

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = (
     "Show every setting of a node as TOML, and behind each that is given where it comes "
-    "from: the file, or a TIDELOG_* variable, which goes before the file."
+    "from: the file, or a TIDELOG_* variable, which goes before the file. With --defaults each "
+    "is explained."
 )
 EXAMPLES: Final = (
     ("tidelog config show --defaults > node.toml", "a file to begin with"),
     ("tidelog config show node.toml", "what a node started with it would use"),
 )
+_FIELDS: Final = ("path", "value", "source")
+_WIDTH: Final = 100
 
 
 def configure(parser: Parser) -> None:
@@ -48,21 +52,25 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         found = node_settings.load(arguments.file, "tidelog config show", os.environ)
     if arguments.json:
-        print_json([each._asdict() for each in found])
+        print_json([{name: getattr(each, name) for name in _FIELDS} for each in found])
     else:
         print(as_toml(found))
     return EXIT_OK
 
 
-def as_toml(settings: Sequence["Effective"]) -> str:
-    """A file that sets exactly this."""
+def as_toml(settings: Sequence["Effective"], mark: str = "") -> str:
+    """A file that sets exactly this, explained where it is known; `mark` goes before each value."""
     from tidelog.cli.node_settings import toml_value
 
     tables: dict[str, list[str]] = {}
     for setting in settings:
         table, _, name = setting.path.rpartition(".")
         source = "" if setting.source == "default" else f"  # {setting.source}"
-        tables.setdefault(table, []).append(f"{name} = {toml_value(setting.value)}{source}")
+        lines = tables.setdefault(table, [])
+        lines += textwrap.wrap(
+            setting.description, _WIDTH, initial_indent="# ", subsequent_indent="# "
+        )
+        lines.append(f"{mark}{name} = {toml_value(setting.value)}{source}")
     parts = ["\n".join(lines) for table, lines in tables.items() if not table]
     parts += ["\n".join([f"[{table}]", *lines]) for table, lines in tables.items() if table]
     return "\n\n".join(parts)

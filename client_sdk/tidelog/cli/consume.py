@@ -28,6 +28,7 @@ DESCRIPTION: Final = (
 EXAMPLES: Final = (
     ("tidelog consume orders -o beginning -e", "everything there is, then stop"),
     ("tidelog consume orders", "what comes from now on"),
+    ("tidelog consume orders -o beginning -e -K ,", "key and value, as `produce -K ,` takes them"),
     ("tidelog consume orders -o -5 -e -f '%p %o %k %v\\n'", "the last five of each partition"),
     ("tidelog consume orders -o @2023-11-14T22:13:20Z -c 10", "ten from a moment on"),
     ("tidelog consume orders -o beginning -e --json", "a JSON object a line"),
@@ -72,6 +73,9 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "-f", "--format", metavar="FORMAT", help="how a record is printed (default: %%v\\n)"
+    )
+    parser.add_argument(
+        "-K", "--key-separator", metavar="SEP", help="print the key and SEP before the value"
     )
     parser.add_argument(
         "--json",
@@ -196,18 +200,21 @@ def check_reader(descriptor: int) -> None:
 
 def _renderer(arguments: argparse.Namespace) -> Any:
     null = b"NULL" if arguments.null else b""
+    ways = {"--json": arguments.json, "-f": arguments.format, "-K": arguments.key_separator}
+    given = [name for name, value in ways.items() if value not in (None, False)]
+    if len(given) > 1:
+        both = " and ".join(given)
+        raise BadInput("tidelog consume", f"{both} are given both", "leave one of them out")
     if arguments.json:
-        if arguments.format is not None:
-            raise BadInput(
-                "tidelog consume", "--json and -f are given both", "leave one of them out"
-            )
         from tidelog.cli.record_json import render
 
         return render
     from tidelog.cli.record_format import DEFAULT, RecordFormat
 
-    text = arguments.format
-    return RecordFormat(DEFAULT if text is None else os.fsencode(text), null=null).render
+    text = DEFAULT if arguments.format is None else os.fsencode(arguments.format)
+    if arguments.key_separator is not None:
+        text = b"%k" + os.fsencode(arguments.key_separator).replace(b"%", b"%%") + DEFAULT
+    return RecordFormat(text, null=null).render
 
 
 def _make_consumer(arguments: argparse.Namespace) -> "Consumer":

@@ -6,6 +6,7 @@ data directory, which it removes.
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +30,12 @@ _FLUSHES: Final = 20
 _FLUSH_BYTES: Final = 4_096
 _PORTS: Final = (9192, 9193)
 _YEAR_MIN: Final = 2025
+_TIMEX_BYTES: Final = 512
+_TIME_ERROR: Final = 5
+"""What adjtimex answers of a clock that nothing synchronises."""
+_JAVA_MIN: Final = 17
+_JAVA_WANTED: Final = "version 17 or newer"
+_JAVA_SECONDS_MAX: Final = 10.0
 
 
 class Finding(NamedTuple):
@@ -75,6 +82,7 @@ def examine(data_dir: Path) -> Iterator[Finding]:
     yield from map(port, _PORTS)
     yield java()
     yield from codecs()
+    yield compression()
 
 
 def clock() -> Finding:
@@ -82,8 +90,31 @@ def clock() -> Finding:
     from datetime import UTC, datetime
 
     now = datetime.now(UTC)
-    state = "ok" if now.year >= _YEAR_MIN else "wrong"
-    return Finding("clock", state, now.isoformat(timespec="seconds"))
+    text = now.isoformat(timespec="seconds")
+    if now.year < _YEAR_MIN:
+        return Finding("clock", "wrong", text)
+    is_synchronised = synchronised()
+    if is_synchronised is None:
+        return Finding("clock", "ok", f"{text}; whether anything sets it is not known")
+    if not is_synchronised:
+        why = "nothing keeps it right: records may get wrong times; run an NTP service"
+        return Finding("clock", "warning", f"{text}; {why}")
+    return Finding("clock", "ok", f"{text}, kept right by NTP")
+
+
+def synchronised() -> bool | None:
+    """What Linux knows of its clock; None: it is not known."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    # All zero: nothing is changed. The buffer is larger than the struct of any architecture.
+    state: int = adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    return None if state < 0 else state != _TIME_ERROR
 
 
 def open_files() -> Finding:
@@ -148,12 +179,31 @@ def java() -> Finding:
     import shutil
 
     home = os.environ.get("JAVA_HOME", "")
-    if home and (Path(home) / "bin/java").is_file():
-        return Finding("java", "ok", f"{home} (JAVA_HOME)")
-    program = shutil.which("java")
-    if program is None:
-        return Finding("java", "warning", "none; only Spark needs it, version 17 or newer")
-    return Finding("java", "ok", program)
+    program = str(Path(home) / "bin/java") if home else shutil.which("java")
+    if program is None or not Path(program).is_file():
+        return Finding("java", "warning", f"none; only Spark needs it, {_JAVA_WANTED}")
+    version = java_version(program)
+    if version is None:
+        return Finding("java", "warning", f"{program} does not tell its version")
+    if version < _JAVA_MIN:
+        why = f"{program} is version {version}; Spark needs {_JAVA_WANTED}"
+        return Finding("java", "warning", why)
+    return Finding("java", "ok", f"{program}, version {version}")
+
+
+def java_version(program: str) -> int | None:
+    """`17` of `openjdk version "17.0.9"`, `8` of `java version "1.8.0"`."""
+    import re
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found else None
 
 
 def codecs() -> Iterator[Finding]:
@@ -169,3 +219,18 @@ def codecs() -> Iterator[Finding]:
     implementation = google_crc32c.implementation
     state = "ok" if implementation == "c" else "warning"
     yield Finding("checksum", state, f"crc32c in {implementation}")
+
+
+def compression() -> Finding:
+    """Whether each codec gives back what it took, and with what it is made."""
+    from importlib.metadata import version
+
+    from tidelog.wire.batch import Codec, Columns, decode_records, encode_batch
+
+    value = bytes(_FLUSH_BYTES)
+    for codec in Codec:
+        batch = encode_batch(Columns.of([(0, None, value, ())]), codec=codec)
+        if [record[4] for record in decode_records(batch)] != [value]:
+            return Finding("compression", "wrong", f"{codec.name.lower()} does not work here")
+    names = ", ".join(codec.name.lower() for codec in Codec if codec is not Codec.NONE)
+    return Finding("compression", "ok", f"{names} (cramjam {version('cramjam')})")

@@ -20,6 +20,7 @@ class Effective(NamedTuple):
     value: object
     source: str
     """`default`, the name of the file, or the name of the environment variable."""
+    description: str = ""
 
 
 def read_text(name: str, command: str) -> str:
@@ -64,7 +65,7 @@ def defaults() -> list[Effective]:
     from tidelog.server import configuration_loading
 
     return [
-        Effective(setting.path, setting.default, "default")
+        Effective(setting.path, setting.default, "default", setting.description)
         for setting in configuration_loading.settings()
     ]
 

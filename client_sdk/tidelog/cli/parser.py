@@ -148,6 +148,8 @@ def _positional(action: argparse.Action) -> str:
     name = str(action.metavar)
     if action.nargs == "*":
         return f"[{name} ...]"
+    if action.nargs == "+":
+        return f"{name} ..."
     return f"[{name}]" if action.nargs == "?" else name
 
 

@@ -33,7 +33,7 @@ def parse_start(text: str) -> Start:
     if text in _SYNONYMS:
         return Start(_SYNONYMS[text])
     if text.startswith("@"):
-        return Start("time", _time_ms(text[1:], what))
+        return Start("time", time_ms(text[1:], what, mark="@"))
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or int(digits) > _OFFSET_MAX:
         raise BadInput(what, f"`{text}` is not a place to begin at", _HINT)
@@ -63,7 +63,8 @@ def resolve(
     return start.number
 
 
-def _time_ms(text: str, what: str) -> int:
+def time_ms(text: str, what: str, *, mark: str = "") -> int:
+    """Milliseconds since 1970, written so or as ISO 8601 writes a time; `mark` goes before it."""
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and int(digits) <= _OFFSET_MAX:
         return int(text)
@@ -71,7 +72,8 @@ def _time_ms(text: str, what: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         why = f"`{text}` is neither milliseconds since 1970 nor a time as ISO 8601 writes it"
-        raise BadInput(what, why, "for example @1700000000000 or @2023-11-14T22:13:20Z") from None
+        hint = f"for example {mark}1700000000000 or {mark}2023-11-14T22:13:20Z"
+        raise BadInput(what, why, hint) from None
     if moment.tzinfo is None:
-        raise BadInput(what, f"`{text}` has no time zone", f"for UTC write @{text}Z")
+        raise BadInput(what, f"`{text}` has no time zone", f"for UTC write {mark}{text}Z")
     return round(moment.timestamp() * 1000)
