@@ -4,7 +4,7 @@ Owns no state. A violated invariant is a bug of the engine, never of a coordinat
 """
 
 from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_messages import Assign, Revoke
+from tidelog.client.engine.group_messages import Assign, PartitionKey, Revoke
 from tidelog.client.engine.membership import Membership, Stage
 
 
@@ -24,7 +24,7 @@ def check_group(core: GroupCore) -> None:
 def check_membership(member: Membership) -> None:
     """What is read is held; what is held is read, wanted, or about to be read."""
     assert member.reading.keys() <= member.held.keys(), "reads what the coordinator does not know"
-    told = set()
+    told: set[PartitionKey] = set()
     if isinstance(member.pending, Assign | Revoke):
         told = {each.key for each in member.pending.partitions}
     if isinstance(member.pending, Revoke):
