@@ -13,9 +13,11 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 @pytest.fixture
 def loop() -> Iterator[ClusterLoop]:
-    made = ClusterLoop()
+    made, unhandled = ClusterLoop(), []
+    made.set_exception_handler(lambda _, context: unhandled.append(context))
     yield made
     made.close()
+    assert unhandled == []
 
 
 def start(loop: ClusterLoop, owner: Owner, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
