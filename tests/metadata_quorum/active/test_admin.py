@@ -126,6 +126,8 @@ def test_settings_and_quotas_are_set_and_described() -> None:
         topic.changes.add(name="segment.bytes", value="2048")
         group = request.alterations.add()
         group.target.kind = config_admin_pb2.CONFIG_TARGET_KIND_GROUP
+        group.target.name = "readers"
+        group.changes.add(name="group.consumer.session.timeout.ms", value="7000")
         wrong = request.alterations.add()
         wrong.target.kind = config_admin_pb2.CONFIG_TARGET_KIND_CLUSTER
         wrong.changes.add(name="segment.bites", value="1")
@@ -134,7 +136,7 @@ def test_settings_and_quotas_are_set_and_described() -> None:
         )
         assert [int(each.error.code) for each in altered.results] == [
             0,
-            ErrorCode.NOT_IMPLEMENTED,
+            0,
             ErrorCode.INVALID_CONFIGURATION,
         ]
         describe = config_admin_pb2.DescribeConfigsRequest(names=["segment.bytes"])
@@ -144,6 +146,14 @@ def test_settings_and_quotas_are_set_and_described() -> None:
         )
         value = described.descriptions[0].values[0]
         assert (value.value, value.source) == ("2048", config_admin_pb2.CONFIG_SOURCE_TARGET)
+        of_group = config_admin_pb2.DescribeConfigsRequest()
+        of_group.targets.add().CopyFrom(group.target)
+        described = config_admin_pb2.DescribeConfigsResponse.FromString(
+            read(voter, "DescribeConfigs", of_group)
+        )
+        found_values = {each.name: each.value for each in described.descriptions[0].values}
+        assert found_values["group.consumer.session.timeout.ms"] == "7000"
+        assert found_values["group.consumer.heartbeat.interval.ms"] == "3000"
         quotas = config_admin_pb2.AlterQuotasRequest()
         quotas.quotas.add(client_id="c", fetch_bytes_per_second=5)
         await call(broker, "AlterQuotas", quotas)

@@ -84,7 +84,7 @@ def test_the_topic_counts_above_the_broker_above_the_cluster_above_the_node() ->
     assert inherited_by_topics(image, BrokerId(1)) == {name: "9000"}
     assert inherited_by_topics(image, BrokerId(2)) == {name: "8000"}
     image = altered(image, TOPIC, Change(name=name, value="010000"))
-    assert value(image, TOPIC, name) == ("10000", Source.TOPIC), "in its one form"
+    assert value(image, TOPIC, name) == ("10000", Source.TARGET), "in its one form"
     inherited = inherited_by_topics(image, BrokerId(1))
     topic = image.topics[clusters.topic_id(1)]
     assert parse(topic.configuration, topic="t", inherited=inherited).segment_bytes == 10_000
@@ -95,10 +95,10 @@ def test_the_topic_counts_above_the_broker_above_the_cluster_above_the_node() ->
 
 def test_the_minimum_in_sync_is_resolved_at_creation_and_again_when_it_is_unset() -> None:
     image, name = base(), "min.insync.replicas"
-    assert value(image, TOPIC, name) == ("2", Source.TOPIC)
+    assert value(image, TOPIC, name) == ("2", Source.TARGET)
     image = altered(image, TOPIC, Change(name=name, value="1"))
     image = altered(image, TOPIC, Change(name=name, operation=Operation.DELETE))
-    assert value(image, TOPIC, name) == ("2", Source.TOPIC)
+    assert value(image, TOPIC, name) == ("2", Source.TARGET)
     error = refused(TOPIC, Change(name=name, value="3"))
     assert "2 replicas" in refusal(ErrorCode.INVALID_CONFIGURATION, error).happened
 

@@ -1,7 +1,7 @@
 """Settings that change while the cluster runs: what is set where, what follows from it.
 
 Pure. Changes to one target are made together or not at all, and the result is checked as a whole.
-The effective value is the topic's, else the broker's, else the cluster's, else the node's own, else
+The effective value is the topic's or group's, else the broker's, else the cluster's, else the node's own, else
 the default.
 """
 
@@ -13,6 +13,10 @@ import msgspec
 
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.group_settings import (
+    check_group_name,
+    check_group_settings,
+)
 from tidelog.metadata_quorum.controller.internal_topics import refuse_internal
 from tidelog.metadata_quorum.controller.refusals import (
     invalid,
@@ -33,6 +37,7 @@ from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.metadata_quorum.records import (
     BrokerConfigurationRecord,
     ClusterConfigurationRecord,
+    GroupConfigurationRecord,
     MetadataRecord,
     TopicConfigurationChangeRecord,
 )
@@ -63,7 +68,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that has settings: a topic by name, a broker by id in decimal, or the cluster."""
+    """Something that has settings: a topic or group by name, a broker by id in decimal, or the
+    cluster."""
 
     scope: Scope
     name: str = ""
@@ -199,6 +205,8 @@ def default_in_sync_min(replication_factor: int) -> str:
 
 
 def _check_whole(image: Image, target: Target, after: Mapping[str, str | None], tried: str) -> None:
+    if target.scope in (Scope.GROUP, Scope.CLUSTER):
+        check_group_settings({**dict(image.cluster_configuration), **after}, tried=tried)
     if target.scope is not Scope.TOPIC:
         return
     topic = image.topic_named(target.name)
@@ -226,7 +234,11 @@ def _layers(
     cluster = (Source.CLUSTER, image.cluster_configuration)
     match target.scope:
         case Scope.TOPIC:
-            return ((Source.TOPIC, _topic(image, target, tried).configuration), cluster)
+            return ((Source.TARGET, _topic(image, target, tried).configuration), cluster)
+        case Scope.GROUP:
+            check_group_name(target.name, tried=tried)
+            own = image.group_configurations.get(target.name) or {}
+            return ((Source.TARGET, own), cluster)
         case Scope.BROKER:
             broker_id = _broker_id(image, target, tried)
             own = image.broker_configurations.get(broker_id, {})
@@ -263,6 +275,8 @@ def _record(image: Image, target: Target, changes: dict[str, str | None]) -> Met
             return BrokerConfigurationRecord(broker_id=BrokerId(int(target.name)), changes=changes)
         case Scope.CLUSTER:
             return ClusterConfigurationRecord(changes=changes)
+        case Scope.GROUP:
+            return GroupConfigurationRecord(group=target.name, changes=changes)
         case _:
             assert_never(target.scope)
 

@@ -39,6 +39,12 @@ LEADER_REBALANCE: Final = "auto.leader.rebalance.enable"
 LEADER_REBALANCE_PARTITIONS: Final = "leader.rebalance.partitions.max"
 REASSIGNMENT_THROTTLE: Final = "reassignment.throttle.bytes.per.second"
 REPLICA_LAG_MS: Final = "replica.lag.time.max.ms"
+GROUP_SESSION_MS: Final = "group.consumer.session.timeout.ms"
+GROUP_SESSION_MS_MIN: Final = "group.consumer.min.session.timeout.ms"
+GROUP_SESSION_MS_MAX: Final = "group.consumer.max.session.timeout.ms"
+GROUP_HEARTBEAT_MS: Final = "group.consumer.heartbeat.interval.ms"
+GROUP_ASSIGNOR: Final = "group.consumer.assignor"
+OFFSETS_RETENTION_MINUTES: Final = "offsets.retention.minutes"
 
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 1 << 40
@@ -53,6 +59,7 @@ NAME_LENGTH_MAX: Final = 100
 _EVERYWHERE: Final = (Scope.TOPIC, Scope.BROKER, Scope.CLUSTER)
 _TOPIC: Final = (Scope.TOPIC,)
 _CLUSTER: Final = (Scope.CLUSTER,)
+_GROUPS: Final = (Scope.GROUP, Scope.CLUSTER)
 
 _TOPIC_SETTINGS: Final = (
     Setting(
@@ -282,9 +289,69 @@ _CLUSTER_SETTINGS: Final = (
     ),
 )
 
+_GROUP_SETTINGS: Final = (
+    Setting(
+        name=GROUP_SESSION_MS,
+        kind=Kind.NUMBER,
+        default="45000",
+        scopes=_GROUPS,
+        lowest=100,
+        highest=DAY_MS,
+        documentation="A member of a group that is silent for so long is removed, unless it asked "
+        "for another time itself.",
+    ),
+    Setting(
+        name=GROUP_SESSION_MS_MIN,
+        kind=Kind.NUMBER,
+        default="6000",
+        scopes=_CLUSTER,
+        lowest=100,
+        highest=DAY_MS,
+        documentation="The shortest session timeout that a member may ask for.",
+    ),
+    Setting(
+        name=GROUP_SESSION_MS_MAX,
+        kind=Kind.NUMBER,
+        default=str(HOUR_MS // 2),
+        scopes=_CLUSTER,
+        lowest=100,
+        highest=DAY_MS,
+        documentation="The longest session timeout that a member may ask for.",
+    ),
+    Setting(
+        name=GROUP_HEARTBEAT_MS,
+        kind=Kind.NUMBER,
+        default="3000",
+        scopes=_GROUPS,
+        lowest=10,
+        highest=HOUR_MS,
+        documentation="How often a member of a group is told to report when nothing is going on.",
+    ),
+    Setting(
+        name=GROUP_ASSIGNOR,
+        kind=Kind.CHOICE,
+        default="uniform",
+        scopes=_GROUPS,
+        choices=("uniform", "range"),
+        documentation="How the partitions of a group are divided when no member asks for a way.",
+    ),
+    Setting(
+        name=OFFSETS_RETENTION_MINUTES,
+        kind=Kind.NUMBER,
+        default=str(7 * 24 * 60),
+        scopes=_GROUPS,
+        lowest=1,
+        highest=100 * 365 * 24 * 60,
+        documentation="Committed offsets are forgotten so long after the group has lost its last "
+        "member; those of a group that never had one, so long after the commit.",
+    ),
+)
+
 CATALOGUE: Final[dict[str, Setting]] = {
     setting.name: setting
-    for setting in sorted((*_TOPIC_SETTINGS, *_CLUSTER_SETTINGS), key=lambda each: each.name)
+    for setting in sorted(
+        (*_TOPIC_SETTINGS, *_CLUSTER_SETTINGS, *_GROUP_SETTINGS), key=lambda each: each.name
+    )
 }
 
 

@@ -30,12 +30,14 @@ class Scope(Enum):
     TOPIC = "topic"
     BROKER = "broker"
     CLUSTER = "cluster"
+    GROUP = "group"
 
 
 class Source(Enum):
     """Where an effective value comes from; the first one that is there counts."""
 
-    TOPIC = "topic"
+    TARGET = "target"
+    """The topic or group itself."""
     BROKER = "broker"
     CLUSTER = "cluster"
     NODE = "node"

@@ -20,16 +20,17 @@ from tidelog.metadata_quorum.rpc.admin_execution import Execute, Executed, write
 from tidelog.metadata_quorum.rpc.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import config_admin_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 
 TARGETS_MAX: Final = 1_000
 _SCOPES: Final[dict[int, Scope]] = {
     config_admin_pb2.CONFIG_TARGET_KIND_TOPIC: Scope.TOPIC,
     config_admin_pb2.CONFIG_TARGET_KIND_BROKER: Scope.BROKER,
     config_admin_pb2.CONFIG_TARGET_KIND_CLUSTER: Scope.CLUSTER,
+    config_admin_pb2.CONFIG_TARGET_KIND_GROUP: Scope.GROUP,
 }
 _SOURCES: Final = {
-    Source.TOPIC: config_admin_pb2.CONFIG_SOURCE_TARGET,
+    Source.TARGET: config_admin_pb2.CONFIG_SOURCE_TARGET,
     Source.BROKER: config_admin_pb2.CONFIG_SOURCE_BROKER,
     Source.CLUSTER: config_admin_pb2.CONFIG_SOURCE_CLUSTER,
     Source.NODE: config_admin_pb2.CONFIG_SOURCE_NODE,
@@ -158,16 +159,10 @@ def _read_target(message: config_admin_pb2.ConfigTarget, *, tried: str) -> Targe
     scope = _SCOPES.get(message.kind)
     if scope is not None:
         return Target(scope=scope, name=message.name)
-    if message.kind == config_admin_pb2.CONFIG_TARGET_KIND_GROUP:
-        raise TidelogError(
-            ErrorCode.NOT_IMPLEMENTED,
-            tried=f"{tried} of group {message.name[:100]}",
-            happened="groups have no settings in this release",
-        )
     raise invalid(
         tried,
         f"the kind of target is number {message.kind}",
-        "Set `kind` to TOPIC, BROKER or CLUSTER.",
+        "Set `kind` to TOPIC, GROUP, BROKER or CLUSTER.",
     )
 
 
