@@ -134,6 +134,12 @@ class Meter:
         """Of batches, as they are stored."""
         self.fetch_refusals: dict[str, int] = {}
         """Positions that were answered with an error, by its code."""
+        self.group_heartbeats = 0
+        """That came to a coordinator here."""
+        self.committed_offsets = 0
+        """Of one partition each."""
+        self.commit_refusals: dict[str, int] = {}
+        """Of one partition each, by the code told."""
 
     def __iter__(self) -> Iterator[tuple[str, str, MethodFigures]]:
         """Listener, method, figures."""

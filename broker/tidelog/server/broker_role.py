@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.broker.coordinators.finding import CoordinatorFinder
 from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -36,6 +35,7 @@ from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
 from tidelog.server import log_events, storage_format
 from tidelog.server.broker_contact import ContactWatch
+from tidelog.server.broker_groups import BrokerGroups
 from tidelog.server.broker_replication import BrokerReplication
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
@@ -101,13 +101,30 @@ class BrokerRole:
             address_of=self.replication.address_of,
         )
 
+        places = ReadPlaces(side.metadata, broker_id)
+        self._fetch = FetchHandler(self.replicas, configuration.broker_limits(), places)
+        self.groups = BrokerGroups(
+            self.replicas,
+            ports,
+            side,
+            self._fetch,
+            meter or Meter(()),
+            cluster_id=identity.cluster_id,
+            broker_id=broker_id,
+            address_of=self.replication.address_of,
+        )
+
     def _epoch(self) -> BrokerEpoch:
         assert self.session is not None, "replicas are copied after the registration"
         return self.session.epoch
 
     def cluster_methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return {**self.replication.methods(), **self._log_dirs.peer_methods()}
+        return {
+            **self.replication.methods(),
+            **self._log_dirs.peer_methods(),
+            **self.groups.methods(),
+        }
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
@@ -150,9 +167,7 @@ class BrokerRole:
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
         produce = ProduceHandler(replicas, ports.clock, limits, metadata, self._meter)
-        fetch = FetchHandler(
-            replicas, limits, ReadPlaces(metadata, BrokerId(self._configuration.node_id))
-        )
+        fetch = self._fetch
         topics = MetadataHandler(
             metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
         )
@@ -174,9 +189,9 @@ class BrokerRole:
             ),
             trim=TrimHandler(replicas),
             log_dirs=self._log_dirs,
-            coordinators=CoordinatorFinder(
-                metadata, replicas, ports.clock, broker_id=BrokerId(self._configuration.node_id)
-            ),
+            coordinators=self.groups.finder,
+            members=self.groups.members,
+            group_admin=self.groups.admin,
         )
 
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:
@@ -201,6 +216,7 @@ class BrokerRole:
         contact = ContactWatch(session, self.replicas, self._ports.clock)
         scope.start(contact.run(), name="contact with a controller")
         self.replication.start(scope)
+        self.groups.start(scope)
         session.want_unfence()
         await session.wait_unfenced()
 

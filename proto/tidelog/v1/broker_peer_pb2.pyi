@@ -8,6 +8,10 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tidelog.v1 import common_pb2 as _common_pb2
+from tidelog.v1 import errors_pb2 as _errors_pb2
+from tidelog.v1 import fetch_pb2 as _fetch_pb2
+from tidelog.v1 import group_admin_pb2 as _group_admin_pb2
+from tidelog.v1 import groups_pb2 as _groups_pb2
 from tidelog.v1 import log_dirs_pb2 as _log_dirs_pb2
 import builtins as _builtins
 import sys
@@ -75,3 +79,305 @@ class DescribeOwnLogDirsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeOwnLogDirsResponse: _TypeAlias = DescribeOwnLogDirsResponse  # noqa: Y015
+
+@_typing.final
+class CoordinateGroupsRequest(_message.Message):
+    """A call about groups, with who made it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    FETCH_FIELD_NUMBER: _builtins.int
+    LIST_FIELD_NUMBER: _builtins.int
+    DESCRIBE_FIELD_NUMBER: _builtins.int
+    ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_GROUPS_FIELD_NUMBER: _builtins.int
+    REMOVE_MEMBERS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    client_id: _builtins.str
+    """What the client calls itself."""
+    client_address: _builtins.str
+    """From where it calls, `host:port`."""
+    @_builtins.property
+    def heartbeat(self) -> _groups_pb2.GroupHeartbeatRequest:
+        """Of a member that the calling broker has for a client."""
+
+    @_builtins.property
+    def commit(self) -> _groups_pb2.CommitOffsetsRequest:
+        """What a client of the calling broker has done with."""
+
+    @_builtins.property
+    def fetch(self) -> _groups_pb2.FetchOffsetsRequest:
+        """How far a group has read."""
+
+    @_builtins.property
+    def list(self) -> _group_admin_pb2.ListGroupsRequest:
+        """All groups that the broker coordinates; states and types filter, pages are the caller's."""
+
+    @_builtins.property
+    def describe(self) -> _group_admin_pb2.DescribeGroupsRequest:
+        """Groups that it coordinates."""
+
+    @_builtins.property
+    def alter_offsets(self) -> _group_admin_pb2.AlterGroupOffsetsRequest:
+        """The caller has compared the offsets with what the partitions hold."""
+
+    @_builtins.property
+    def delete_offsets(self) -> _group_admin_pb2.DeleteGroupOffsetsRequest:
+        """Offsets to forget."""
+
+    @_builtins.property
+    def delete_groups(self) -> _group_admin_pb2.DeleteGroupsRequest:
+        """Groups to delete."""
+
+    @_builtins.property
+    def remove_members(self) -> _group_admin_pb2.RemoveMembersRequest:
+        """Members to remove."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        heartbeat: _groups_pb2.GroupHeartbeatRequest | None = ...,
+        commit: _groups_pb2.CommitOffsetsRequest | None = ...,
+        fetch: _groups_pb2.FetchOffsetsRequest | None = ...,
+        list: _group_admin_pb2.ListGroupsRequest | None = ...,
+        describe: _group_admin_pb2.DescribeGroupsRequest | None = ...,
+        alter_offsets: _group_admin_pb2.AlterGroupOffsetsRequest | None = ...,
+        delete_offsets: _group_admin_pb2.DeleteGroupOffsetsRequest | None = ...,
+        delete_groups: _group_admin_pb2.DeleteGroupsRequest | None = ...,
+        remove_members: _group_admin_pb2.RemoveMembersRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "call", b"call", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "call", b"call", "client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["heartbeat", "commit", "fetch", "list", "describe", "alter_offsets", "delete_offsets", "delete_groups", "remove_members"]  # noqa: Y015
+    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
+
+Global___CoordinateGroupsRequest: _TypeAlias = CoordinateGroupsRequest  # noqa: Y015
+
+@_typing.final
+class CoordinateGroupsResponse(_message.Message):
+    """The answer, of the kind of the call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    FETCH_FIELD_NUMBER: _builtins.int
+    LIST_FIELD_NUMBER: _builtins.int
+    DESCRIBE_FIELD_NUMBER: _builtins.int
+    ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_GROUPS_FIELD_NUMBER: _builtins.int
+    REMOVE_MEMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def heartbeat(self) -> _groups_pb2.GroupHeartbeatResponse:
+        """To `heartbeat`."""
+
+    @_builtins.property
+    def commit(self) -> _groups_pb2.CommitOffsetsResponse:
+        """To `commit`."""
+
+    @_builtins.property
+    def fetch(self) -> _groups_pb2.FetchOffsetsResponse:
+        """To `fetch`."""
+
+    @_builtins.property
+    def list(self) -> _group_admin_pb2.ListGroupsResponse:
+        """To `list`."""
+
+    @_builtins.property
+    def describe(self) -> _group_admin_pb2.DescribeGroupsResponse:
+        """To `describe`; without what only the leaders of the partitions know."""
+
+    @_builtins.property
+    def alter_offsets(self) -> _group_admin_pb2.AlterGroupOffsetsResponse:
+        """To `alter_offsets`."""
+
+    @_builtins.property
+    def delete_offsets(self) -> _group_admin_pb2.DeleteGroupOffsetsResponse:
+        """To `delete_offsets`."""
+
+    @_builtins.property
+    def delete_groups(self) -> _group_admin_pb2.DeleteGroupsResponse:
+        """To `delete_groups`."""
+
+    @_builtins.property
+    def remove_members(self) -> _group_admin_pb2.RemoveMembersResponse:
+        """To `remove_members`."""
+
+    def __init__(
+        self,
+        *,
+        heartbeat: _groups_pb2.GroupHeartbeatResponse | None = ...,
+        commit: _groups_pb2.CommitOffsetsResponse | None = ...,
+        fetch: _groups_pb2.FetchOffsetsResponse | None = ...,
+        list: _group_admin_pb2.ListGroupsResponse | None = ...,
+        describe: _group_admin_pb2.DescribeGroupsResponse | None = ...,
+        alter_offsets: _group_admin_pb2.AlterGroupOffsetsResponse | None = ...,
+        delete_offsets: _group_admin_pb2.DeleteGroupOffsetsResponse | None = ...,
+        delete_groups: _group_admin_pb2.DeleteGroupsResponse | None = ...,
+        remove_members: _group_admin_pb2.RemoveMembersResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "answer", b"answer", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "answer", b"answer", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["heartbeat", "commit", "fetch", "list", "describe", "alter_offsets", "delete_offsets", "delete_groups", "remove_members"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___CoordinateGroupsResponse: _TypeAlias = CoordinateGroupsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeOwnOffsetsRequest(_message.Message):
+    """Of which partitions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
+        """At most 100,000 partitions."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        topics: _abc.Iterable[_common_pb2.TopicPartitions] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeOwnOffsetsRequest: _TypeAlias = DescribeOwnOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeOwnOffsetsResponse(_message.Message):
+    """Where they begin and end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnOffsets]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___OwnOffsets] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeOwnOffsetsResponse: _TypeAlias = DescribeOwnOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class OwnOffsets(_message.Message):
+    """Between which offsets one partition holds committed records."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    log_start_offset: _builtins.int
+    """The first offset that is kept; -1 with an error."""
+    high_watermark: _builtins.int
+    """The offset behind the last committed record; -1 with an error."""
+    @_builtins.property
+    def partition(self) -> _common_pb2.TopicPartition:
+        """Which partition."""
+
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the fields below hold. NOT_LEADER: another broker has to be asked."""
+
+    def __init__(
+        self,
+        *,
+        partition: _common_pb2.TopicPartition | None = ...,
+        error: _errors_pb2.Error | None = ...,
+        log_start_offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OwnOffsets: _TypeAlias = OwnOffsets  # noqa: Y015
+
+@_typing.final
+class FetchOwnRequest(_message.Message):
+    """What to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    FETCH_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    @_builtins.property
+    def fetch(self) -> _fetch_pb2.FetchRequest:
+        """As a client asks."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        fetch: _fetch_pb2.FetchRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fetch", b"fetch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "fetch", b"fetch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchOwnRequest: _TypeAlias = FetchOwnRequest  # noqa: Y015
+
+@_typing.final
+class FetchOwnResponse(_message.Message):
+    """What was read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FETCH_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fetch(self) -> _fetch_pb2.FetchResponse:
+        """As a client is answered."""
+
+    def __init__(
+        self,
+        *,
+        fetch: _fetch_pb2.FetchResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fetch", b"fetch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch", b"fetch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchOwnResponse: _TypeAlias = FetchOwnResponse  # noqa: Y015

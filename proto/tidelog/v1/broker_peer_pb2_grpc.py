@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class BrokerPeerServiceStub(object):
-    """What brokers ask each other for an operator, whoever of them was called.
+    """What brokers ask each other for a client or an operator, whoever of them was called.
     """
 
     def __init__(self, channel):
@@ -40,14 +40,50 @@ class BrokerPeerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsResponse.FromString,
                 _registered_method=True)
+        self.CoordinateGroups = channel.unary_unary(
+                '/tidelog.v1.BrokerPeerService/CoordinateGroups',
+                request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsResponse.FromString,
+                _registered_method=True)
+        self.DescribeOwnOffsets = channel.unary_unary(
+                '/tidelog.v1.BrokerPeerService/DescribeOwnOffsets',
+                request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.FromString,
+                _registered_method=True)
+        self.FetchOwn = channel.unary_unary(
+                '/tidelog.v1.BrokerPeerService/FetchOwn',
+                request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerPeerServiceServicer(object):
-    """What brokers ask each other for an operator, whoever of them was called.
+    """What brokers ask each other for a client or an operator, whoever of them was called.
     """
 
     def DescribeOwnLogDirs(self, request, context):
         """The data directories of the broker that is asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CoordinateGroups(self, request, context):
+        """A call about groups that the broker which is asked coordinates. It answers of no other group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeOwnOffsets(self, request, context):
+        """Between which offsets partitions hold committed records, as their leader knows it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchOwn(self, request, context):
+        """Reads partitions for a client of the easy path that is connected to the calling broker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -61,6 +97,21 @@ def add_BrokerPeerServiceServicer_to_server(servicer, server):
                     request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsResponse.SerializeToString,
             ),
+            'CoordinateGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.CoordinateGroups,
+                    request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsResponse.SerializeToString,
+            ),
+            'DescribeOwnOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeOwnOffsets,
+                    request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.SerializeToString,
+            ),
+            'FetchOwn': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchOwn,
+                    request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tidelog.v1.BrokerPeerService', rpc_method_handlers)
@@ -70,7 +121,7 @@ def add_BrokerPeerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerPeerService(object):
-    """What brokers ask each other for an operator, whoever of them was called.
+    """What brokers ask each other for a client or an operator, whoever of them was called.
     """
 
     @staticmethod
@@ -90,6 +141,87 @@ class BrokerPeerService(object):
             '/tidelog.v1.BrokerPeerService/DescribeOwnLogDirs',
             tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsRequest.SerializeToString,
             tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CoordinateGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerPeerService/CoordinateGroups',
+            tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__peer__pb2.CoordinateGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeOwnOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerPeerService/DescribeOwnOffsets',
+            tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchOwn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerPeerService/FetchOwn',
+            tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BrokerPeerServiceStub:
-    """What brokers ask each other for an operator, whoever of them was called."""
+    """What brokers ask each other for a client or an operator, whoever of them was called."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,17 +35,29 @@ class BrokerPeerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> BrokerPeerServiceAsyncStub: ...
     DescribeOwnLogDirs: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnLogDirsRequest, _broker_peer_pb2.DescribeOwnLogDirsResponse]
     """The data directories of the broker that is asked."""
+    CoordinateGroups: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.CoordinateGroupsRequest, _broker_peer_pb2.CoordinateGroupsResponse]
+    """A call about groups that the broker which is asked coordinates. It answers of no other group."""
+    DescribeOwnOffsets: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnOffsetsRequest, _broker_peer_pb2.DescribeOwnOffsetsResponse]
+    """Between which offsets partitions hold committed records, as their leader knows it."""
+    FetchOwn: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]
+    """Reads partitions for a client of the easy path that is connected to the calling broker."""
 
 @_typing.type_check_only
 class BrokerPeerServiceAsyncStub(BrokerPeerServiceStub):
-    """What brokers ask each other for an operator, whoever of them was called."""
+    """What brokers ask each other for a client or an operator, whoever of them was called."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     DescribeOwnLogDirs: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnLogDirsRequest, _broker_peer_pb2.DescribeOwnLogDirsResponse]  # type: ignore[assignment]
     """The data directories of the broker that is asked."""
+    CoordinateGroups: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.CoordinateGroupsRequest, _broker_peer_pb2.CoordinateGroupsResponse]  # type: ignore[assignment]
+    """A call about groups that the broker which is asked coordinates. It answers of no other group."""
+    DescribeOwnOffsets: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnOffsetsRequest, _broker_peer_pb2.DescribeOwnOffsetsResponse]  # type: ignore[assignment]
+    """Between which offsets partitions hold committed records, as their leader knows it."""
+    FetchOwn: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]  # type: ignore[assignment]
+    """Reads partitions for a client of the easy path that is connected to the calling broker."""
 
 class BrokerPeerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What brokers ask each other for an operator, whoever of them was called."""
+    """What brokers ask each other for a client or an operator, whoever of them was called."""
 
     @_abc_1.abstractmethod
     def DescribeOwnLogDirs(
@@ -54,5 +66,29 @@ class BrokerPeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_peer_pb2.DescribeOwnLogDirsResponse, _abc.Awaitable[_broker_peer_pb2.DescribeOwnLogDirsResponse]]:
         """The data directories of the broker that is asked."""
+
+    @_abc_1.abstractmethod
+    def CoordinateGroups(
+        self,
+        request: _broker_peer_pb2.CoordinateGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_peer_pb2.CoordinateGroupsResponse, _abc.Awaitable[_broker_peer_pb2.CoordinateGroupsResponse]]:
+        """A call about groups that the broker which is asked coordinates. It answers of no other group."""
+
+    @_abc_1.abstractmethod
+    def DescribeOwnOffsets(
+        self,
+        request: _broker_peer_pb2.DescribeOwnOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_peer_pb2.DescribeOwnOffsetsResponse, _abc.Awaitable[_broker_peer_pb2.DescribeOwnOffsetsResponse]]:
+        """Between which offsets partitions hold committed records, as their leader knows it."""
+
+    @_abc_1.abstractmethod
+    def FetchOwn(
+        self,
+        request: _broker_peer_pb2.FetchOwnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_peer_pb2.FetchOwnResponse, _abc.Awaitable[_broker_peer_pb2.FetchOwnResponse]]:
+        """Reads partitions for a client of the easy path that is connected to the calling broker."""
 
 def add_BrokerPeerServiceServicer_to_server(servicer: BrokerPeerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.server.cluster_in_world import Cluster
 from tidelog.v1 import (
     admin_pb2,
@@ -37,6 +39,7 @@ async def groups_topic(cluster: Cluster, number: int) -> admin_pb2.TopicDescript
     return topic
 
 
+@pytest.mark.slow
 def test_the_topic_is_made_at_first_use_and_every_broker_names_the_same_coordinator() -> None:
     async def work(cluster: Cluster) -> None:
         assert await cluster.topics(1) == []

@@ -20,6 +20,8 @@ from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.rpc.admin import AdminRpc
 from tidelog.broker.rpc.coordinators import CoordinatorRpc
 from tidelog.broker.rpc.fetch import FetchRpc
+from tidelog.broker.rpc.group_admin import GroupAdminRpc
+from tidelog.broker.rpc.groups import GroupRpc
 from tidelog.broker.rpc.guard import Gate, guard_all
 from tidelog.broker.rpc.log_dirs import LogDirsRpc
 from tidelog.broker.rpc.metadata import MetadataRpc
@@ -35,6 +37,8 @@ from tidelog.v1 import (
     admin_pb2,
     coordinator_pb2,
     fetch_pb2,
+    group_admin_pb2,
+    groups_pb2,
     log_dirs_pb2,
     metadata_pb2,
     produce_pb2,
@@ -53,6 +57,8 @@ BROKER_FILES = (
     log_dirs_pb2.DESCRIPTOR,
     topic_admin_pb2.DESCRIPTOR,
     coordinator_pb2.DESCRIPTOR,
+    groups_pb2.DESCRIPTOR,
+    group_admin_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata_table`'s."""
 
@@ -69,6 +75,9 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     admin: AdminHandler
     trim: TrimHandler
     coordinators: CoordinatorFinder
+    members: GroupRpc
+    """Answers for other brokers as well, as the next one."""
+    group_admin: GroupAdminRpc
     log_dirs: LogDirsRpc
     """Made by whoever knows the other brokers: it answers for them as well."""
 
@@ -105,6 +114,10 @@ def build_broker_methods(
         "/tidelog.v1.CoordinatorService/FindCoordinators": CoordinatorRpc(
             handlers.coordinators
         ).find_coordinators,
+        "/tidelog.v1.GroupService/GroupHeartbeat": handlers.members.heartbeat,
+        "/tidelog.v1.GroupService/CommitOffsets": handlers.members.commit_offsets,
+        "/tidelog.v1.GroupService/FetchOffsets": handlers.members.fetch_offsets,
+        **handlers.group_admin.table(),
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {

@@ -1,0 +1,376 @@
+"""The task that owns the coordinator's core of one partition of `__groups` on this broker.
+
+Owns the inbox, those who wait, and the life of a core: made anew whenever this broker begins to
+lead, loaded from the log, thrown away when it leads no more or an append has failed. Handlers
+submit and await; one that is cancelled drops its answer only. It must never answer what the core
+has not said, nor begin a core while appends of the one before may still reach the log.
+
+    led ─▶ appends of before are settled ─▶ load ─▶ serve ─┬─ led no more ─▶ NOT_COORDINATOR
+     ▲                                                     └─ append failed ─▶ told by the core
+     └──────────────────────────── still led, after a pause ──────┘
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from tidelog.broker.coordinators.log import CoordinatorLog
+from tidelog.broker.errors import fresh
+from tidelog.broker.groups.answers import Response
+from tidelog.broker.groups.core import GroupCoordinatorCore
+from tidelog.broker.groups.messages import (
+    AlterOffsets,
+    Answer,
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    CommitOffsets,
+    Completion,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Effect,
+    FetchOffsets,
+    GroupSettings,
+    GroupTopic,
+    Heartbeat,
+    ListGroups,
+    LoadEnded,
+    Message,
+    ReloadNeeded,
+    RemoveMembers,
+    SettingsChanged,
+    Tick,
+    TopicsChanged,
+)
+from tidelog.broker.housekeeping.events import EventLog
+from tidelog.broker.housekeeping.steady_time import SteadyTime
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.partition.owner import Appended
+from tidelog.broker.replicas import Replicas
+from tidelog.ports import Clock, TaskScope
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch
+
+WAITING_MAX: Final = 10_000
+"""Requests that one coordinator has accepted and not answered."""
+RELOAD_MS: Final = 1_000
+"""Between a failure and the next loading."""
+STEPS_A_TURN: Final = 64
+"""Messages that a core is told before the loop may turn."""
+NS_PER_MS: Final = 1_000_000
+_DEPOSED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_PARTITION,
+    }
+)
+"""Of a partition that this broker does not lead in that epoch."""
+
+GroupRequest = (
+    Heartbeat
+    | CommitOffsets
+    | FetchOffsets
+    | ListGroups
+    | DescribeGroup
+    | AlterOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | RemoveMembers
+)
+_Told = Message | Completion | Tick
+
+
+class GroupCoordinator:
+    """`run()` is the owning task, as long as the partition has a replica here."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        clock: Clock,
+        time: SteadyTime,
+        key: PartitionKey,
+        *,
+        make_core: Callable[[], GroupCoordinatorCore],
+        events: EventLog,
+    ) -> None:
+        self.key = key
+        self._replicas = replicas
+        self._clock = clock
+        self._time = time
+        self._make_core = make_core
+        self._events = events
+        self._topics: tuple[GroupTopic, ...] = ()
+        self._settings = SettingsChanged(defaults=GroupSettings())
+        self._led: LeaderEpoch | None = None
+        """What the image says."""
+        self._changed = asyncio.Event()
+        self._log: CoordinatorLog | None = None
+        self._core: GroupCoordinatorCore | None = None
+        """There once it is loaded."""
+        self._inbox: list[_Told] = []
+        self._news = asyncio.Event()
+        self._is_tick_due = False
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._last_request_id = 0
+        self._appending: dict[asyncio.Future[Appended], None] = {}
+        self._settled = asyncio.Event()
+
+    # -- asked ---------------------------------------------------------------------------------
+
+    @property
+    def core(self) -> GroupCoordinatorCore | None:
+        """To be looked at; None: not led here, or not loaded yet."""
+        return self._core
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self._led is not None
+
+    def lead(self, leader_epoch: LeaderEpoch | None) -> None:
+        """What the image says: this broker leads the partition in the epoch, or not at all."""
+        if leader_epoch == self._led:
+            return
+        self._led = leader_epoch
+        # Nobody is answered as a coordinator from here on that this broker is not any more.
+        self._resign(not_coordinator(self.key))
+        self._changed.set()
+
+    def show(self, topics: tuple[GroupTopic, ...]) -> None:
+        """All topics that there are, internal ones left out."""
+        self._topics = topics
+        if self._core is not None:
+            self._tell(self._topics_changed())
+
+    def configure(self, settings: SettingsChanged) -> None:
+        """What operators have set for groups."""
+        self._settings = settings
+        if self._core is not None:
+            self._tell(settings)
+
+    def tick(self, now_ms: int) -> None:
+        """Monotonic time has passed."""
+        core = self._core
+        if core is None or self._is_tick_due:
+            return
+        if core.next_deadline_ms() <= now_ms:
+            self._is_tick_due = True
+            self._tell(Tick(now_ms=now_ms, wall_ms=self._time.now_ms()))
+
+    async def ask(self, request: GroupRequest) -> Response:
+        """Submit a request and wait for its answer; its id and its times are filled in here."""
+        if self._led is None:
+            raise not_coordinator(self.key)
+        if self._core is None:
+            raise loading(self.key)
+        if len(self._waiting) >= WAITING_MAX:
+            raise TidelogError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                tried=f"ask the coordinator of {self.key}",
+                happened=f"{WAITING_MAX} requests wait for it already",
+            )
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = answer
+        now_ms, wall_ms = self._now_ms(), self._time.now_ms()
+        stamped = msgspec.structs.replace(
+            request, request_id=request_id, now_ms=now_ms, wall_ms=wall_ms
+        )
+        self._tell(stamped)
+        return await answer
+
+    # -- its life ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed.clear()
+            leader_epoch = self._led
+            if leader_epoch is None:
+                await self._changed.wait()
+                continue
+            failure = await self._hold(leader_epoch)
+            await self._wait_settled()
+            if failure is not None and self._led == leader_epoch:
+                self._events.warning("group_coordinator_failed", partition=self.key, error=failure)
+                await self._clock.sleep(RELOAD_MS)
+
+    async def _hold(self, leader_epoch: LeaderEpoch) -> TidelogError | None:
+        """Coordinate as long as the image says so; the failure that ended it earlier."""
+        failures: list[TidelogError] = []
+        async with TaskScope() as scope:
+            work = scope.start(self._work(leader_epoch, failures), name="group coordinator")
+            work.add_done_callback(lambda _: self._changed.set())
+            while self._led == leader_epoch and not work.done():
+                await self._changed.wait()
+                self._changed.clear()
+            scope.cancel()
+        return failures[0] if failures else None
+
+    async def _work(self, leader_epoch: LeaderEpoch, failures: list[TidelogError]) -> None:
+        started_ns = self._clock.monotonic_ns()
+        log = CoordinatorLog(self._replicas, self.key, leader_epoch)
+        core = self._make_core()
+        error = not_coordinator(self.key)
+        try:
+            count = await log.load(core.apply)
+            self._log, self._core = log, core
+            self._perform(core.step(self._settings))
+            now_ms, wall_ms = self._now_ms(), self._time.now_ms()
+            self._perform(core.step(LoadEnded(now_ms=now_ms, wall_ms=wall_ms)))
+            self._perform(core.step(self._topics_changed()))
+            self._events.info(
+                "group_coordinator_loaded",
+                partition=self.key,
+                leader_epoch=leader_epoch,
+                records=count,
+                took_ms=(self._clock.monotonic_ns() - started_ns) // NS_PER_MS,
+            )
+            await self._serve(core)
+        except TidelogError as failure:
+            error = failure
+            failures.append(failure)
+        finally:
+            if self._led == leader_epoch or self._core is core:
+                self._resign(error)
+
+    async def _serve(self, core: GroupCoordinatorCore) -> None:
+        """Tell the core what comes, do what it says, until it is of no more use."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._inbox:
+                told, self._inbox = self._inbox[:STEPS_A_TURN], self._inbox[STEPS_A_TURN:]
+                for each in told:
+                    self._perform(self._step(core, each))
+                if self._inbox:
+                    await asyncio.sleep(0)
+
+    def _step(self, core: GroupCoordinatorCore, told: _Told) -> list[Effect]:
+        match told:
+            case Tick():
+                self._is_tick_due = False
+                return core.tick(told)
+            case AppendCommitted() | AppendFailed():
+                return core.completed(told)
+            case _:
+                return core.step(told)
+
+    def _resign(self, error: TidelogError) -> None:
+        """Whoever waits is told to look elsewhere, or to ask again."""
+        was_there = self._core is not None
+        self._core = self._log = None
+        self._inbox.clear()
+        self._is_tick_due = False
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(fresh(error))
+        if was_there:
+            self._events.info("group_coordinator_resigned", partition=self.key, reason=error)
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case AppendRecords():
+                    self._append(effect)
+                case Answer():
+                    self._answer(effect)
+                case ReloadNeeded():
+                    raise fresh(effect.error)
+                case _:
+                    assert_never(effect)
+
+    def _answer(self, effect: Answer) -> None:
+        answer = self._waiting.pop(effect.request_id, None)
+        if answer is None or answer.done():
+            return
+        if isinstance(effect.result, TidelogError):
+            answer.set_exception(fresh(effect.result))
+        else:
+            answer.set_result(effect.result)
+
+    def _append(self, effect: AppendRecords) -> None:
+        log = self._log
+        assert log is not None, "a core that appends is loaded"
+        try:
+            records = [(each.key, each.value) for each in effect.records]
+            appended = log.append(records, self._time.now_ms())
+        except TidelogError as error:
+            self._tell(AppendFailed(error=self._told(error)))
+            return
+        self._appending[appended] = None
+        appended.add_done_callback(lambda done: self._on_appended(done, effect.token, log))
+
+    def _on_appended(
+        self, done: "asyncio.Future[Appended]", token: int, log: CoordinatorLog
+    ) -> None:
+        del self._appending[done]
+        self._settled.set()
+        failure = done.exception()
+        assert failure is None or isinstance(failure, TidelogError), "an owner refuses typed"
+        if log is not self._log:
+            return
+        try:
+            if failure is not None:
+                raise failure
+            log.check(done.result())
+        except TidelogError as error:
+            self._tell(AppendFailed(error=self._told(error)))
+        else:
+            self._tell(AppendCommitted(token=token))
+
+    async def _wait_settled(self) -> None:
+        """Until no append of a core that is gone can reach the log any more, or move in it."""
+        while self._appending:
+            self._settled.clear()
+            await self._settled.wait()
+
+    def _told(self, error: TidelogError) -> TidelogError:
+        """What a client of the coordinator is told of the failure of an append."""
+        if error.code in _DEPOSED:
+            return not_coordinator(self.key)
+        return TidelogError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            tried=f"coordinate {self.key}",
+            happened=f"{error.happened} ({error.code.name}, while trying to {error.tried})",
+        )
+
+    def _topics_changed(self) -> TopicsChanged:
+        return TopicsChanged(
+            topics=self._topics, now_ms=self._now_ms(), wall_ms=self._time.now_ms()
+        )
+
+    def _tell(self, told: _Told) -> None:
+        self._inbox.append(told)
+        self._news.set()
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // NS_PER_MS
+
+
+def not_coordinator(key: PartitionKey) -> TidelogError:
+    """NOT_COORDINATOR."""
+    return TidelogError(
+        ErrorCode.NOT_COORDINATOR,
+        tried=f"coordinate {key}",
+        happened="this broker does not lead the partition of the groups' topic",
+    )
+
+
+def loading(key: PartitionKey) -> TidelogError:
+    """COORDINATOR_NOT_AVAILABLE, for a moment."""
+    return TidelogError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        tried=f"coordinate {key}",
+        happened="what was stored of its groups is being loaded",
+    )

@@ -1,0 +1,74 @@
+"""A broker's part in consumer groups: its coordinators, and the way to those on other brokers.
+
+Owns how these parts are put together. It must never start before the logs are open: a coordinator
+reads what it knows from its partition.
+"""
+
+from collections.abc import Callable, Mapping
+
+from tidelog.broker.coordinators.finding import CoordinatorFinder
+from tidelog.broker.coordinators.keeper import GroupCoordinators
+from tidelog.broker.coordinators.leader_offsets import LeaderOffsets
+from tidelog.broker.coordinators.watermarks import OwnWatermarks
+from tidelog.broker.groups.core import GroupCoordinatorCore
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.groups import GroupsHandler
+from tidelog.broker.meter import Meter
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.rpc.group_admin import GroupAdminRpc
+from tidelog.broker.rpc.group_calls import GroupCalls
+from tidelog.broker.rpc.group_peers import GroupPeers
+from tidelog.broker.rpc.groups import GroupRpc
+from tidelog.ports import Method, TaskScope
+from tidelog.server import log_events
+from tidelog.server.metadata_side import MetadataSide
+from tidelog.server.node_ports import NodePorts
+from tidelog.wire.ids import BrokerId
+
+
+class BrokerGroups:
+    """`start` once the logs are open; its tasks live as long as the scope."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        ports: NodePorts,
+        side: MetadataSide,
+        fetch: FetchHandler,
+        meter: Meter,
+        *,
+        cluster_id: str,
+        broker_id: BrokerId,
+        address_of: Callable[[BrokerId], str | None],
+    ) -> None:
+        self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
+        self.coordinators = GroupCoordinators(
+            replicas,
+            ports.clock,
+            broker_id=broker_id,
+            make_core=GroupCoordinatorCore,
+            events=log_events,
+        )
+        self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
+        calls = GroupCalls(
+            self.coordinators, self.members, broker_id=broker_id, lag_of=lambda group: -1
+        )
+        self._peers = GroupPeers(
+            calls,
+            OwnWatermarks(replicas),
+            fetch,
+            ports.network,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            address_of=address_of,
+        )
+        offsets = LeaderOffsets(side.source, self._peers)
+        self.admin = GroupAdminRpc(self._peers, offsets, side.source)
+
+    def methods(self) -> Mapping[str, Method]:
+        """What other brokers may ask."""
+        return self._peers.methods()
+
+    def start(self, scope: TaskScope) -> None:
+        """Its tasks."""
+        scope.start(self.coordinators.run(), name="group coordinators")
