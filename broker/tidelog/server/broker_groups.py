@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tidelog.broker.coordinators.finding import CoordinatorFinder
 from tidelog.broker.coordinators.keeper import GroupCoordinators
+from tidelog.broker.coordinators.lag import LagKeeper
 from tidelog.broker.coordinators.leader_offsets import LeaderOffsets
 from tidelog.broker.coordinators.watermarks import OwnWatermarks
 from tidelog.broker.groups.core import GroupCoordinatorCore
@@ -51,7 +52,10 @@ class BrokerGroups:
         )
         self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
         calls = GroupCalls(
-            self.coordinators, self.members, broker_id=broker_id, lag_of=lambda group: -1
+            self.coordinators,
+            self.members,
+            broker_id=broker_id,
+            lag_of=lambda group: self.lag.lag_of(group),
         )
         self._peers = GroupPeers(
             calls,
@@ -64,6 +68,7 @@ class BrokerGroups:
         )
         offsets = LeaderOffsets(side.source, self._peers)
         self.admin = GroupAdminRpc(self._peers, offsets, side.source)
+        self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
@@ -72,3 +77,4 @@ class BrokerGroups:
     def start(self, scope: TaskScope) -> None:
         """Its tasks."""
         scope.start(self.coordinators.run(), name="group coordinators")
+        scope.start(self.lag.run(), name="lag of groups")

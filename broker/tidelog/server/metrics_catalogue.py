@@ -213,6 +213,35 @@ SECTIONS: Final[dict[str, dict[str, Metric]]] = {
         ),
         "tidelog_replication_repairs": _counter("Damaged replicas that were begun anew."),
     },
+    "Consumer groups (of those that it coordinates)": {
+        "tidelog_group_coordinators": _gauge(
+            "Partitions of `__groups` that it leads; `loading`: what is stored is being read, and "
+            "nobody is answered.",
+            "state",
+        ),
+        "tidelog_groups": _gauge("Groups.", "state"),
+        "tidelog_group_members": _gauge("Members of them."),
+        "tidelog_group_heartbeats": _counter("Heartbeats that came to it."),
+        "tidelog_group_rebalances": _counter("Assignments that it has computed."),
+        "tidelog_group_departures": _counter(
+            "Members that are members no more, by the reason.", "reason"
+        ),
+        "tidelog_group_commits": _counter("Offsets that members and others have committed."),
+        "tidelog_group_commit_refusals": _counter(
+            "Offsets that were not stored, by the code told.", "code"
+        ),
+        "tidelog_group_lag_records": _gauge(
+            "Records that are committed by producers and not read by the group, over all of its "
+            "partitions; looked at every 5 seconds. Of the 1,000 groups that lag most.",
+            "group",
+        ),
+        "tidelog_group_partition_lag_records": _gauge(
+            "The same of one partition. Of the 5,000 that lag most.", "group", "topic", "partition"
+        ),
+        "tidelog_group_lag_left_out": _gauge(
+            "Groups and partitions of groups whose lag has no line of its own."
+        ),
+    },
     "Each replica (with `metrics.per_partition`)": {
         "tidelog_partition_is_leader": _gauge("1: it is led here.", "topic", "partition"),
         "tidelog_partition_log_start_offset": _gauge("First offset.", "topic", "partition"),

@@ -23,6 +23,7 @@ from tidelog.server.image_events import RoleCounts
 from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.metered_disk import MeteredDisk
 from tidelog.server.metrics_broker import gather_broker
+from tidelog.server.metrics_groups import gather_groups
 from tidelog.server.metrics_scrape import Scrape
 
 TURN_NS: Final = 5_000_000
@@ -105,6 +106,13 @@ class Gatherer:
                 sources.broker,
                 pauses.breathe,
                 per_partition=sources.configuration.metrics.per_partition,
+            )
+            await gather_groups(
+                scrape,
+                sources.broker.groups,
+                sources.meter,
+                sources.broker.image(),
+                pauses.breathe,
             )
         self._last_ns = sources.clock.monotonic_ns() - begun_ns
         return scrape

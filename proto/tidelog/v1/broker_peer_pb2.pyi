@@ -252,7 +252,7 @@ class DescribeOwnOffsetsRequest(_message.Message):
     """The cluster's id; another one: WRONG_CLUSTER."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
-        """At most 100,000 partitions."""
+        """At most 10,000 partitions."""
 
     def __init__(
         self,

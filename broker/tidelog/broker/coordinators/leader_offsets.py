@@ -5,7 +5,7 @@ number up: what a leader did not tell is an error in its place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.broker.coordinators.watermarks import OwnOffsets
 from tidelog.broker.log.names import PartitionKey
@@ -14,6 +14,8 @@ from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
+
+KEYS_A_CALL: Final = 10_000
 
 Found = Mapping[PartitionKey, OwnOffsets | TidelogError]
 
@@ -55,13 +57,15 @@ class LeaderOffsets:
         keys: Sequence[PartitionKey],
         found: dict[PartitionKey, OwnOffsets | TidelogError],
     ) -> None:
-        try:
-            answer = await self._peers.offsets(broker_id, keys)
-        except TidelogError as error:
-            found.update((key, error) for key in keys)
-            return
-        for key in keys:
-            found[key] = answer.get(key) or _unanswered(broker_id, key)
+        for first in range(0, len(keys), KEYS_A_CALL):
+            part = keys[first : first + KEYS_A_CALL]
+            try:
+                answer = await self._peers.offsets(broker_id, part)
+            except TidelogError as error:
+                found.update((key, error) for key in keys[first:])
+                return
+            for key in part:
+                found[key] = answer.get(key) or _unanswered(broker_id, key)
 
 
 def _leader_of(image: Image, key: PartitionKey) -> BrokerId | TidelogError:
