@@ -20,7 +20,10 @@ from tidelog.broker.rpc.group_admin import GroupAdminRpc
 from tidelog.broker.rpc.group_calls import GroupCalls
 from tidelog.broker.rpc.group_peers import GroupPeers
 from tidelog.broker.rpc.groups import GroupRpc
-from tidelog.ports import Method, TaskScope
+from tidelog.broker.rpc.subscribe_ports import PeerGroup, PeerReads
+from tidelog.broker.subscriptions.host import Subscriptions
+from tidelog.ports import Method, RequestContext, TaskScope
+from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
 from tidelog.server import log_events
 from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.node_ports import NodePorts
@@ -68,6 +71,20 @@ class BrokerGroups:
         )
         offsets = LeaderOffsets(side.source, self._peers)
         self.admin = GroupAdminRpc(self._peers, offsets, side.source)
+        self.subscriptions = Subscriptions(
+            side.source,
+            lambda begin: PeerGroup(begin, self.finder, self._peers, ports.clock),
+            PeerReads(
+                side.source,
+                self._peers,
+                offsets,
+                fetch,
+                broker_id=broker_id,
+                own_context=lambda: _own_context(broker_id),
+            ),
+            ports.clock,
+            ports.random,
+        )
         self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
 
     def methods(self) -> Mapping[str, Method]:
@@ -78,3 +95,16 @@ class BrokerGroups:
         """Its tasks."""
         scope.start(self.coordinators.run(), name="group coordinators")
         scope.start(self.lag.run(), name="lag of groups")
+        scope.start(self.subscriptions.run(), name="subscriptions")
+
+
+def _own_context(broker_id: BrokerId) -> RequestContext:
+    """Of what a broker reads here for its own clients."""
+    name = f"broker-{broker_id}"
+    return RequestContext(
+        principal=name,
+        listener=CLUSTER_LISTENER,
+        client_id=name,
+        address="",
+        deadline_ns=NO_DEADLINE_NS,
+    )

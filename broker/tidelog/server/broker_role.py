@@ -192,6 +192,7 @@ class BrokerRole:
             coordinators=self.groups.finder,
             members=self.groups.members,
             group_admin=self.groups.admin,
+            subscriptions=self.groups.subscriptions,
         )
 
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:

@@ -163,7 +163,7 @@ class RecordsHandler:
         count = request.max_records or self._limits.records_fetch_default
         if answers and answers[0].error is not None:
             raise answers[0].error
-        records, next_offset = _decoded(
+        records, next_offset = decoded_records(
             answers[0].batches if answers else b"",
             request.fetch_offset,
             min(count, self._limits.records_per_request_max),
@@ -273,7 +273,7 @@ def _validate_producer(who: ProducerIdentity, tried: str) -> None:
             raise invalid(tried, f"`{name}` is {value}, not from 0 to {highest}")
 
 
-def _decoded(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRecord], int]:
+def decoded_records(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRecord], int]:
     """Records at or above the offset within both limits, and where to go on.
 
     One batch is open at a time: a compressed one may be many times its size. A damaged one is an

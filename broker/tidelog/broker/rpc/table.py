@@ -30,7 +30,9 @@ from tidelog.broker.rpc.metering import Metering
 from tidelog.broker.rpc.produce import ProduceRpc
 from tidelog.broker.rpc.producer_id import ProducerIdRpc
 from tidelog.broker.rpc.records import RecordsRpc
+from tidelog.broker.rpc.subscribe import SubscribeRpc
 from tidelog.broker.rpc.trim import TrimRpc
+from tidelog.broker.subscriptions.host import Subscriptions
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Method, StreamHandler, UnaryHandler
 from tidelog.v1 import (
@@ -44,6 +46,7 @@ from tidelog.v1 import (
     produce_pb2,
     producer_id_pb2,
     records_pb2,
+    subscribe_pb2,
     topic_admin_pb2,
 )
 
@@ -59,6 +62,7 @@ BROKER_FILES = (
     coordinator_pb2.DESCRIPTOR,
     groups_pb2.DESCRIPTOR,
     group_admin_pb2.DESCRIPTOR,
+    subscribe_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata_table`'s."""
 
@@ -78,6 +82,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     members: GroupRpc
     """Answers for other brokers as well, as the next one."""
     group_admin: GroupAdminRpc
+    subscriptions: Subscriptions
     log_dirs: LogDirsRpc
     """Made by whoever knows the other brokers: it answers for them as well."""
 
@@ -123,5 +128,6 @@ def build_broker_methods(
     streams: dict[str, StreamHandler] = {
         "/tidelog.v1.ProduceService/ProduceStream": produce.produce_stream,
         "/tidelog.v1.FetchService/FetchStream": fetch.fetch_stream,
+        "/tidelog.v1.SubscribeService/Subscribe": SubscribeRpc(handlers.subscriptions).subscribe,
     }
     return guard_all(unary, streams, read_accesses(BROKER_FILES), gate)

@@ -1,0 +1,28 @@
+"""What the easy path admits, each bound with its reason. Pure."""
+
+from typing import Final
+
+STREAMS_MAX: Final = 1_000
+"""Streams of one broker: each is a member of a group, and reads."""
+CREDIT_MAX: Final = 100_000
+"""Records that may be sent, as the contract says."""
+UNACKNOWLEDGED_MAX: Final = 100_000
+"""Records sent and not acknowledged; beyond it nothing more is sent until some are."""
+ACKNOWLEDGEMENTS_WAITING_MAX: Final = 1_000
+"""Of one stream: a client that sends more without waiting for answers is not reading them."""
+POSITIONS_MAX: Final = 10_000
+"""Of one acknowledgement: as many as a commit may have."""
+TOPICS_MAX: Final = 1_000
+ACKNOWLEDGE_MS_DEFAULT: Final = 300_000
+ACKNOWLEDGE_MS_MIN: Final = 1_000
+ACKNOWLEDGE_MS_MAX: Final = 24 * 60 * 60 * 1000
+GIVING_UP_MS: Final = 60_000
+"""How much later than the client's time the coordinator's is over: first the stream ends."""
+RETRY_MS: Final = 200
+"""After a failure that another try may mend."""
+BUFFER_BYTES_MAX: Final = 1024 * 1024
+"""Records read ahead for one stream."""
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+"""Records in one answer, unless a single one is larger."""
+READ_WAIT_MS: Final = 5_000
+"""How long a read waits at a leader for the first record."""

@@ -1,0 +1,104 @@
+"""One partition of a subscription: what was read, what was sent, what was acknowledged. Pure.
+
+acknowledged ≤ sent_end ≤ first offset of the buffer ≤ next_read
+"""
+
+from collections import deque
+
+import msgspec
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.batch import DecodedRecord, record_size_estimate
+
+NOT_KNOWN = -1
+
+
+class SentPart(msgspec.Struct, frozen=True):
+    """Records that were sent together."""
+
+    end_offset: int
+    """Behind the last one."""
+    sent_ms: int
+    count: int
+
+
+class Partition(msgspec.Struct, kw_only=True):
+    """As long as the member owns it, once."""
+
+    key: PartitionKey
+    topic: str
+    next_read: int = NOT_KNOWN
+    """Where the next read begins; -1: not known yet."""
+    acknowledged: int = NOT_KNOWN
+    """All below it is done, or was before."""
+    sent_end: int = NOT_KNOWN
+    is_ready: bool = False
+    """It is known where to begin, and that is committed where nothing was."""
+    is_finding: bool = False
+    """It is being asked where to begin."""
+    needs_reset: bool = False
+    """What was committed is not in the log any more."""
+    is_leaving: bool = False
+    """To be given up once all that was sent is acknowledged."""
+    high_watermark: int = 0
+    buffer: deque[DecodedRecord] = msgspec.field(default_factory=deque)
+    buffered_bytes: int = 0
+    unacknowledged: deque[SentPart] = msgspec.field(default_factory=deque)
+
+    def begin_at(self, offset: int) -> None:
+        """Reading begins here."""
+        assert not self.unacknowledged, f"{self.key}: reading begins anew behind what was sent"
+        self.next_read = self.acknowledged = self.sent_end = offset
+        self.buffer.clear()
+        self.buffered_bytes = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was sent is acknowledged."""
+        return not self.unacknowledged
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records; parts that are acknowledged in part count whole."""
+        return sum(part.count for part in self.unacknowledged)
+
+    def take(self, records: list[DecodedRecord], next_offset: int, high_watermark: int) -> None:
+        """What a read brought."""
+        assert next_offset >= self.next_read, f"{self.key}: a read goes back to {next_offset}"
+        self.buffer.extend(records)
+        self.buffered_bytes += sum(size_of(record) for record in records)
+        self.next_read = next_offset
+        self.high_watermark = high_watermark
+
+    def send(self, count_max: int, bytes_max: int, now_ms: int) -> tuple[DecodedRecord, ...]:
+        """The next records for the client, at least one."""
+        assert self.buffer, f"{self.key} has nothing to send"
+        found: list[DecodedRecord] = []
+        size_bytes = 0
+        while self.buffer and len(found) < count_max:
+            size = size_of(self.buffer[0])
+            if found and size_bytes + size > bytes_max:
+                break
+            size_bytes += size
+            found.append(self.buffer.popleft())
+        self.buffered_bytes -= size_bytes
+        self.sent_end = found[-1][0] + 1
+        self.unacknowledged.append(SentPart(self.sent_end, now_ms, len(found)))
+        return tuple(found)
+
+    def acknowledge(self, offset: int) -> None:
+        """All below the offset is done."""
+        self.acknowledged = max(self.acknowledged, offset)
+        while self.unacknowledged and self.unacknowledged[0].end_offset <= offset:
+            self.unacknowledged.popleft()
+
+    def stop(self) -> None:
+        """Nothing more is read or sent."""
+        self.is_leaving = True
+        self.buffer.clear()
+        self.buffered_bytes = 0
+
+
+def size_of(record: DecodedRecord) -> int:
+    """About what it takes in an answer."""
+    return record_size_estimate(record[3], record[4], record[5])
