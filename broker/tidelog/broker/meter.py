@@ -136,6 +136,10 @@ class Meter:
         """Positions that were answered with an error, by its code."""
         self.group_heartbeats = 0
         """That came to a coordinator here."""
+        self.group_rebalances = 0
+        """Assignments computed by coordinators here."""
+        self.group_departures: dict[str, int] = {}
+        """Members that are none any more, by the reason."""
         self.committed_offsets = 0
         """Of one partition each."""
         self.commit_refusals: dict[str, int] = {}

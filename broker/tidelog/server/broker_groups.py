@@ -52,6 +52,7 @@ class BrokerGroups:
             broker_id=broker_id,
             make_core=GroupCoordinatorCore,
             events=log_events,
+            meter=meter,
         )
         self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
         calls = GroupCalls(

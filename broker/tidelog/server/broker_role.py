@@ -72,15 +72,7 @@ class BrokerRole:
         self._is_recovered = False
         broker_id = BrokerId(configuration.node_id)
         self.replicas = Replicas(directories, side.metadata, broker_id)
-        self._producer_ids = ProducerIds(
-            ControllerBlocks(
-                side.controller,
-                cluster_id=identity.cluster_id,
-                broker_id=broker_id,
-                broker_epoch=self._epoch,
-            ),
-            ports.clock,
-        )
+        self._producer_ids = self._make_producer_ids()
         self.replication = BrokerReplication(
             self.replicas,
             ports,
@@ -100,7 +92,6 @@ class BrokerRole:
             broker_id=broker_id,
             address_of=self.replication.address_of,
         )
-
         places = ReadPlaces(side.metadata, broker_id)
         self._fetch = FetchHandler(self.replicas, configuration.broker_limits(), places)
         self.groups = BrokerGroups(
@@ -113,6 +104,15 @@ class BrokerRole:
             broker_id=broker_id,
             address_of=self.replication.address_of,
         )
+
+    def _make_producer_ids(self) -> ProducerIds:
+        blocks = ControllerBlocks(
+            self._side.controller,
+            cluster_id=self._identity.cluster_id,
+            broker_id=BrokerId(self._configuration.node_id),
+            broker_epoch=self._epoch,
+        )
+        return ProducerIds(blocks, self._ports.clock)
 
     def _epoch(self) -> BrokerEpoch:
         assert self.session is not None, "replicas are copied after the registration"

@@ -35,6 +35,9 @@ async def gather_groups(
     """All of it."""
     await _gather_states(scrape, groups.coordinators, breathe)
     scrape.set("tidelog_group_heartbeats", meter.group_heartbeats)
+    scrape.set("tidelog_group_rebalances", meter.group_rebalances)
+    for reason, number in meter.group_departures.items():
+        scrape.set("tidelog_group_departures", number, reason)
     scrape.set("tidelog_group_commits", meter.committed_offsets)
     for code, number in meter.commit_refusals.items():
         scrape.set("tidelog_group_commit_refusals", number, code)

@@ -73,7 +73,8 @@ class Groups:
                     number, f"GroupService/{method}", request.SerializeToString(), CALL_S
                 )
             except TidelogError as error:
-                assert error.retriable, error
+                if not error.retriable:
+                    raise
                 await asyncio.sleep(0.1)
                 continue
             head = groups_pb2.CommitOffsetsResponse.FromString(data)

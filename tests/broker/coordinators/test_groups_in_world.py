@@ -158,7 +158,7 @@ def test_a_deposed_coordinator_says_so_and_the_next_one_knows_the_members() -> N
         ).SerializeToString()
         data = await cluster.call(other, "GroupService/GroupHeartbeat", request)
         told = groups_pb2.GroupHeartbeatResponse.FromString(data)
-        assert told.error.code == ErrorCode.NOT_COORDINATOR
+        assert int(told.error.code) == ErrorCode.NOT_COORDINATOR
         epoch = member.epoch
         node = cluster.nodes[first].node
         assert node is not None

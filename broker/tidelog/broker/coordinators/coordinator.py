@@ -45,9 +45,11 @@ from tidelog.broker.groups.messages import (
     Tick,
     TopicsChanged,
 )
+from tidelog.broker.groups.notes import DepartureReason
 from tidelog.broker.housekeeping.events import EventLog
 from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.meter import Meter, count
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replicas
 from tidelog.ports import Clock, TaskScope
@@ -84,6 +86,8 @@ GroupRequest = (
     | RemoveMembers
 )
 _Told = Message | Completion | Tick
+_EXPECTED: Final = (DepartureReason.LEFT, DepartureReason.REMOVED, DepartureReason.REPLACED)
+"""Departures that somebody wanted."""
 
 
 class GroupCoordinator:
@@ -98,7 +102,9 @@ class GroupCoordinator:
         *,
         make_core: Callable[[], GroupCoordinatorCore],
         events: EventLog,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self.key = key
         self._replicas = replicas
         self._clock = clock
@@ -113,6 +119,8 @@ class GroupCoordinator:
         self._log: CoordinatorLog | None = None
         self._core: GroupCoordinatorCore | None = None
         """There once it is loaded."""
+        self._rebalances = 0
+        """Of the present core, as far as they are counted."""
         self._inbox: list[_Told] = []
         self._news = asyncio.Event()
         self._is_tick_due = False
@@ -218,6 +226,7 @@ class GroupCoordinator:
         started_ns = self._clock.monotonic_ns()
         log = CoordinatorLog(self._replicas, self.key, leader_epoch)
         core = self._make_core()
+        self._rebalances = 0
         error = not_coordinator(self.key)
         try:
             count = await log.load(core.apply)
@@ -250,8 +259,23 @@ class GroupCoordinator:
                 told, self._inbox = self._inbox[:STEPS_A_TURN], self._inbox[STEPS_A_TURN:]
                 for each in told:
                     self._perform(self._step(core, each))
+                self._tell_notes(core)
                 if self._inbox:
                     await asyncio.sleep(0)
+
+    def _tell_notes(self, core: GroupCoordinatorCore) -> None:
+        notes, meter = core.notes, self._meter
+        meter.group_rebalances += notes.rebalances - self._rebalances
+        self._rebalances = notes.rebalances
+        for each in notes.take_departures():
+            count(meter.group_departures, each.reason.value)
+            tell = self._events.info if each.reason in _EXPECTED else self._events.warning
+            tell(
+                "group_member_gone",
+                group=each.group,
+                member_id=each.member_id,
+                reason=each.reason.value,
+            )
 
     def _step(self, core: GroupCoordinatorCore, told: _Told) -> list[Effect]:
         match told:

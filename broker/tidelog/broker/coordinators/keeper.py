@@ -23,6 +23,7 @@ from tidelog.broker.groups.messages import GroupTopic
 from tidelog.broker.housekeeping.events import EventLog
 from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.meter import Meter
 from tidelog.broker.replicas import Replicas
 from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.ports import Clock, TaskScope
@@ -43,7 +44,9 @@ class GroupCoordinators:
         broker_id: BrokerId,
         make_core: Callable[[], GroupCoordinatorCore],
         events: EventLog,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._replicas = replicas
         self._clock = clock
         self._broker_id = broker_id
@@ -130,6 +133,7 @@ class GroupCoordinators:
             key,
             make_core=self._make_core,
             events=self._events,
+            meter=self._meter,
         )
         made.show(self._topics)
         made.configure(self._settings)

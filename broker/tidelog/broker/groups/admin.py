@@ -14,6 +14,7 @@ from tidelog.broker.groups.answers import (
 )
 from tidelog.broker.groups.draft import Draft
 from tidelog.broker.groups.messages import DeleteGroup, DescribeGroup, RemoveMembers
+from tidelog.broker.groups.notes import DepartureReason
 from tidelog.broker.groups.offsets import forget
 from tidelog.broker.groups.records import GroupKey
 from tidelog.broker.groups.refusals import check_name, not_empty, not_found
@@ -104,7 +105,7 @@ def on_remove_members(world: World, draft: Draft, request: RemoveMembers) -> Rem
     else:
         removed = sorted(group.members)
     if removed:
-        membership.remove(world, draft, removed)
+        membership.remove(world, draft, dict.fromkeys(removed, DepartureReason.REMOVED))
     return RemoveMembersAnswer(removed_member_ids=tuple(removed))
 
 

@@ -37,6 +37,7 @@ from tidelog.broker.groups.messages import (
     Tick,
     TopicsChanged,
 )
+from tidelog.broker.groups.notes import Notes
 from tidelog.broker.groups.pending import Pending
 from tidelog.broker.groups.records import decode_record
 from tidelog.broker.groups.refusals import LOADING
@@ -86,6 +87,11 @@ class GroupCoordinatorCore:
     def groups(self) -> dict[str, Group]:
         """To look at, not to change."""
         return self._world.groups
+
+    @property
+    def notes(self) -> Notes:
+        """What it noticed: for metrics and the node's log."""
+        return self._world.notes
 
     def committed_offsets(self) -> Iterator[tuple[str, PartitionKey, StoredOffset]]:
         """All that is stored, in no order that means anything: for metrics of lag."""

@@ -15,6 +15,7 @@ from tidelog.broker.groups.messages import (
     LEAVING_EPOCH,
     Heartbeat,
 )
+from tidelog.broker.groups.notes import DepartureReason
 from tidelog.broker.groups.reconcile import heartbeat_interval_ms, reconcile
 from tidelog.broker.groups.records import MemberKey, OwnedKey, TargetKey
 from tidelog.broker.groups.refusals import exhausted, fenced, invalid, unknown_member
@@ -131,6 +132,7 @@ def _replace(world: World, draft: Draft, former: Member, heartbeat: Heartbeat) -
     words = heard_words(world, former.words, heartbeat)
     assigned, target = former.assigned, group.targets.get(former.member_id)
     is_change = former.subscription != subscription_of(words)
+    world.notes.depart(group.name, former.member_id, DepartureReason.REPLACED)
     _put_tombstones(draft, former.member_id)
     draft.put(MemberKey(group.name, heartbeat.member_id), words)
     if target:
@@ -150,7 +152,7 @@ def _on_departure(world: World, draft: Draft, heartbeat: Heartbeat) -> Heartbeat
     if member is not None:
         _check_order(group, member, heartbeat)
         if heartbeat.member_epoch == LEAVING_EPOCH:
-            remove(world, draft, [member.member_id])
+            remove(world, draft, {member.member_id: DepartureReason.LEFT})
         else:
             _go_away(world, draft, member, heartbeat)
     return HeartbeatAnswer(member_epoch=heartbeat.member_epoch)
@@ -169,9 +171,10 @@ def _go_away(world: World, draft: Draft, member: Member, heartbeat: Heartbeat) -
     _store_owned(draft, member, kept, epoch=member.epoch, previous_epoch=before, is_away=True)
 
 
-def remove(world: World, draft: Draft, member_ids: list[str]) -> None:
+def remove(world: World, draft: Draft, gone: Mapping[str, DepartureReason]) -> None:
     """They are gone, and what they owned is free."""
-    for member_id in member_ids:
+    for member_id, reason in gone.items():
+        world.notes.depart(draft.name, member_id, reason)
         _put_tombstones(draft, member_id)
     targets.on_change(world, draft)
 

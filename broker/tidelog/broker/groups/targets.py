@@ -105,6 +105,7 @@ def _store_targets(world: World, draft: Draft, topics: dict[TopicId, GroupTopic]
     group = draft.group()
     group.assigned_at_ms = world.now_ms
     group.assign_due_ms = NEVER_MS
+    world.notes.rebalances += 1
     assignment = _assignment(world, group, topics)
     for member_id in sorted(group.members):
         target = dict.fromkeys(assignment[member_id])

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.broker.groups import admin, limits, membership, offsets, replay, targets
 from tidelog.broker.groups.draft import Draft
 from tidelog.broker.groups.messages import TopicsChanged
+from tidelog.broker.groups.notes import DepartureReason
 from tidelog.broker.groups.state import NEVER_MS, Group, Member
 from tidelog.broker.groups.topics import TopicView, digest
 from tidelog.broker.groups.world import World
@@ -90,17 +91,18 @@ class Upkeep:
 
     def _look_at(self, draft: Draft, group: Group, due: list[tuple[str, int]]) -> None:
         world = self._world
-        gone = []
-        for member_id, since_ms in due:
+        gone: dict[str, DepartureReason] = {}
+        for member_id, since_ms in sorted(due):
             member = group.members.get(member_id)
             if member is not None and member.timer_ms == since_ms:
                 member.timer_ms = NEVER_MS
-                if _is_overdue(member, world.now_ms):
-                    gone.append(member_id)
-                else:
+                reason = _overdue(member, world.now_ms)
+                if reason is None:
                     world.timers.watch_member(group, member)
+                else:
+                    gone[member_id] = reason
         if gone:
-            membership.remove(world, draft, sorted(gone))
+            membership.remove(world, draft, gone)
         if group.assignment_epoch < group.epoch and group.assign_due_ms <= world.now_ms:
             targets.compute(world, draft)
 
@@ -120,5 +122,8 @@ class Upkeep:
         return drafts
 
 
-def _is_overdue(member: Member, now_ms: int) -> bool:
-    return min(member.session_due_ms, member.revoke_due_ms) <= now_ms
+def _overdue(member: Member, now_ms: int) -> DepartureReason | None:
+    """Why it has to go; None: it stays."""
+    if member.session_due_ms <= now_ms:
+        return DepartureReason.SILENT
+    return DepartureReason.KEPT_PARTITIONS if member.revoke_due_ms <= now_ms else None

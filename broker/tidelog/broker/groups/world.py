@@ -6,6 +6,7 @@ Owns nothing that is persistent: the groups are `replay`'s, the view is the meta
 import msgspec
 
 from tidelog.broker.groups.messages import GroupSettings
+from tidelog.broker.groups.notes import Notes
 from tidelog.broker.groups.state import Group
 from tidelog.broker.groups.timers import Timers
 from tidelog.broker.groups.topics import TopicView
@@ -19,6 +20,7 @@ class World(msgspec.Struct, kw_only=True):
     timers: Timers = msgspec.field(default_factory=Timers)
     defaults: GroupSettings = msgspec.field(default_factory=GroupSettings)
     by_group: dict[str, GroupSettings] = msgspec.field(default_factory=dict)
+    notes: Notes = msgspec.field(default_factory=Notes)
     now_ms: int = 0
     wall_ms: int = 0
 

@@ -1,8 +1,8 @@
 """Settings that change while the cluster runs: what is set where, what follows from it.
 
 Pure. Changes to one target are made together or not at all, and the result is checked as a whole.
-The effective value is the topic's or group's, else the broker's, else the cluster's, else the node's own, else
-the default.
+The effective value is the topic's or group's, else the broker's, else the cluster's, else the
+node's own, else the default.
 """
 
 from collections.abc import Mapping, Sequence
