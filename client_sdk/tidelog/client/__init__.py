@@ -14,6 +14,7 @@ from tidelog.client.admin_types import (
     ElectionType,
     NewPartitions,
 )
+from tidelog.client.group_types import GroupState, GroupType, MemberToRemove, OffsetTimestamp
 from tidelog.client.sync.admin import AdminClient
 from tidelog.client.sync.consumer import Consumer
 from tidelog.client.sync.future import SendFuture
@@ -37,10 +38,14 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "ElectionType",
+    "GroupState",
+    "GroupType",
+    "MemberToRemove",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetTimestamp",
     "Producer",
     "RawBatch",
     "RecordMetadata",

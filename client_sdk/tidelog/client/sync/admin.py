@@ -1,44 +1,37 @@
 """The synchronous admin client.
 
-Owns topics, offsets and the cluster's description; the modules beside it own the other calls. Every
+Owns topics and the cluster's description; the modules beside it own the other calls. Every
 call has a deadline.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tidelog.client import leaders, wire, wire_directories
-from tidelog.client import options as client_options
 from tidelog.client.directory_types import BrokerLogDirs
-from tidelog.client.engine.fetch_messages import OffsetSpec
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
+from tidelog.client.sync.admin_groups import GroupCalls
 from tidelog.client.sync.admin_partitions import PartitionCalls
 from tidelog.client.sync.admin_quorum import QuorumCalls
 from tidelog.client.sync.admin_quotas import QuotaCalls
 from tidelog.client.sync.admin_records import RecordCalls
 from tidelog.client.sync.admin_topics import TopicCalls
-from tidelog.client.sync.cluster_calls import Wanted
 from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS
 from tidelog.client.types import (
     ClusterDescription,
     CreatedTopic,
     NewTopic,
-    OffsetAndTimestamp,
     TopicDescription,
-    TopicPartition,
 )
 from tidelog.wire.errors import TidelogError
 
 TOPICS_A_REQUEST = 1_000
-_SPECS = {
-    "earliest": OffsetSpec.EARLIEST,
-    "latest": OffsetSpec.LATEST,
-    "max_timestamp": OffsetSpec.MAX_TIMESTAMP,
-}
 
 
-class AdminClient(TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCalls, QuorumCalls):
+class AdminClient(
+    TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCalls, QuorumCalls, GroupCalls
+):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
     def create_topics(
@@ -172,32 +165,3 @@ class AdminClient(TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCal
             self._limit_ms(timeout_ms),
         )
         return wire.read_cluster_description(data)
-
-    def list_partition_offsets(
-        self,
-        partitions: Mapping[TopicPartition, str | int],
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets at `earliest`, `latest`, `max_timestamp`, or a time in ms since 1970."""
-        self._check_usable("list partition offsets")
-        wanted = {TopicPartition(*name): offset_wanted(spec) for name, spec in partitions.items()}
-        answers = self._calls.offsets(
-            wanted, self._limit_ms(timeout_ms), tried="list partition offsets"
-        )
-        return {
-            name: OffsetAndTimestamp(answer.offset, answer.timestamp_ms, answer.leader_epoch)
-            if answer.offset >= 0
-            else None
-            for name, answer in answers.items()
-        }
-
-
-def offset_wanted(spec: str | int) -> Wanted:
-    """What is asked of the log: `earliest`, `latest`, `max_timestamp`, or a time."""
-    if isinstance(spec, int):
-        return OffsetSpec.AT_TIME, spec
-    if spec not in _SPECS:
-        raise client_options.invalid(
-            "list of offsets", f"{spec!r} is none of {', '.join(_SPECS)} or a time in milliseconds"
-        )
-    return _SPECS[spec], -1

@@ -105,11 +105,11 @@ class AdminBase(Client):
             left_ms = int((deadline - time.monotonic()) * 1000)
             if failures and left_ms <= 0:
                 break
-            share_ms = _share_ms(left_ms, len(addresses) - place, may_repeat=may_repeat)
+            limit_ms = share_ms(left_ms, len(addresses) - place, may_repeat=may_repeat)
             try:
-                return self._connections.call(address, method, request, max(1, share_ms))
+                return self._connections.call(address, method, request, max(1, limit_ms))
             except TidelogError as error:
-                if not _is_passed_over(error, may_repeat=may_repeat):
+                if not is_passed_over(error, may_repeat=may_repeat):
                     return error
                 failures.append((address, error))
         raise all_failed(failures)
@@ -140,7 +140,7 @@ class AdminBase(Client):
             self._calls.refresh((), timeout_ms)
 
 
-def _share_ms(left_ms: int, addresses: int, *, may_repeat: bool) -> int:
+def share_ms(left_ms: int, addresses: int, *, may_repeat: bool) -> int:
     """A broker that knows no controller looks for one until its share is over."""
     if addresses == 1:
         return left_ms
@@ -149,7 +149,7 @@ def _share_ms(left_ms: int, addresses: int, *, may_repeat: bool) -> int:
     return min(left_ms, max(ADDRESS_TIMEOUT_MS, left_ms // addresses))
 
 
-def _is_passed_over(error: TidelogError, *, may_repeat: bool) -> bool:
+def is_passed_over(error: TidelogError, *, may_repeat: bool) -> bool:
     """After silence it may have been done: what cannot be repeated is not asked of anybody else."""
     if error.code is ErrorCode.DEADLINE_EXCEEDED:
         return may_repeat

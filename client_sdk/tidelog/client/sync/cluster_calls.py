@@ -58,6 +58,10 @@ class ClusterCalls:
 
         return self.until(timeout_ms, attempt)
 
+    def delay_seconds(self, tries: int) -> float:
+        """How long to wait after so many tries."""
+        return self._backoff.delay_ms(tries) / 1000
+
     def until(self, timeout_ms: int, attempt: Callable[[int], T]) -> T:
         """Try until it works, fails for good, or the time is over; the last error is raised."""
         deadline = time.monotonic() + timeout_ms / 1000
@@ -68,7 +72,7 @@ class ClusterCalls:
                 return attempt(max(1, left_ms))
             except TidelogError as error:
                 tries += 1
-                delay = self._backoff.delay_ms(tries) / 1000
+                delay = self.delay_seconds(tries)
                 if not error.retriable or time.monotonic() + delay >= deadline:
                     raise
             time.sleep(delay)

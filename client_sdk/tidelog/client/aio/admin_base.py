@@ -1,0 +1,117 @@
+"""What every call of the asyncio admin client stands on, as `sync.admin_base` for threads."""
+
+import time
+from types import TracebackType
+from typing import Self, Unpack
+
+from tidelog.client import options as client_options
+from tidelog.client.aio.cluster_calls import AsyncClusterCalls
+from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.lifecycle import Client
+from tidelog.client.options import AdminArguments, AdminOptions
+from tidelog.client.security import security_of
+from tidelog.client.sync.admin_base import is_passed_over, share_ms
+from tidelog.client.sync.connections import all_failed
+from tidelog.wire.errors import TidelogError
+
+
+class AsyncAdminBase(Client):
+    """Opens, asks, closes."""
+
+    def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
+        options = client_options.build(AdminOptions, "AsyncAdminClient", arguments)
+        security = security_of("AsyncAdminClient", options)
+        super().__init__()
+        self._options = options
+        backoff = Backoff(
+            initial_ms=options.retry_backoff_ms,
+            max_ms=options.retry_backoff_max_ms,
+            salt=time.monotonic_ns() & 0xFFFF,
+        )
+        self._connections = AsyncConnections(options.client_id, security)
+        self._calls = AsyncClusterCalls(
+            self._connections,
+            client_options.bootstrap_addresses("AsyncAdminClient", options.bootstrap_servers),
+            MetadataCache(),
+            backoff,
+            options.bootstrap_timeout_ms,
+            options.request_timeout_ms,
+        )
+
+    async def start(self) -> None:
+        """Reach the cluster; not needed, but it says soon if there is none."""
+        self._check_usable("start the admin client")
+        await self._calls.refresh((), self._options.bootstrap_timeout_ms)
+
+    async def close(self) -> None:
+        """Break the connections."""
+        if self._refusal is not None:
+            return
+        self._become_closed()
+        await self._connections.close()
+
+    stop = close
+
+    async def __aenter__(self) -> Self:
+        self._check_usable("use the admin client")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return self._options.request_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def _any(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """Asked again until somebody answers."""
+        await self._learn_brokers(tried, timeout_ms)
+        return await self._calls.any(method, request, timeout_ms)
+
+    async def _ask(
+        self, tried: str, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool = True
+    ) -> bytes:
+        """The answer of the first broker that has one; its error is raised at once.
+
+        `may_repeat`: asked a second time, the call would not deny what it did the first time.
+        """
+        await self._learn_brokers(tried, timeout_ms)
+        answer = await self._calls.until(
+            timeout_ms,
+            lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
+        )
+        if isinstance(answer, TidelogError):
+            raise answer
+        return answer
+
+    async def _ask_round(
+        self, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool
+    ) -> bytes | TidelogError:
+        """A value is final; what is raised may be tried again."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        failures: list[tuple[str, TidelogError]] = []
+        addresses = self._calls.addresses()
+        for place, address in enumerate(addresses):
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            if failures and left_ms <= 0:
+                break
+            limit_ms = share_ms(left_ms, len(addresses) - place, may_repeat=may_repeat)
+            try:
+                return await self._connections.call(address, method, request, max(1, limit_ms))
+            except TidelogError as error:
+                if not is_passed_over(error, may_repeat=may_repeat):
+                    return error
+                failures.append((address, error))
+        raise all_failed(failures)
+
+    async def _learn_brokers(self, tried: str, timeout_ms: int) -> None:
+        """Fails soon and in words if there is nobody."""
+        self._check_usable(tried)
+        if not self._calls.metadata.is_known:
+            await self._calls.refresh((), timeout_ms)
