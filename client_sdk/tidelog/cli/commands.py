@@ -45,6 +45,11 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("topic", "trim"): Entry("topic_trim", "delete records below an offset"),
     ("produce",): Entry("produce", "write lines from stdin as records"),
     ("consume",): Entry("consume", "read records to stdout"),
+    ("group", "list"): Entry("group_list", "the consumer groups and their lag"),
+    ("group", "describe"): Entry("group_describe", "members, offsets and lag of groups"),
+    ("group", "reset-offsets"): Entry("group_reset_offsets", "where a group goes on reading"),
+    ("group", "delete-offsets"): Entry("group_delete_offsets", "forget offsets of partitions"),
+    ("group", "delete"): Entry("group_delete", "delete groups with their offsets"),
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
     ("cluster", "rebalance"): Entry("cluster_rebalance", "spread replicas and leaders evenly"),
     ("cluster", "features"): Entry("cluster_features", "levels of features that are in force"),
@@ -87,6 +92,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
 
 GROUPS: Final = {
     "topic": "named streams of records",
+    "group": "consumers that share the partitions of topics",
     "cluster": "the nodes together",
     "broker": "the nodes that hold records",
     "partition": "where replicas stand and who leads",

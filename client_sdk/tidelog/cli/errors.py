@@ -28,6 +28,7 @@ EXIT_MEANINGS: Final = {
 
 BAD_INPUT_CODES: Final = frozenset(
     {
+        "GROUP_NOT_FOUND",
         "INVALID_ARGUMENT",
         "INVALID_CONFIGURATION",
         "INVALID_PARTITION_COUNT",

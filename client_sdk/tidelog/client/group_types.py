@@ -121,8 +121,8 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """Of all partitions; -1: of one of them it is not known."""
-        lags = [each.lag for each in self.partitions]
+        """Of the partitions for which something was committed; -1: of one it is not known."""
+        lags = [each.lag for each in self.partitions if each.committed_offset >= 0]
         return -1 if any(lag < 0 for lag in lags) else sum(lags)
 
 

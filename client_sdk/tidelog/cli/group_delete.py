@@ -1,0 +1,68 @@
+"""`tidelog group delete`."""
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.errors import EXIT_FAILED, EXIT_OK
+from tidelog.cli.group_arguments import with_nearest
+from tidelog.cli.parser import Parser, add_bootstrap, add_json
+
+if TYPE_CHECKING:
+    from tidelog.wire.errors import TidelogError
+
+COMMAND: Final = "tidelog group delete"
+DESCRIPTION: Final = (
+    "Delete consumer groups with the offsets that they have committed; refused while a group has "
+    "members. Without --execute it only says what would be deleted."
+)
+EXAMPLES: Final = (
+    (f"{COMMAND} billing", "would it be possible?"),
+    (f"{COMMAND} billing reports --execute", "delete two groups"),
+)
+
+
+def configure(parser: Parser) -> None:
+    """Which."""
+    parser.add_argument("group", metavar="GROUP", help="a group's name")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="more of them")
+    parser.add_argument("--execute", action="store_true", help="do it")
+    add_json(parser, "a list of {group, is_deleted, error}; error null: nothing is wrong")
+    add_bootstrap(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what goes; delete it if that was asked for."""
+    names = list(dict.fromkeys([arguments.group, *arguments.groups]))
+    with admin_client(arguments) as admin:
+        outcomes = admin.try_delete_groups(
+            names, ANSWER_TIMEOUT_MS, validate_only=not arguments.execute
+        )
+        outcomes = {
+            name: None if error is None else with_nearest(admin, error, name)
+            for name, error in outcomes.items()
+        }
+    errors = [error for error in outcomes.values() if error is not None]
+    if len(names) == 1 and errors and not arguments.json:
+        raise errors[0]
+    if arguments.json:
+        print_json(
+            [as_json(name, each, is_done=arguments.execute) for name, each in outcomes.items()]
+        )
+    else:
+        verb = "deleted" if arguments.execute else "would delete"
+        for name, error in outcomes.items():
+            told = "" if error is None else f": {error.code.name}: {error.happened}; {error.hint}"
+            print(f"{verb} group {name}" if error is None else f"group {name}{told}")
+        if not arguments.execute:
+            print("nothing was done; add --execute")
+    return EXIT_FAILED if errors else EXIT_OK
+
+
+def as_json(name: str, error: "TidelogError | None", *, is_done: bool) -> dict[str, object]:
+    """What a program reads; the names stay."""
+    return {
+        "group": name,
+        "is_deleted": is_done and error is None,
+        "error": None if error is None else error.code.name,
+    }
