@@ -116,7 +116,8 @@ class GroupHeartbeatRequest(_message.Message):
     """
     rebalance_timeout_ms: _builtins.int
     """How long the member may take to give up partitions, in milliseconds; after it the member is
-    removed. Usually the longest time between two polls. Absent or 0: 300,000. At a change.
+    removed. Usually the longest time between two polls; one below the session timeout counts as
+    that. Absent or 0: 300,000. At a change.
     """
     heartbeat_sequence: _builtins.int
     """One more with every heartbeat that the member sends, from 1 on, also after it has joined again:

@@ -89,7 +89,8 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.seats) < 5)
     @rule(what=st.sampled_from(SUBSCRIPTIONS), instance=st.sampled_from(["", "", "i1", "i2"]))
     def join(self, what: Subscription, instance: str) -> None:
-        self._join(what, instance)
+        is_taken = any(seat.member.instance_id == instance for seat in self.seats)
+        self._join(what, "" if is_taken else instance)
         self._beat(self.seats[-1], "answered")
 
     @precondition(lambda self: self.seats)
@@ -104,7 +105,7 @@ class GroupModel(RuleBasedStateMachine):
         """One heartbeat in flight at most: one that still waits is given up first."""
         if seat.sent is not None:
             self._give_up_waiting(seat)
-        heartbeat = seat.member.heartbeat()
+        heartbeat = seat.member.heartbeat(self.house.now_ms)
         if fate == "late":
             seat.late.append(heartbeat)
             seat.member.on_no_answer()

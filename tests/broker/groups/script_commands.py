@@ -6,6 +6,7 @@ slow | fast             appends wait for `commit`, or are committed at once
 join m1 a,b             [as=instance] [pattern=x.*] [by=range]: a first heartbeat
 beat m1                 [gives up]: the next one; `lost`: its answer does not arrive
 late m1 | arrive m1     a heartbeat is made now, and arrives then
+again m1                it stops reading everything and joins again
 leave m1 | away m1
 commit m1 a0=5          [at=epoch] offsets of a member; `-`: of a reader that is none
 fetch | describe | list | records
@@ -63,6 +64,7 @@ class Script:
             "beat": self._beat,
             "late": self._late,
             "arrive": self._arrive,
+            "again": self._again,
             "leave": self._leave,
             "away": self._leave,
             "commit": self._commit,
@@ -156,7 +158,7 @@ class Script:
         member = self.members[words[0]]
         if "gives" in words:
             member.give_up()
-        heartbeat = member.heartbeat()
+        heartbeat = member.heartbeat(self.house.now_ms)
         if "lost" in words:
             self.house.answers.pop(self.house.send(heartbeat), None)
             member.on_no_answer()
@@ -164,11 +166,15 @@ class Script:
             self._send(words[0], heartbeat, heartbeat)
 
     def _late(self, words: list[str]) -> None:
-        self.late[words[0]] = self.members[words[0]].heartbeat()
+        self.late[words[0]] = self.members[words[0]].heartbeat(self.house.now_ms)
         self.members[words[0]].on_no_answer()
 
     def _arrive(self, words: list[str]) -> None:
         self._send(f"late {words[0]}", self.late.pop(words[0]))
+
+    def _again(self, words: list[str]) -> None:
+        self.members[words[0]].stop_reading()
+        self._beat(words)
 
     def _leave(self, words: list[str]) -> None:
         # The command's own word says how; a departure is a heartbeat as well.

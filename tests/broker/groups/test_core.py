@@ -223,16 +223,30 @@ def test_a_computation_that_a_failover_interrupts_is_done_by_the_next_coordinato
 
 def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:
     house = House(topic("a", 2))
-    house.ask(beat("m1", rebalance_timeout_ms=5_000), HeartbeatAnswer)
+    times = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 8_000}
+    house.ask(beat("m1", **times), HeartbeatAnswer)
     house.pass_time(200)
     house.ask(beat("m2"), HeartbeatAnswer)
-    for _ in range(6):
+    for _ in range(7):
+        house.send(beat("m1", 1))
+        house.pass_time(1_000)
+    assert "m1" in house.core.groups["g"].members
+    for _ in range(3):
         house.send(beat("m1", 1))
         house.send(beat("m2", house.core.groups["g"].members["m2"].epoch))
         house.pass_time(1_000)
     assert house.refusal(beat("m1", 1)) is ErrorCode.UNKNOWN_MEMBER
     owned = house.core.groups["g"].members["m2"].assigned
     assert list(owned) or house.ask(beat("m2", 2), HeartbeatAnswer).assignment
+
+
+def test_who_may_not_have_heard_that_it_should_give_up_has_a_whole_session_for_it() -> None:
+    house = House(topic("a", 2))
+    house.ask(beat("m1", session_timeout_ms=9_000, rebalance_timeout_ms=1_000), HeartbeatAnswer)
+    house.pass_time(200)
+    house.ask(beat("m2"), HeartbeatAnswer)
+    house.ask(beat("m1", 1), HeartbeatAnswer)
+    assert house.core.groups["g"].members["m1"].revoke_due_ms == house.now_ms + 9_000
 
 
 def test_a_member_that_gives_up_in_parts_is_given_more_time_for_none() -> None:

@@ -17,6 +17,7 @@ from tidelog.broker.groups.invariants import check
 from tidelog.broker.groups.messages import (
     AlterOffsets,
     Answer,
+    AnyRequest,
     AppendCommitted,
     AppendFailed,
     AppendRecords,
@@ -27,6 +28,7 @@ from tidelog.broker.groups.messages import (
     DescribeGroup,
     Effect,
     FetchOffsets,
+    GroupTopic,
     Heartbeat,
     ListGroups,
     LoadEnded,
@@ -34,6 +36,7 @@ from tidelog.broker.groups.messages import (
     ReloadNeeded,
     RemoveMembers,
     SettingsChanged,
+    Subscription,
     Tick,
     TopicsChanged,
 )
@@ -46,18 +49,6 @@ from tidelog.broker.groups.upkeep import Upkeep
 from tidelog.broker.groups.world import World
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
-
-_Request = (
-    Heartbeat
-    | CommitOffsets
-    | FetchOffsets
-    | ListGroups
-    | DescribeGroup
-    | AlterOffsets
-    | DeleteOffsets
-    | DeleteGroup
-    | RemoveMembers
-)
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +90,10 @@ class GroupCoordinatorCore:
             for key, stored in group.offsets.items():
                 yield name, key, stored
 
+    def resolve(self, subscription: Subscription) -> tuple[GroupTopic, ...]:
+        """The topics that a subscription means at this moment."""
+        return self._world.topics.resolve(subscription)
+
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Replay a stored record. STORAGE_CORRUPT or UNSUPPORTED_VERSION stop the load."""
         assert not self._is_loaded, "a record is replayed while loading, never later"
@@ -138,7 +133,7 @@ class GroupCoordinatorCore:
             return []
         return [Answer(request_id=message.request_id, result=error)]
 
-    def _on_request(self, request: _Request) -> list[Effect]:
+    def _on_request(self, request: AnyRequest) -> list[Effect]:
         if not (self._is_loaded and self._are_topics_known):
             return self._refuse(request, LOADING)
         self._world.see_time(request.now_ms, request.wall_ms)
@@ -159,7 +154,7 @@ class GroupCoordinatorCore:
         draft.forget_if_nothing()
         return effects + self._answer(request.group, request.request_id, result)
 
-    def _dispatch(self, draft: Draft, request: _Request) -> Response:
+    def _dispatch(self, draft: Draft, request: AnyRequest) -> Response:
         world = self._world
         match request:
             case Heartbeat():

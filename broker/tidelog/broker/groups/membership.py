@@ -211,9 +211,13 @@ def _on_stay(world: World, draft: Draft, member: Member, heartbeat: Heartbeat) -
     group = draft.group()
     _check_order(group, member, heartbeat)
     _check_instance(group, member, heartbeat)
-    is_joining = heartbeat.member_epoch == JOINING_EPOCH
-    owned = None if is_joining or heartbeat.owned is None else dict.fromkeys(heartbeat.owned)
-    _check_epoch(group, member, heartbeat, owned)
+    owned = None if heartbeat.owned is None else dict.fromkeys(heartbeat.owned)
+    if heartbeat.member_epoch == JOINING_EPOCH:
+        # Whoever joins has stopped reading everything, whatever it was told to give up.
+        owned = owned or {}
+    else:
+        _check_owned(group, member, heartbeat)
+    _check_epoch(group, member, heartbeat)
     words = heard_words(world, member.words, heartbeat)
     _hear(world, member, heartbeat)
     if words != member.words:
@@ -240,24 +244,21 @@ def _check_instance(group: Group, member: Member, heartbeat: Heartbeat) -> None:
         raise invalid(TRIED.format(heartbeat), happened)
 
 
-def _check_epoch(
-    group: Group,
-    member: Member,
-    heartbeat: Heartbeat,
-    owned: Mapping[PartitionKey, None] | None,
-) -> None:
+def _check_epoch(group: Group, member: Member, heartbeat: Heartbeat) -> None:
     """FENCED_MEMBER_EPOCH for one that does not stand where a living member can stand."""
     sent = heartbeat.member_epoch
     if member.is_away:
         raise fenced(group, member, sent, "it has left for a while; it comes back by joining")
     if sent not in (member.epoch, member.previous_epoch):
-        happened = f"its epoch is {member.epoch}"
-        raise fenced(group, member, sent, happened)
-    for key in owned or ():
-        epoch = member.owned_epoch(key)
-        if epoch is None:
+        raise fenced(group, member, sent, f"its epoch is {member.epoch}")
+
+
+def _check_owned(group: Group, member: Member, heartbeat: Heartbeat) -> None:
+    """FENCED_MEMBER_EPOCH for one that reads what somebody else may read."""
+    for key in heartbeat.owned or ():
+        if member.owned_epoch(key) is None:
             happened = f"it owns {key} as it says, and was not given it"
-            raise fenced(group, member, sent, happened)
+            raise fenced(group, member, heartbeat.member_epoch, happened)
 
 
 def _hear(world: World, member: Member, heartbeat: Heartbeat) -> None:

@@ -211,7 +211,7 @@ class AppendFailed(msgspec.Struct, frozen=True, kw_only=True):
     """NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE: what everything that waits is answered with."""
 
 
-Message = (
+AnyRequest = (
     Heartbeat
     | CommitOffsets
     | FetchOffsets
@@ -221,10 +221,9 @@ Message = (
     | DeleteOffsets
     | DeleteGroup
     | RemoveMembers
-    | TopicsChanged
-    | SettingsChanged
-    | LoadEnded
 )
+
+Message = AnyRequest | TopicsChanged | SettingsChanged | LoadEnded
 
 Completion = AppendCommitted | AppendFailed
 

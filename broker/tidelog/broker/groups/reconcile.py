@@ -86,7 +86,7 @@ def _set_revoke_deadline(
     if not member.revoking:
         member.revoke_due_ms = NEVER_MS
     elif any(key not in was_revoking for key in member.revoking):
-        member.revoke_due_ms = world.now_ms + member.words.rebalance_timeout_ms
+        member.revoke_due_ms = world.now_ms + member.patience_ms
         world.timers.watch_member(group, member)
 
 

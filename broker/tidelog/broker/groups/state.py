@@ -62,6 +62,15 @@ class Member(msgspec.Struct, kw_only=True, gc=False):
         return subscription_of(self.words)
 
     @property
+    def patience_ms(self) -> int:
+        """How long it may take to give something up.
+
+        Not less than its session: the answer that says what to give up may be lost, and only after
+        a whole session without an answer a member stops reading by itself.
+        """
+        return max(self.words.rebalance_timeout_ms, self.words.session_timeout_ms)
+
+    @property
     def instance_id(self) -> str:
         """Empty: a dynamic member."""
         return self.words.group_instance_id

@@ -37,7 +37,7 @@ class Upkeep:
                 member.heard_ms = world.now_ms
                 member.session_due_ms = world.now_ms + member.words.session_timeout_ms
                 if member.revoking:
-                    member.revoke_due_ms = world.now_ms + member.words.rebalance_timeout_ms
+                    member.revoke_due_ms = world.now_ms + member.patience_ms
                 world.timers.watch_member(group, member)
 
     def on_topics(self, message: TopicsChanged) -> list[Draft]:

@@ -3,8 +3,9 @@
 Owns what one member knows: its epoch, what it was told to own, what it reads at this moment. It is
 driven by whoever carries its heartbeats and has no clock of its own. It stops reading by itself
 when it was not heard for its session timeout, or has not given up what it should within its
-rebalance timeout, both counted from when the heartbeat was sent: earlier than the coordinator
-counts.
+rebalance timeout. Both are counted so that they end before the coordinator's: the one from when the
+last answered heartbeat was sent, the other from the first one after it, which may have been
+processed although its answer was lost.
 """
 
 from typing import Final
@@ -55,6 +56,7 @@ class PlainMember:
         self._is_owned_news = True
         self._session_ends_ms = 0
         self._must_give_up_ms: int | None = None
+        self._unanswered_since_ms: int | None = None
 
     def subscribe(self, subscription: Subscription) -> None:
         """From the next heartbeat on."""
@@ -75,9 +77,11 @@ class PlainMember:
         """It reads something that it was told to give up."""
         return any(key not in self.told for key in self.reading)
 
-    def heartbeat(self) -> Heartbeat:
+    def heartbeat(self, now_ms: int) -> Heartbeat:
         """The next one; ids and times are the carrier's."""
         self._sequence += 1
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = now_ms
         is_joining = self.epoch == JOINING_EPOCH
         is_full = self._is_full or is_joining
         is_owned_told = is_full or self._is_owned_news
@@ -116,19 +120,19 @@ class PlainMember:
         if sent.owned is not None and tuple(sorted(self.reading)) == sent.owned:
             self._is_owned_news = False
         self._session_ends_ms = sent_ms + self.session_timeout_ms
+        since_ms, self._unanswered_since_ms = self._unanswered_since_ms, None
         if answer.assignment is not None:
-            self._take(
-                {each.key: each.partition_assignment_epoch for each in answer.assignment}, sent_ms
-            )
+            told = {each.key: each.partition_assignment_epoch for each in answer.assignment}
+            self._take(told, sent_ms if since_ms is None else since_ms)
 
-    def _take(self, told: dict[PartitionKey, int], sent_ms: int) -> None:
+    def _take(self, told: dict[PartitionKey, int], since_ms: int) -> None:
         before = dict(self.reading)
         self.told = told
         self.reading.update(told)
         if self.reading != before:
             self._is_owned_news = True
         if self.must_give_up and self._must_give_up_ms is None:
-            self._must_give_up_ms = sent_ms + self.rebalance_timeout_ms
+            self._must_give_up_ms = since_ms + self.rebalance_timeout_ms
 
     def on_no_answer(self) -> None:
         """Lost, or refused for now: everything is told again."""

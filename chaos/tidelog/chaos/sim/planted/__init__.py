@@ -86,6 +86,7 @@ PLANTED: Final = {
     "quorum": "tidelog.chaos.sim.planted.of_quorum:PLANTED",
     "log": "tidelog.chaos.sim.planted.of_log:PLANTED",
     "cluster": "tidelog.chaos.sim.planted.of_cluster:PLANTED",
+    "groups": "tidelog.chaos.sim.planted.of_groups:PLANTED",
 }
 """By suite, where its bugs are."""
 

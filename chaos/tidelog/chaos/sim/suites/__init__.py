@@ -13,6 +13,7 @@ SUITES: Final = {
     "quorum": "tidelog.chaos.sim.suites.quorum:QUORUM",
     "log": "tidelog.chaos.sim.suites.log:LOG",
     "cluster": "tidelog.chaos.sim.suites.cluster:CLUSTER",
+    "groups": "tidelog.chaos.sim.suites.groups:GROUPS",
 }
 """Where each one is, by name."""
 

@@ -1,0 +1,90 @@
+"""Calls between members and brokers: delayed, lost, answered too late, or processed too late.
+
+Owns one call's way there and back. The caller gives up at its deadline and then takes no answer;
+what was on its way may arrive all the same.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.broker.groups.messages import Answer, AnyRequest
+from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.groups.coordinators import Broker, Coordinators
+from tidelog.chaos.sim.quorum.agenda import MS, Agenda
+from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.trace import Trace
+
+DEADLINE_MS: Final = 250
+LATE_MS: Final = (DEADLINE_MS, 2_500)
+SLOW_MS: Final = (40, 200)
+
+OnAnswer = Callable[[Answer | None], None]
+"""None: there was none in time."""
+
+
+class Wires:
+    """The network of one run."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        random: SeededRandom,
+        faults: Faults,
+        trace: Trace,
+        coordinators: Coordinators,
+        latency_ms: tuple[int, int],
+    ) -> None:
+        self._agenda: Final = agenda
+        self._random: Final = random
+        self._faults: Final = faults
+        self._trace: Final = trace
+        self._coordinators: Final = coordinators
+        self._latency_ms: Final = latency_ms
+
+    def call(self, who: str, broker: Broker, request: AnyRequest, on_answer: OnAnswer) -> None:
+        """Exactly one call of `on_answer`, at the deadline at the latest."""
+        is_over = False
+
+        def finish(answer: Answer | None) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                on_answer(answer)
+
+        kind = type(request).__name__
+        self._agenda.after(DEADLINE_MS * MS, finish, None)
+        if self._faults.fires(FaultKind.BREAK):
+            self._faults.took_effect(FaultKind.BREAK, who, kind)
+            return
+        if self._faults.fires(FaultKind.LATE_PROCESSING):
+            self._agenda.after(
+                self._random.between(*LATE_MS) * MS, self._arrive_late, who, broker, request
+            )
+            return
+        self._agenda.after(self._delay_ns(who), self._arrive, who, broker, request, finish)
+
+    def _delay_ns(self, who: str) -> int:
+        if self._faults.fires(FaultKind.NETWORK_DELAY):
+            self._faults.took_effect(FaultKind.NETWORK_DELAY, who)
+            return self._random.between(*SLOW_MS) * MS
+        return self._random.between(*self._latency_ms) * MS
+
+    def _arrive(self, who: str, broker: Broker, request: AnyRequest, finish: OnAnswer) -> None:
+        self._trace.note(f"broker {broker.number}", type(request).__name__, who)
+
+        def reply(answer: Answer) -> None:
+            if self._faults.fires(FaultKind.BREAK):
+                self._faults.took_effect(FaultKind.BREAK, who, "answer")
+            else:
+                self._agenda.after(self._delay_ns(who), self._deliver, who, answer, finish)
+
+        self._coordinators.ask(broker, request, reply)
+
+    def _deliver(self, who: str, answer: Answer, finish: OnAnswer) -> None:
+        self._trace.note(who, "answer", type(answer.result).__name__)
+        finish(answer)
+
+    def _arrive_late(self, who: str, broker: Broker, request: AnyRequest) -> None:
+        if broker.core is not None and not broker.is_paused:
+            self._faults.took_effect(FaultKind.LATE_PROCESSING, who, type(request).__name__)
+        self._coordinators.ask(broker, request, lambda _answer: None)

@@ -1,0 +1,208 @@
+"""The suite of groups: a slice of its seeds is clean, and it finds the planted bugs."""
+
+import re
+
+import pytest
+
+from tests.chaos.suite_contract import SuiteContract
+from tidelog.broker.groups.messages import AppendRecords
+from tidelog.broker.groups.records import (
+    AnyValue,
+    GroupKey,
+    GroupValue,
+    Key,
+    MemberKey,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    OwnedKey,
+    TargetKey,
+    encode_record,
+)
+from tidelog.broker.groups.replay import owned_value, target_value
+from tidelog.broker.groups.state import Member
+from tidelog.broker.log.names import PartitionKey
+from tidelog.chaos.checkers import groups as checker
+from tidelog.chaos.checkers.groups import GroupsWatch, committer
+from tidelog.chaos.sim import FaultKind
+from tidelog.chaos.sim.groups.plan import KINDS
+from tidelog.chaos.sim.planted.of_groups import PLANTED
+from tidelog.chaos.sim.runner import Totals
+from tidelog.chaos.sim.suites.groups import GROUPS, run_groups
+from tidelog.chaos.sim.trace import Trace
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+
+PLANTED_MIN = 8
+AT = PartitionKey(TopicId(b"a" * 16), PartitionId(0))
+WORDS = MemberValue(
+    group_instance_id="",
+    rack="",
+    client_id="",
+    address="",
+    session_timeout_ms=1,
+    rebalance_timeout_ms=1,
+    topics=("a",),
+    topic_pattern="",
+    assignor=0,
+)
+
+
+class TestGroupsSuite(SuiteContract):
+    """The contract of every suite."""
+
+    suite = GROUPS
+    planted = PLANTED
+
+    @pytest.mark.slow
+    def test_seeds_move_partitions_and_lose_coordinators(self, totals: Totals) -> None:
+        assert sum(result.figures["moves"] for result in totals.results) > 0
+        assert sum(result.figures["failovers"] for result in totals.results) > len(totals.results)
+
+
+@pytest.mark.slow
+def test_one_seed_gives_one_history() -> None:
+    first = run_groups(3, None)
+    assert first.events > 0
+    assert run_groups(3, None) == first
+
+
+@pytest.mark.slow
+def test_every_kind_of_fault_is_drawn_and_felt_by_some_seed() -> None:
+    felt: dict[str, int] = {}
+    for seed in range(60):
+        for kind, times in run_groups(seed, None).felt.items():
+            felt[kind] = felt.get(kind, 0) + times
+        if all(felt.get(kind.value) for kind in KINDS):
+            return
+    assert all(felt.get(kind.value) for kind in KINDS), felt
+
+
+def test_every_plant_expects_what_the_watch_checks() -> None:
+    known = re.findall(r"^    ([a-z_]+)  ", checker.__doc__ or "", re.MULTILINE)
+    assert len(PLANTED) >= PLANTED_MIN
+    assert "commit_what_was_returned" in PLANTED
+    for name, plant in PLANTED.items():
+        assert plant.expected <= {*known, "not_alive"}, f"{name} expects what nobody checks"
+
+
+def test_the_faults_of_a_plan_are_known_kinds() -> None:
+    assert all(isinstance(kind, FaultKind) for kind in KINDS)
+
+
+def owned(
+    *, epoch: int, assigned: dict[PartitionKey, int], revoking: dict[PartitionKey, int]
+) -> AnyValue:
+    member = Member(member_id="", words=WORDS)
+    return owned_value(
+        member,
+        assigned=assigned,
+        revoking=revoking,
+        epoch=epoch,
+        previous_epoch=epoch,
+        sequence=0,
+    )
+
+
+def has(member: str, epoch: int, since: int | None = None) -> tuple[Key, AnyValue]:
+    """A record: the member owns the partition."""
+    assigned = {AT: epoch if since is None else since}
+    return OwnedKey("g", member), owned(epoch=epoch, assigned=assigned, revoking={})
+
+
+def gave(member: str, epoch: int) -> tuple[Key, AnyValue]:
+    """A record: the member owns nothing."""
+    return OwnedKey("g", member), owned(epoch=epoch, assigned={}, revoking={})
+
+
+def offset(number: int, by: str) -> tuple[Key, AnyValue]:
+    """A record: a committed offset."""
+    return OffsetKey("g", AT.topic_id, AT.partition), OffsetValue(
+        committed_offset=Offset(number),
+        leader_epoch=LeaderEpoch(-1),
+        metadata=by,
+        commit_time_ms=0,
+    )
+
+
+def epochs(group: int) -> tuple[Key, AnyValue]:
+    """A record: a group's epochs."""
+    return GroupKey("g"), GroupValue(
+        group_type=1,
+        group_epoch=group,
+        assignment_epoch=group,
+        assignor=1,
+        topics_digest=b"",
+        empty_since_ms=-1,
+    )
+
+
+def watched(*appends: list[tuple[Key, AnyValue]]) -> GroupsWatch:
+    """A watch that has seen the appends."""
+    watch = GroupsWatch(Trace())
+    for token, records in enumerate(appends, start=1):
+        encoded = tuple(encode_record(key, value) for key, value in records)
+        watch.on_committed(AppendRecords(token=token, records=encoded))
+    return watch
+
+
+KEEPS: list[tuple[Key, AnyValue]] = [(TargetKey("g", "m1"), target_value([AT]))]
+M1 = committer("m1", 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "appends"),
+    [
+        ("", [[has("m1", 1), *KEEPS], [offset(5, M1)], [offset(4, M1)]]),
+        ("", [[has("m1", 1)], [gave("m1", 2)], [has("m2", 2)], [offset(5, committer("m2", 2))]]),
+        ("two_owners", [[has("m1", 1)], [has("m2", 2)]]),
+        ("reused_epoch", [[has("m1", 1)], [gave("m1", 2)], [has("m2", 2, since=1)]]),
+        ("epoch_fell", [[epochs(2)], [epochs(1)]]),
+        ("epoch_fell", [[has("m1", 2)], [has("m1", 1)]]),
+        ("stopped_untouched", [[has("m1", 1), *KEEPS], [gave("m1", 2)]]),
+        ("stale_commit", [[offset(5, M1)]]),
+        ("stale_commit", [[has("m1", 1)], [gave("m1", 2)], [has("m1", 3)], [offset(5, M1)]]),
+        (
+            "fallen_offset",
+            [
+                [has("m1", 1)],
+                [offset(5, M1)],
+                [gave("m1", 2)],
+                [has("m2", 2)],
+                [offset(4, committer("m2", 2))],
+            ],
+        ),
+    ],
+)
+def test_the_watch_names_what_is_wrong_with_a_log(
+    kind: str, appends: list[list[tuple[Key, AnyValue]]]
+) -> None:
+    found = [each.partition(":")[0] for each in watched(*appends).violations]
+    assert found == ([kind] if kind else [])
+
+
+def test_the_watch_names_what_is_wrong_with_answers() -> None:
+    watch = watched([(MemberKey("g", "m1"), WORDS), has("m1", 1)], [offset(5, M1)])
+    watch.on_assignment("g", "m1", {AT: 1})
+    watch.on_commit_acknowledged("g", AT, 5, M1)
+    watch.on_fetched("g", AT, 5, 0)
+    watch.on_reading("g", "m1", [AT])
+    assert watch.violations == []
+    watch.on_assignment("g", "m1", {AT: 2})
+    watch.on_commit_acknowledged("g", AT, 6, M1)
+    watch.on_fetched("g", AT, 7, 0)
+    watch.on_reading("g", "m2", [AT])
+    found = [each.partition(":")[0] for each in watch.violations]
+    assert found == ["not_committed", "not_committed", "wrong_fetch", "read_twice"]
+
+
+def test_who_was_evicted_may_read_until_it_hears_of_that() -> None:
+    watch = watched()
+    watch.on_reading("g", "m1", [AT])
+    watch.excuse("m1")
+    watch.on_reading("g", "m2", [AT])
+    assert watch.violations == []
+    watch.on_stopped("g", "m2", [AT])
+    watch.on_reading("g", "m1", [AT])
+    watch.excuse_no_more("m1")
+    watch.on_reading("g", "m2", [AT])
+    assert len(watch.violations) == 1
