@@ -15,6 +15,7 @@ from tidelog.v1 import (
     groups_pb2,
     metadata_pb2,
     produce_pb2,
+    topic_admin_pb2,
 )
 from tidelog.wire.batch import encode_batch, read_header, route_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -169,7 +170,7 @@ class Groups:
     async def produce(self, name: str, partition: int, count: int) -> None:
         """So many records, at the leader."""
         topic_id = TopicId(self.topic_ids[name])
-        batch = encode_batch([(1, None, b"v", ())] * count)
+        batch = encode_batch([(1, b"k", b"v", ())] * count)
         request = produce_pb2.ProduceRequest(acks=produce_pb2.ACKS_ALL)
         request.batches.add(
             topic_id=topic_id,
@@ -178,16 +179,33 @@ class Groups:
             batch=batch,
             route_sum=route_sum(topic_id, partition, read_header(batch).crc),
         )
-        asked = metadata_pb2.GetMetadataRequest(topic_names=[name]).SerializeToString()
-        data = await self.cluster.call(1, "MetadataService/GetMetadata", asked)
-        (topic,) = metadata_pb2.GetMetadataResponse.FromString(data).topics
         data = await self.cluster.call(
-            topic.partitions[partition].leader_id,
+            await self.leader(name, partition),
             "ProduceService/Produce",
             request.SerializeToString(),
         )
         (told,) = produce_pb2.ProduceResponse.FromString(data).acknowledgements
         assert not told.HasField("error"), told
+
+    async def trim(self, name: str, partition: int, before_offset: int) -> None:
+        """Delete what is below, at the leader."""
+        request = topic_admin_pb2.DeleteRecordsRequest()
+        point = request.points.add(before_offset=before_offset)
+        point.partition.topic_id, point.partition.partition = self.topic_ids[name], partition
+        data = await self.cluster.call(
+            await self.leader(name, partition),
+            "TopicAdminService/DeleteRecords",
+            request.SerializeToString(),
+        )
+        (told,) = topic_admin_pb2.DeleteRecordsResponse.FromString(data).results
+        assert not told.HasField("error"), told
+
+    async def leader(self, name: str, partition: int) -> int:
+        """Who leads it, as the first node knows."""
+        asked = metadata_pb2.GetMetadataRequest(topic_names=[name]).SerializeToString()
+        data = await self.cluster.call(1, "MetadataService/GetMetadata", asked)
+        (topic,) = metadata_pb2.GetMetadataResponse.FromString(data).topics
+        return topic.partitions[partition].leader_id
 
 
 class Member:

@@ -66,6 +66,9 @@ def test_every_broker_describes_a_group_with_members_offsets_and_lag() -> None:
             assert {each.member_id for each in found.partitions} == {"m1", "m2"}
             missing = await groups.described("none", number)
             assert int(missing.error.code) == ErrorCode.GROUP_NOT_FOUND
+        await groups.trim("t", 0, 8)
+        (trimmed, *_) = (await groups.described("g")).partitions
+        assert (trimmed.log_start_offset, trimmed.lag) == (8, 2), "what is gone is no lag"
 
     three().run(work)
 

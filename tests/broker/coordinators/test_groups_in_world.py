@@ -169,3 +169,47 @@ def test_a_deposed_coordinator_says_so_and_the_next_one_knows_the_members() -> N
         assert await groups.coordinator("g") != first
 
     Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+
+
+@pytest.mark.slow
+def test_no_commit_is_acknowledged_before_the_other_replicas_have_it() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1)
+        await groups.commit("g", {("t", 0): 1})
+        coordinator = await groups.coordinator("g")
+        for number in list(groups.living()):
+            if number != coordinator:
+                cluster.nodes[number].kill()
+        request = groups_pb2.CommitOffsetsRequest(group="g", member_epoch=-1)
+        request.offsets.add(topic_id=topic_id, committed_offset=2, leader_epoch=-1)
+        with pytest.raises(TidelogError) as caught:
+            await cluster.call(
+                coordinator, "GroupService/CommitOffsets", request.SerializeToString(), 5
+            )
+        assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+        asked = groups_pb2.FetchOffsetsRequest(group="g", member_epoch=-1).SerializeToString()
+        with pytest.raises(TidelogError) as caught:
+            # Nor is it shown: a failover could take it back.
+            await cluster.call(coordinator, "GroupService/FetchOffsets", asked, 5)
+        assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+
+    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+
+
+@pytest.mark.slow
+def test_the_next_coordinator_knows_the_very_last_commit_of_each_group() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1, replicas=3)
+        names = [f"group-{number}" for number in range(24)]
+        for name in names:
+            await groups.commit(name, {("t", 0): 1})
+        # A follower hears of the watermark behind the last record with the next one only.
+        for offset, name in enumerate(names, 2):
+            await groups.commit(name, {("t", 0): offset})
+        cluster.nodes[await groups.coordinator(names[-1])].kill()
+        for offset, name in enumerate(names, 2):
+            assert await groups.committed(name) == {(topic_id, 0): offset}
+
+    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tests.broker.coordinators.group_world import Groups
 from tests.broker.node_in_world import NodeLife, PlainClient, partition_batch
+from tests.server.cluster_in_world import Cluster
 from tidelog.broker.coordinators.log import CoordinatorLog
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replicas
@@ -113,3 +115,42 @@ def test_an_append_of_another_leader_epoch_is_refused() -> None:
         assert caught.value.code is ErrorCode.NOT_LEADER
 
     with_replicas(work)
+
+
+@pytest.mark.slow
+def test_a_loading_waits_until_all_that_was_written_before_is_committed() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1, replicas=3)
+        await groups.produce("t", 0, 2)
+        leader = await groups.leader("t", 0)
+        node = cluster.nodes[leader].node
+        assert node is not None
+        replicas = node.view().replicas
+        assert replicas is not None
+        replica = replicas.get(TopicId(topic_id), 0)
+        assert replica is not None
+        log = CoordinatorLog(replicas, replica.log.key, replica.leader_epoch)
+        others = [each for number, each in cluster.nodes.items() if number != leader]
+        for other in others:
+            other.kill()
+        appended = log.append([(b"a", b"1")], wall_ms=1_000)
+        await asyncio.sleep(3)
+        assert replica.log.log_end_offset == 3
+        assert replica.log.high_watermark == 2
+        found: list[bytes] = []
+        loading = asyncio.create_task(_load_keys(log, found))
+        await asyncio.sleep(3)
+        assert not loading.done(), "the last record may still be lost"
+        assert not appended.done()
+        for other in others:
+            await other.restart()
+        await loading
+        assert found[-1] == b"a"
+        await appended
+
+    Cluster(controllers=3, roles="controller,broker").run(work)
+
+
+async def _load_keys(log: CoordinatorLog, found: list[bytes]) -> None:
+    await log.load(lambda key, value: found.append(key))
