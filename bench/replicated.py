@@ -15,7 +15,7 @@ import msgspec
 
 from bench import chain_nodes
 from bench.chain_nodes import Chain
-from bench.lines import FLUSHED, UNFLUSHED, run_role
+from bench.lines import FLUSHED, KEY_BYTES, UNFLUSHED, run_role
 from bench.peers.kafka import tools
 from bench.processes import python_child
 from bench.settings import BATCH_BYTES, LINGER_MS, PARTITIONS, RECORD_BYTES, Acks, Load
@@ -76,6 +76,31 @@ def _load(bootstrap: str, topic: str, acks: Acks) -> str:
     return msgspec.json.encode(load).decode()
 
 
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the SDK's bulk calls."""
+
+    key: str
+    role: str
+    name: str
+    record: str = str(RECORD_BYTES)
+
+
+CALLS: Final = (
+    Call(key="tidelog-batch", role="send-batch", name="send_batch()"),
+    Call(
+        key="tidelog-keyed",
+        role="send-keyed",
+        name="send_batch()",
+        record=f"key {KEY_BYTES} + {RECORD_BYTES}",
+    ),
+    Call(key="tidelog-arrow", role="send-arrow", name="send_arrow()"),
+)
+READS: Final = (
+    Call(key="tidelog-read", role="consume", name="poll_batches()"),
+    Call(key="tidelog-table", role="poll-arrow", name="poll_arrow()"),
+)
+
+
 class TidelogLines:
     """Through the engine, in sealed batches; and record by record beside it."""
 
@@ -89,16 +114,30 @@ class TidelogLines:
         self._bulk("produce", STORED, "1", 1, self._seconds)
 
     def lines(self) -> list[Line]:
-        produce = [self._produce(setting) for setting in settings()]
         sends = [self._send(acks) for acks in ("1", "all")]
-        return [*sends, *produce, *(self._consume(clients) for clients in CLIENTS)]
+        calls = [
+            self._produce(setting, call)
+            for call in CALLS
+            for setting in settings()
+            if (setting.acks == "all") == (setting.flush == SYNC)
+        ]
+        produce = [self._produce(setting) for setting in settings()]
+        consume = [self._consume(clients, call) for call in READS for clients in CLIENTS]
+        return [*sends, *calls, *produce, *consume]
 
-    def _bulk(self, role: str, topic: str, acks: Acks, clients: int, seconds: float) -> Throughput:
+    def _bulk(
+        self,
+        role: str,
+        topic: str,
+        acks: Acks,
+        clients: int,
+        seconds: float,
+        module: str = "bench.opaque",
+    ) -> Throughput:
         load = _load(self._system.bootstrap, topic, acks)
         with ExitStack() as stack:
             children = [
-                stack.enter_context(python_child("bench.opaque", role, load))
-                for _ in range(clients)
+                stack.enter_context(python_child(module, role, load)) for _ in range(clients)
             ]
             return measure(children, seconds)
 
@@ -109,25 +148,28 @@ class TidelogLines:
         finally:
             self._system.delete_topic(name)
 
-    def _produce(self, setting: Setting) -> Line:
-        key = produce_key("tidelog", setting)
+    def _produce(self, setting: Setting, call: Call | None = None) -> Line:
+        key = produce_key("tidelog" if call is None else call.key, setting)
+        role, module = ("produce", "bench.opaque") if call is None else (call.role, "bench.bulk")
 
         def run(repetition: int) -> Throughput:
             name = f"{key}-{repetition}"
+            acks, clients = setting.acks, setting.clients
             return self._in_topic(
                 name,
                 setting.flush,
-                lambda: self._bulk("produce", name, setting.acks, setting.clients, self._seconds),
+                lambda: self._bulk(role, name, acks, clients, self._seconds, module),
             )
 
         return Line(
             key=key,
             direction="produce",
-            client="Tidelog engine",
+            client="Tidelog engine" if call is None else f"Tidelog {call.name}",
             replicas=self._system.nodes,
             clients=setting.clients,
             acks=setting.acks,
             flush=setting.flush,
+            record=str(RECORD_BYTES) if call is None else call.record,
             run=run,
         )
 
@@ -150,14 +192,15 @@ class TidelogLines:
             run=run,
         )
 
-    def _consume(self, clients: int) -> Line:
+    def _consume(self, clients: int, call: Call) -> Line:
+        module = "bench.opaque" if call.role == "consume" else "bench.bulk"
         return Line(
-            key=f"tidelog-read-{clients}",
+            key=f"{call.key}-{clients}",
             direction="consume",
-            client="Tidelog poll_batches()",
+            client=f"Tidelog {call.name}",
             replicas=self._system.nodes,
             clients=clients,
-            run=lambda _: self._bulk("consume", STORED, "all", clients, self._seconds),
+            run=lambda _: self._bulk(call.role, STORED, "all", clients, self._seconds, module),
         )
 
 
@@ -274,23 +317,26 @@ def pairs(nodes: int) -> list[Pair]:
     """Of each of our lines: the chain's with the same hops, and Kafka's."""
     found: list[Pair] = []
     for setting in settings():
-        ours = produce_key("tidelog", setting)
         # One replica alone waits for its own disk, whatever the topic's flush says.
         is_flushed = setting.acks == "all" and (setting.flush == SYNC or nodes == 1)
         acks: Acks = setting.acks if nodes > 1 else "all"
         chain = f"bare-{chain_kind(acks, is_flushed=is_flushed)}-{setting.clients}"
-        found.append(Pair(ours=ours, theirs=chain, aim=CHAIN_AIM))
         peer = msgspec.structs.replace(setting, flush=SYNC if is_flushed else REPLICATED)
-        found.append(Pair(ours=ours, theirs=produce_key("kafka", peer), aim=KAFKA_AIM))
+        # A call is beside the lines of its own durability only.
+        has_calls = (setting.acks == "all") == (setting.flush == SYNC)
+        systems = ["tidelog", *(call.key for call in CALLS if has_calls)]
+        for ours in (produce_key(system, setting) for system in systems):
+            found.append(Pair(ours=ours, theirs=chain, aim=CHAIN_AIM))
+            found.append(Pair(ours=ours, theirs=produce_key("kafka", peer), aim=KAFKA_AIM))
     for acks in ("1", "all"):
         peer = Setting(clients=1, acks=acks, flush=SYNC if acks == "all" else REPLICATED)
         found.append(
             Pair(ours=f"tidelog-send-{acks}", theirs=produce_key("kafka", peer), aim=KAFKA_AIM)
         )
     for clients in CLIENTS:
-        ours = f"tidelog-read-{clients}"
-        found.append(Pair(ours=ours, theirs=f"bare-read-{clients}", aim=CHAIN_AIM))
-        found.append(Pair(ours=ours, theirs=f"kafka-read-{clients}", aim=KAFKA_AIM))
+        for ours in (f"{call.key}-{clients}" for call in READS):
+            found.append(Pair(ours=ours, theirs=f"bare-read-{clients}", aim=CHAIN_AIM))
+            found.append(Pair(ours=ours, theirs=f"kafka-read-{clients}", aim=KAFKA_AIM))
     return found
 
 

@@ -6,6 +6,9 @@ from bench.growth.many import sizes
 from bench.opaque import OpaqueBatch, Sealed
 from bench.processes import ChildFailedError
 from bench.replicated import (
+    CALLS,
+    CLIENTS,
+    READS,
     KafkaLines,
     TidelogLines,
     chain_lines,
@@ -62,7 +65,8 @@ def test_every_bulk_line_stands_beside_the_chain_and_kafka_with_as_many_clients(
         )
         beside.setdefault(pair.ours, []).append(pair.theirs.split("-")[0])
     bulk = [key for key in by_key if key.startswith("tidelog") and "send" not in key]
-    assert len(bulk) == len(settings()) + 2
+    by_call = len(CALLS) * len(settings()) // 2
+    assert len(bulk) == len(settings()) + by_call + len(READS) * len(CLIENTS)
     assert all(beside[key] == ["bare", "kafka"] for key in bulk)
 
 

@@ -109,3 +109,22 @@ def test_the_program_of_the_quickstart_reads_what_it_wrote(desk: tuple[NodeProce
     assert "999" not in lines[1]
     assert "1000" in lines[1]
     assert lines[2:] == [f"{number} b'{number}'" for number in range(990, 1000)]
+
+
+def test_the_program_with_many_records_tells_their_offsets(desk: tuple[NodeProcess, Path]) -> None:
+    ((language, text),) = blocks("docs/quickstart.md", "## Many records", "## A topic as a table")
+    lines = typed(desk, language, text).splitlines()
+    assert lines[:2] == ["2 [0, 1]", "2"]
+    assert lines[2].startswith("[{'offset': 0, 'key': b'k', 'value': b'one'}")
+
+
+def test_the_program_with_a_table_follows_and_looks_back(desk: tuple[NodeProcess, Path]) -> None:
+    ((language, text),) = blocks("docs/quickstart.md", "## A topic as a table", "## Records that")
+    lines = typed(desk, language, text).splitlines()
+    assert lines == ["{'tea': 3, 'milk': 2}", "4 2 {0: 3}", "{b'tea': b'3'}"]
+
+
+def test_the_program_with_dead_letters_sets_one_aside(desk: tuple[NodeProcess, Path]) -> None:
+    ((language, text),) = blocks("docs/quickstart.md", "## Records that", "## With asyncio")
+    lines = typed(desk, language, text).splitlines()
+    assert lines == ["1", "3", "HandlerCounts(handled=2, retried=0, dead_letters=1)"]

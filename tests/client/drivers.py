@@ -10,12 +10,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from tidelog.client import AdminClient, Consumer, Producer, RecordMetadata
-from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer, AsyncSendFuture
+from tidelog.client import AdminClient, Consumer, Producer, Table
+from tidelog.client.aio import (
+    AsyncAdminClient,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncSendBatchFuture,
+    AsyncSendFuture,
+    AsyncTable,
+)
 from tidelog.client.errors import TidelogError
 
 CALL_S = 60.0
-RENAMED = {"poll": "getmany", "poll_batches": "get_batches"}
+RENAMED = {"poll": "getmany", "poll_batches": "get_batches", "poll_arrow": "get_arrow"}
 
 
 class LoopThread:
@@ -48,17 +55,16 @@ class LoopThread:
 class Waited:
     """A future of the asyncio producer, waited for from another thread."""
 
-    def __init__(self, thread: LoopThread, future: AsyncSendFuture) -> None:
+    def __init__(self, thread: LoopThread, future: Any) -> None:
         self._thread = thread
         self._future = future
 
-    def get(self, timeout: float | None = None) -> RecordMetadata:
-        async def wait(future: Awaitable[RecordMetadata]) -> RecordMetadata:
+    def get(self, timeout: float | None = None) -> Any:
+        async def wait(future: Awaitable[Any]) -> Any:
             async with asyncio.timeout(timeout or None):
                 return await future
 
-        found: RecordMetadata = self._thread.run(wait, self._future)
-        return found
+        return self._thread.run(wait, self._future)
 
     def exception(self, timeout: float | None = 0) -> TidelogError | None:
         try:
@@ -69,6 +75,9 @@ class Waited:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._future, name)
+
+    def __len__(self) -> int:
+        return len(self._future)
 
 
 class Blocking:
@@ -85,7 +94,7 @@ class Blocking:
 
         def call(*arguments: Any, **named: Any) -> Any:
             found = self._thread.run(method, *arguments, **named)
-            is_future = isinstance(found, AsyncSendFuture)
+            is_future = isinstance(found, AsyncSendFuture | AsyncSendBatchFuture)
             return Waited(self._thread, found) if is_future else found
 
         return call
@@ -132,6 +141,32 @@ class BlockingAdmin(Blocking):
     kind = AsyncAdminClient
 
 
+class BlockingTable(Blocking):
+    kind = AsyncTable
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._thread = LoopThread()
+        self._client = self._thread.run(self.kind, *arguments, **named)
+
+    def __enter__(self) -> Self:
+        try:
+            self._thread.run(self._client.__aenter__)
+        except BaseException:
+            self._thread.close()
+            raise
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._thread.run(self._client.__getitem__, key)
+
+    def __len__(self) -> int:
+        return len(self._client)
+
+    @property
+    def offsets(self) -> Any:
+        return self._client.offsets
+
+
 class Clients:
     """The clients of one driver."""
 
@@ -140,6 +175,7 @@ class Clients:
         is_async = driver == "asyncio"
         self.Consumer: type[Any] = BlockingConsumer if is_async else Consumer
         self.Producer: type[Any] = BlockingProducer if is_async else Producer
+        self.Table: type[Any] = BlockingTable if is_async else Table
         self.AdminClient: type[Any] = BlockingAdmin if is_async else AdminClient
 
     def __repr__(self) -> str:

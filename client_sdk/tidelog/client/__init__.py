@@ -14,11 +14,17 @@ from tidelog.client.admin_types import (
     ElectionType,
     NewPartitions,
 )
+from tidelog.client.bulk.sent import SentBatch, SentPart
 from tidelog.client.group_types import GroupState, GroupType, MemberToRemove, OffsetTimestamp
+from tidelog.client.retry import RecordHandler
+from tidelog.client.retry_parts import HandlerCounts, RetryPolicy
 from tidelog.client.sync.admin import AdminClient
+from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
 from tidelog.client.sync.consumer import Consumer
 from tidelog.client.sync.future import SendFuture
 from tidelog.client.sync.producer import Producer
+from tidelog.client.table import Table
+from tidelog.client.table_parts import TableSnapshot
 from tidelog.client.types import (
     ConsumerRecord,
     NewTopic,
@@ -40,16 +46,25 @@ __all__ = [
     "ElectionType",
     "GroupState",
     "GroupType",
+    "HandlerCounts",
     "MemberToRemove",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetTimestamp",
+    "PartlySentError",
     "Producer",
     "RawBatch",
+    "RecordHandler",
     "RecordMetadata",
+    "RetryPolicy",
+    "SendBatchFuture",
     "SendFuture",
+    "SentBatch",
+    "SentPart",
+    "Table",
+    "TableSnapshot",
     "TopicPartition",
     "errors",
 ]

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 from tidelog.client import options as client_options
 from tidelog.client.chunk import Chunk, decode
@@ -228,6 +229,15 @@ class ConsumerBase(Client, ABC):
             fetched = None if taken_bytes >= max_bytes else self._core.take()
         self._update()
         return found
+
+    def _take_table(self, fetched: Fetched | None, max_bytes: int, *, include_headers: bool) -> Any:
+        """For poll_arrow(): only this imports pyarrow."""
+        from tidelog.client.bulk.arrow_poll import take_table
+
+        table = take_table(self._core, fetched, max_bytes=max_bytes, with_headers=include_headers)
+        self._records_read += table.num_rows
+        self._update()
+        return table
 
     def _note_position(self) -> None:
         """What the user took becomes the position; a chunk that is used up is let go."""

@@ -5,9 +5,11 @@ Owns the user's side as far as nobody waits in it. It must never know a thread o
 
 import time
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
+from typing import cast
 
 from tidelog.client import options as client_options
+from tidelog.client.bulk.pieces import Chooser, Place
 from tidelog.client.engine.accumulator import Accumulator, Route
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.metadata import MetadataCache
@@ -18,8 +20,7 @@ from tidelog.client.producer_parts import LoopSettings, RequestMaker, loop_setti
 from tidelog.client.record_checks import accumulator_limits
 from tidelog.client.security import security_of
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-TIMESTAMP_MS_MAX: Final = 1 << 62
+from tidelog.wire.partitioner import partition_for_key, partitions_for_keys
 
 
 class ProducerBase(Client):
@@ -65,6 +66,16 @@ class ProducerBase(Client):
             )
         return chosen
 
+    def _chooser(self, route: Route, partition: int | None, has_keys: bool) -> Chooser | None:
+        """How the records of a bulk call are placed; None: all alike, where the caller says or
+        wherever there is company."""
+        if partition is not None:
+            self._check_partition(route, partition)
+            return None
+        if self._options.partitioner is not None:
+            return lambda keys: [self._choose(route, key) for key in keys]
+        return partial(by_key, route) if has_keys else None
+
     def _blocked(self, topic: str, what: str, cause: TidelogError | None) -> TidelogError:
         reason = "" if cause is None else f": {cause.happened}"
         return TidelogError(
@@ -96,6 +107,14 @@ class ProducerBase(Client):
             "requests_sent": requests_sent,
             "waits_for_room": self._waits,
         }
+
+
+def by_key(route: Route, keys: list[bytes | None]) -> list[Place]:
+    """Of each key, as send() places it."""
+    count = route.partition_count
+    if None not in keys:
+        return list[Place](partitions_for_keys(cast("list[bytes]", keys), count))
+    return [None if key is None else partition_for_key(key, count) for key in keys]
 
 
 def known_of(unfinished: Iterable[Batch]) -> str:

@@ -1,13 +1,15 @@
 """What both drivers ask of a record, and of a producer's options, before anything is appended."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog.client import options as client_options
 from tidelog.client.engine.accumulator import AccumulatorLimits
 from tidelog.client.options import ProducerOptions
 from tidelog.client.types import Headers
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+TIMESTAMP_MS_MAX: Final = 1 << 62
 
 
 def accumulator_limits(options: ProducerOptions) -> AccumulatorLimits:

@@ -5,6 +5,7 @@ a key's later records to another partition than its earlier ones.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 _SEED: Final = 0x9747B28C
@@ -60,6 +61,12 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     """The partition of a record with this key; a record without key has none of its own."""
     assert partition_count > 0, f"a topic has at least one partition, not {partition_count}"
     return _hashes[key] % partition_count
+
+
+def partitions_for_keys(keys: Iterable[bytes], partition_count: int) -> list[int]:
+    """The same for many records at once."""
+    assert partition_count > 0, f"a topic has at least one partition, not {partition_count}"
+    return [found % partition_count for found in map(_hashes.__getitem__, keys)]
 
 
 def coordinator_partition(key: str, partition_count: int) -> int:

@@ -1,16 +1,15 @@
-"""From stored batches to Arrow record batches, without touching single records in Python.
+"""The columns that Spark sees, made of the SDK's Arrow columns.
 
-Stop 10 of a record's walk. The columns and their order are those of Spark's Kafka connector, and
-equal to what Spark makes of `source_schema`: Spark refuses anything that differs in type, order or
-nullability.
+Stop 10 of a record's walk. Owns names, order and types: those of Spark's Kafka connector, and equal
+to what Spark makes of `source_schema`, which refuses anything that differs in type, order or
+nullability. How stored bytes become columns is the SDK's.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from tidelog.wire.batch import DecodedRecord
+from tidelog.client.bulk.arrow_columns import BINARY, HEADERS, ArrowColumns, one_array, repeated
 
 COLUMNS_DDL: Final = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
@@ -19,12 +18,9 @@ COLUMNS_DDL: Final = (
 HEADERS_DDL: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_HEADERS: Final = pa.list_(
-    pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-)
 _FIELDS: Final = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
+    pa.field("key", BINARY),
+    pa.field("value", BINARY),
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
@@ -32,7 +28,7 @@ _FIELDS: Final = [
     pa.field("timestampType", pa.int32()),
 ]
 _SCHEMA: Final = pa.schema(_FIELDS)
-_SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
+_SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS)])
 
 
 def source_schema(*, include_headers: bool) -> str:
@@ -40,38 +36,19 @@ def source_schema(*, include_headers: bool) -> str:
     return f"{COLUMNS_DDL}, {HEADERS_DDL}" if include_headers else COLUMNS_DDL
 
 
-def to_record_batch(
-    records: Sequence[DecodedRecord], topic: str, partition: int, *, include_headers: bool
-) -> pa.RecordBatch:
-    """One Arrow batch of records of one partition; `records` is not empty."""
-    assert records, "Spark's first batch fixes the schema: an empty one says nothing"
-    count = len(records)
-    offsets, timestamps_ms, types, keys, values, headers = zip(*records, strict=True)
-    columns = [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        _constant(topic, pa.string(), count),
-        _constant(partition, pa.int32(), count),
-        pa.array(offsets, pa.int64()),
-        _to_timestamps(timestamps_ms),
-        pa.array(types, pa.int32()),
+def to_record_batch(columns: ArrowColumns, topic: str, partition: int) -> pa.RecordBatch:
+    """One Arrow batch of records of one partition, with headers if they have been read."""
+    count = columns.records
+    assert count, "Spark's first batch fixes the schema: an empty one says nothing"
+    arrays = [
+        one_array(columns.keys),
+        one_array(columns.values),
+        repeated(topic, pa.string(), count),
+        repeated(partition, pa.int32(), count),
+        one_array(columns.offsets),
+        one_array(columns.times).cast(_TIMESTAMP),
+        one_array(columns.types),
     ]
-    if not include_headers:
-        return pa.record_batch(columns, schema=_SCHEMA)
-    columns.append(_to_headers(headers))
-    return pa.record_batch(columns, schema=_SCHEMA_WITH_HEADERS)
-
-
-def _constant(value: object, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
-
-
-def _to_timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    return pa.array(timestamps_ms, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
-
-
-def _to_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:
-    return pa.array(
-        [[{"key": key, "value": value} for key, value in of_record] for of_record in headers],
-        _HEADERS,
-    )
+    if columns.headers is None:
+        return pa.record_batch(arrays, schema=_SCHEMA)
+    return pa.record_batch([*arrays, one_array(columns.headers)], schema=_SCHEMA_WITH_HEADERS)

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 
 from tidelog.client import Consumer, TopicPartition
+from tidelog.client.bulk.arrow_columns import ArrowColumns, decode_columns, join_columns
 from tidelog.spark.arrow import to_record_batch
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.planning import OffsetRange
-from tidelog.wire.batch import DecodedRecord, decode_records
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ARROW_RECORDS_MIN: Final = 10_000
@@ -25,25 +25,19 @@ _consumers: dict[str, Consumer] = {}
 
 def read_range(options: SourceOptions, span: OffsetRange) -> Iterator[pa.RecordBatch]:
     """All records of the range, or an error: never fewer in silence."""
-    gathered: list[DecodedRecord] = []
-    for records in _records(options, span):
-        gathered += records
-        if len(gathered) >= ARROW_RECORDS_MIN:
-            yield _arrow(options, span, gathered)
-            gathered = []
+    gathered: list[ArrowColumns] = []
+    count = 0
+    for columns in _columns(options, span):
+        gathered.append(columns)
+        count += columns.records
+        if count >= ARROW_RECORDS_MIN:
+            yield to_record_batch(join_columns(gathered), span.topic, span.partition)
+            gathered, count = [], 0
     if gathered:
-        yield _arrow(options, span, gathered)
+        yield to_record_batch(join_columns(gathered), span.topic, span.partition)
 
 
-def _arrow(
-    options: SourceOptions, span: OffsetRange, records: list[DecodedRecord]
-) -> pa.RecordBatch:
-    return to_record_batch(
-        records, span.topic, span.partition, include_headers=options.include_headers
-    )
-
-
-def _records(options: SourceOptions, span: OffsetRange) -> Iterator[list[DecodedRecord]]:
+def _columns(options: SourceOptions, span: OffsetRange) -> Iterator[ArrowColumns]:
     """Stored batches, opened, and cut to the range at both ends."""
     consumer = _consumer(options.bootstrap)
     place = TopicPartition(span.topic, span.partition)
@@ -57,12 +51,11 @@ def _records(options: SourceOptions, span: OffsetRange) -> Iterator[list[Decoded
             if position >= span.end:
                 break
             # A compaction may have left a batch without records.
-            records = decode_records(stored.data, is_compacted=True)
-            if records and (records[0][0] < position or stored.next_offset > span.end):
-                records = [record for record in records if position <= record[0] < span.end]
+            columns = decode_columns(stored.data, with_headers=options.include_headers)
+            columns = columns.between(position, span.end)
             position = stored.next_offset
-            if records:
-                yield records
+            if columns.records:
+                yield columns
     consumer.assign([])
 
 

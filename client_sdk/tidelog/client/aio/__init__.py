@@ -5,8 +5,19 @@ the SDK imports this package, so that synchronous programs never start grpc.aio.
 """
 
 from tidelog.client.aio.admin import AsyncAdminClient
+from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.consumer import AsyncConsumer
 from tidelog.client.aio.producer import AsyncProducer
+from tidelog.client.aio.retry import AsyncRecordHandler
 from tidelog.client.aio.send_future import AsyncSendFuture
+from tidelog.client.aio.table import AsyncTable
 
-__all__ = ["AsyncAdminClient", "AsyncConsumer", "AsyncProducer", "AsyncSendFuture"]
+__all__ = [
+    "AsyncAdminClient",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncRecordHandler",
+    "AsyncSendBatchFuture",
+    "AsyncSendFuture",
+    "AsyncTable",
+]

@@ -8,11 +8,12 @@ import time
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
+from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
 from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
 from tidelog.client.consumer_parts import loop_settings
@@ -247,6 +248,29 @@ class AsyncConsumer(ConsumerBase):
             self._put_back_chunk()
             fetched = await self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
+
+    async def get_arrow(
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = 16 * 1024 * 1024,
+        include_headers: bool = False,
+    ) -> Any:
+        """Records as a `pyarrow.Table`: topic, partition, offset, timestamp, key, value, and
+        headers if they are wanted; without rows: none came in time. It needs the extra `arrow`.
+
+        Keys and values are the stored bytes, whatever deserializers the consumer has. `max_bytes`
+        is of stored bytes: it ends before the next answer of a broker, which is never cut.
+        Positions move on as with getmany().
+        """
+        require_arrow("get_arrow()")
+        with self._exclusive("get a table"):
+            self._put_back_chunk()
+            deadline = time.monotonic() + timeout_ms / 1000
+            while True:
+                fetched = await self._wait_fetched(deadline)
+                table = self._take_table(fetched, max_bytes, include_headers=include_headers)
+                if fetched is None or table.num_rows:
+                    return table
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self

@@ -6,28 +6,40 @@ aiokafka's. It belongs to one loop; everything in it runs there.
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
+from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
+from tidelog.client.bulk.appending import Appending
+from tidelog.client.bulk.arrow_extra import require_arrow
+from tidelog.client.bulk.pieces import pieces
+from tidelog.client.bulk.records import GivenRecords, Source
 from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer_messages import TopicWanted
 from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import (
-    TIMESTAMP_MS_MAX,
-    ProducerBase,
-    closed_before_sent,
-    flush_timed_out,
-)
+from tidelog.client.producer_base import ProducerBase, closed_before_sent, flush_timed_out
 from tidelog.client.producer_parts import make_core
-from tidelog.client.record_checks import as_bytes, bad_timestamp, checked_headers, too_large
+from tidelog.client.record_checks import (
+    TIMESTAMP_MS_MAX,
+    as_bytes,
+    bad_timestamp,
+    checked_headers,
+    too_large,
+)
+from tidelog.client.sync.batch_future import PartlySentError
 from tidelog.client.types import Headers, RecordMetadata
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
+
+Appended = TypeVar("Appended")
+"""What stands for a record, or for many, that are in a batch."""
 
 
 class AsyncProducer(ProducerBase):
@@ -100,9 +112,9 @@ class AsyncProducer(ProducerBase):
         self._loop.driver.start()
         route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
         chosen = self._partition(route, partition, record[1])
-        return self._append(route, chosen, record, size_bytes) or await self._send_when_room(
-            route, chosen, record, size_bytes
-        )
+        append = partial(self._append, route, chosen, record, size_bytes)
+        future = append()
+        return future if future is not None else await self._when_room(topic, append)
 
     async def send_and_wait(
         self,
@@ -115,6 +127,81 @@ class AsyncProducer(ProducerBase):
     ) -> RecordMetadata:
         """The same, and wait for the acknowledgement."""
         return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def send_batch(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | Sequence[int] | None = None,
+    ) -> AsyncSendBatchFuture:
+        """Append many records in their order, as send() would one by one; await the future for
+        the places of all.
+
+        `keys`, `headers` and, unless it is one for all, `timestamp_ms` hold one for each value. All
+        is checked before anything is appended. Waits up to max_block_ms for metadata, and again
+        whenever the buffer is full: PartlySentError if that is too long.
+        """
+        self._check_usable(f"produce to {topic}")
+        given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
+        return await self._send_source(topic, given, partition, has_keys=keys is not None)
+
+    async def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        value: str = "value",
+        key: str | None = "key",
+        timestamp: str | None = None,
+        partition: int | None = None,
+    ) -> AsyncSendBatchFuture:
+        """Append the rows of a `pyarrow` table or record batch in their order, as send_batch()
+        does. It needs the extra `arrow`.
+
+        `value`, `key` and `timestamp` name columns: text or bytes, and times or milliseconds since
+        1970. Rows have keys if there is a column `key` or another is named; serializers are for
+        Python's values and not called.
+        """
+        self._check_usable(f"produce to {topic}")
+        require_arrow("send_arrow()")
+        from tidelog.client.bulk.arrow_records import ArrowRecords
+
+        limit = self._options.max_request_size
+        given = ArrowRecords(
+            topic, data, value=value, key=key, timestamp=timestamp, record_bytes_max=limit
+        )
+        return await self._send_source(topic, given, partition, has_keys=given.has_keys)
+
+    async def _send_source(
+        self, topic: str, source: Source, partition: int | None, *, has_keys: bool
+    ) -> AsyncSendBatchFuture:
+        self._loop.driver.start()
+        route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
+        choose = self._chooser(route, partition, has_keys)
+        appending = Appending(pieces(source, partition, choose))
+
+        def append() -> Batch | None:
+            batch = appending.step(self._accumulator, route)
+            if batch is not None:
+                self._loop.driver.wake()
+            return batch
+
+        try:
+            while appending.has_more():
+                self._check_usable(f"produce to {topic}")
+                if append() is None:
+                    await self._when_room(topic, append)
+                if appending.is_piece_done:
+                    # The loop has other work than a long call.
+                    await asyncio.sleep(0)
+        except TidelogError as error:
+            if not appending.count:
+                raise
+            sent = AsyncSendBatchFuture(topic, appending.parts, appending.count)
+            raise PartlySentError(error, sent, source.count) from error
+        return AsyncSendBatchFuture(topic, appending.parts, appending.count)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
@@ -220,23 +307,21 @@ class AsyncProducer(ProducerBase):
                 raise self._unknown(topic, cause)
             self._check_usable(f"produce to {topic}")
 
-    async def _send_when_room(
-        self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
-    ) -> AsyncSendFuture:
+    async def _when_room(self, topic: str, append: Callable[[], Appended | None]) -> Appended:
         """The buffer is full: wait until batches are done."""
         deadline = time.monotonic() + self._options.max_block_ms / 1000
         self._waits += 1
         while True:
-            future = self._append(route, partition, record, size_bytes)
-            if future is not None:
-                return future
+            appended = append()
+            if appended is not None:
+                return appended
             if not self._loop.unfinished and not self._accumulator.sealed:
                 # With everything in open batches nothing would leave before it has lingered.
                 self._accumulator.seal_all()
             self._loop.driver.wake()
             if not await self._loop.driver.wait(deadline - time.monotonic()):
-                raise self._full(route.name, self._loop.unfinished.values())
-            self._check_usable(f"produce to {route.name}")
+                raise self._full(topic, self._loop.unfinished.values())
+            self._check_usable(f"produce to {topic}")
 
     async def _flush(self, timeout: float | None) -> bool:
         self._accumulator.seal_all()

@@ -16,9 +16,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.run import Run
 from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, Header
 
 SLAB_BYTES = 16 * 1024
+BUFFER_SLABS_MIN = 8
+"""Of a run's slabs so many fit into the buffer at least: one partition does not take all of it."""
 
 
 class AccumulatorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,20 +106,58 @@ class Accumulator:
         batch.size_bytes += size_bytes
         return batch
 
+    def extend(
+        self, route: Route, partition: int | None, run: Run, start: int
+    ) -> tuple[Batch, int] | None:
+        """Take records of the run from `start` on into one batch: which it is, and where in the
+        run the next ones begin; None while there is no room. No partition: wherever there is
+        company, and where that batch is full, in the next partition.
+        """
+        first_bytes = run.bytes_between(start, start + 1)
+        chosen = route.sticky if partition is None else partition
+        while (batch := route.open[chosen]) is not None and partition is None:
+            if not self._is_full_for(route, batch, first_bytes):
+                break
+            self.seal(route, batch)
+            chosen = route.sticky
+        end = start
+        if batch is not None:
+            end = run.fitting(start, batch.checkpoint_bytes - batch.size_bytes)
+        if end == start:
+            slab_bytes = min(run.slab_bytes(start), self.limits.buffer_bytes // BUFFER_SLABS_MIN)
+            slab_bytes = max(SLAB_BYTES, slab_bytes)
+            batch = self._make_room(route, chosen, batch, first_bytes, slab_bytes)
+            if batch is None:
+                return None
+            end = run.fitting(start, batch.checkpoint_bytes - batch.size_bytes)
+        assert batch is not None, "records fit into a batch that is not there"
+        assert end > start, f"{batch!r} was given room and takes nothing"
+        run.copy_into(batch.columns, start, end)
+        batch.size_bytes += run.bytes_between(start, end)
+        return batch, end
+
+    def _is_full_for(self, route: Route, batch: Batch, size_bytes: int) -> bool:
+        limits = self.limits
+        target = limits.batch_bytes_max if route.busy[batch.partition] else limits.batch_bytes
+        is_full = batch.size_bytes + size_bytes > target
+        return is_full or len(batch.columns) + SLAB_BYTES > RECORDS_PER_BATCH_MAX
+
     def _make_room(
-        self, route: Route, partition: int, batch: Batch | None, size_bytes: int
+        self,
+        route: Route,
+        partition: int,
+        batch: Batch | None,
+        size_bytes: int,
+        slab_bytes: int = SLAB_BYTES,
     ) -> Batch | None:
         limits = self.limits
-        if batch is not None:
-            target = limits.batch_bytes_max if route.busy[partition] else limits.batch_bytes
-            full = batch.size_bytes + size_bytes > target
-            if full or len(batch.columns) + SLAB_BYTES > RECORDS_PER_BATCH_MAX:
-                self.seal(route, batch)
-                batch = None
+        if batch is not None and self._is_full_for(route, batch, size_bytes):
+            self.seal(route, batch)
+            batch = None
         size_after = size_bytes if batch is None else batch.size_bytes + size_bytes
         missing = size_after if batch is None else size_after - batch.reserved_bytes
         if missing > 0:
-            missing = max(min(SLAB_BYTES, limits.batch_bytes), missing)
+            missing = max(min(slab_bytes, limits.batch_bytes), missing)
             # A record larger than the whole buffer is admitted alone rather than never.
             if self.reserved_bytes and self.reserved_bytes + missing > limits.buffer_bytes:
                 return None

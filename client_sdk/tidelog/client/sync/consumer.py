@@ -10,8 +10,9 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
+from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
 from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
 from tidelog.client.consumer_parts import concurrent_use, loop_settings
@@ -190,6 +191,29 @@ class Consumer(ConsumerBase):
             self._put_back_chunk()
             fetched = self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
+
+    def poll_arrow(
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = 16 * 1024 * 1024,
+        include_headers: bool = False,
+    ) -> Any:
+        """Records as a `pyarrow.Table`: topic, partition, offset, timestamp, key, value, and
+        headers if they are wanted; without rows: none came in time. It needs the extra `arrow`.
+
+        Keys and values are the stored bytes, whatever deserializers the consumer has. `max_bytes`
+        is of stored bytes: it ends before the next answer of a broker, which is never cut.
+        Positions move on as with poll().
+        """
+        require_arrow("poll_arrow()")
+        with self._exclusive("poll a table"):
+            self._put_back_chunk()
+            deadline = time.monotonic() + timeout_ms / 1000
+            while True:
+                fetched = self._wait_fetched(deadline)
+                table = self._take_table(fetched, max_bytes, include_headers=include_headers)
+                if fetched is None or table.num_rows:
+                    return table
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._iterate()

@@ -82,7 +82,7 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
             if isinstance(outcome, Acknowledgement):
                 function(*args, self._result(outcome), **kwargs)
 
-        self._when_done(on_outcome)
+        when_done(self._batch, on_outcome)
         return self
 
     def add_errback(
@@ -94,19 +94,8 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
             if isinstance(outcome, TidelogError):
                 function(*args, outcome, **kwargs)
 
-        self._when_done(on_outcome)
+        when_done(self._batch, on_outcome)
         return self
-
-    def _when_done(self, on_outcome: Callable[[Outcome], None]) -> None:
-        batch = self._batch
-        with _lock:
-            if batch.outcome is None:
-                if batch.callbacks is None:
-                    batch.callbacks = []
-                batch.callbacks.append(on_outcome)
-                return
-        assert batch.outcome is not None, "a batch that was done is open again"
-        _run_callback(on_outcome, batch.outcome)
 
     def _wait(self, timeout: float | None) -> Outcome | None:
         if self._batch.outcome is None and timeout != 0:
@@ -127,6 +116,18 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
             timestamp=append_time_ms if append_time_ms >= 0 else self._timestamp_ms,
             leader_epoch=outcome.leader_epoch,
         )
+
+
+def when_done(batch: Batch, on_outcome: Callable[[Outcome], None]) -> None:
+    """Call it with the batch's outcome: on the I/O thread, or here if it has one already."""
+    with _lock:
+        if batch.outcome is None:
+            if batch.callbacks is None:
+                batch.callbacks = []
+            batch.callbacks.append(on_outcome)
+            return
+    assert batch.outcome is not None, "a batch that was done is open again"
+    _run_callback(on_outcome, batch.outcome)
 
 
 def wait_done(batch: Batch, timeout: float | None) -> bool:
@@ -160,6 +161,7 @@ def complete(batch: Batch, outcome: Outcome) -> None:
 
 
 def _run_callback(callback: Callable[[Outcome], None], outcome: Outcome) -> None:
+    """What the user's code raises is logged, and harms nobody else."""
     try:
         callback(outcome)
     except Exception:  # noqa: BLE001 - a supervisor of code that is not ours

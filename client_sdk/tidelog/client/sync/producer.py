@@ -7,21 +7,28 @@ taken per record, and the I/O thread is woken at most once per batch.
 import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
+from tidelog.client.bulk.appending import Appending
+from tidelog.client.bulk.arrow_extra import require_arrow
+from tidelog.client.bulk.pieces import pieces
+from tidelog.client.bulk.records import GivenRecords, Source
 from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer_messages import TopicWanted
 from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import (
-    TIMESTAMP_MS_MAX,
-    ProducerBase,
-    closed_before_sent,
-    flush_timed_out,
-)
+from tidelog.client.producer_base import ProducerBase, closed_before_sent, flush_timed_out
 from tidelog.client.producer_parts import make_core
-from tidelog.client.record_checks import as_bytes, bad_timestamp, checked_headers, too_large
+from tidelog.client.record_checks import (
+    TIMESTAMP_MS_MAX,
+    as_bytes,
+    bad_timestamp,
+    checked_headers,
+    too_large,
+)
+from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
 from tidelog.client.sync.produce_loop import WAKE, ProduceLoop, Shared, Stop
@@ -34,6 +41,8 @@ _log = logging.getLogger("tidelog.client")
 _EXIT_TIMEOUT_S: Final = 5.0
 _OVERHEAD_BYTES: Final = record_size_estimate(None, None, ())
 _NO_HEADERS: Final = ()
+Appended = TypeVar("Appended")
+"""What stands for a record, or for many, that are in a batch."""
 
 
 class Producer(ProducerBase):
@@ -117,6 +126,78 @@ class Producer(ProducerBase):
             self._lock.release()
         record = (timestamp_ms, key, value, headers)
         return self._send_by_append(route, partition, record, size_bytes)
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | Sequence[int] | None = None,
+    ) -> SendBatchFuture:
+        """Append many records in their order, as send() would one by one: one future for all.
+
+        `keys`, `headers` and, unless it is one for all, `timestamp_ms` hold one for each value. All
+        is checked before anything is appended. Blocks up to max_block_ms for metadata, and again
+        whenever the buffer is full: PartlySentError if that is too long.
+        """
+        self._check_usable(f"produce to {topic}")
+        given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
+        return self._send_source(topic, given, partition, has_keys=keys is not None)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        value: str = "value",
+        key: str | None = "key",
+        timestamp: str | None = None,
+        partition: int | None = None,
+    ) -> SendBatchFuture:
+        """Append the rows of a `pyarrow` table or record batch in their order, as send_batch()
+        does. It needs the extra `arrow`.
+
+        `value`, `key` and `timestamp` name columns: text or bytes, and times or milliseconds since
+        1970. Rows have keys if there is a column `key` or another is named; serializers are for
+        Python's values and not called.
+        """
+        self._check_usable(f"produce to {topic}")
+        require_arrow("send_arrow()")
+        from tidelog.client.bulk.arrow_records import ArrowRecords
+
+        limit = self._options.max_request_size
+        given = ArrowRecords(
+            topic, data, value=value, key=key, timestamp=timestamp, record_bytes_max=limit
+        )
+        return self._send_source(topic, given, partition, has_keys=given.has_keys)
+
+    def _send_source(
+        self, topic: str, source: Source, partition: int | None, *, has_keys: bool
+    ) -> SendBatchFuture:
+        route = self._routes.get(topic) or self._wait_route(topic)
+        choose = self._chooser(route, partition, has_keys)
+        appending = Appending(pieces(source, partition, choose))
+
+        def append() -> Batch | None:
+            batch = appending.step(self._accumulator, route)
+            if batch is not None:
+                self._wake_for(batch)
+            return batch
+
+        try:
+            while appending.has_more():
+                self._check_usable(f"produce to {topic}")
+                with self._lock:
+                    batch = append()
+                if batch is None:
+                    self._when_room(topic, append)
+        except TidelogError as error:
+            if not appending.count:
+                raise
+            sent = SendBatchFuture(topic, appending.parts, appending.count)
+            raise PartlySentError(error, sent, source.count) from error
+        return SendBatchFuture(topic, appending.parts, appending.count)
 
     def _placed(self, route: Route, partition: int | None, key: bytes | None) -> int:
         """The partition that the caller names or the user's partitioner chooses."""
@@ -259,43 +340,39 @@ class Producer(ProducerBase):
         self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
     ) -> SendFuture:
         """The accumulator decides: a batch to open, more memory for it, or one to seal."""
-        with self._lock:
+
+        def append() -> SendFuture | None:
             chosen = route.sticky if partition is None else partition
             batch = self._append(route, chosen, *record, size_bytes)
-            if batch is not None:
-                index = len(batch.columns) - 1
-                if not index:
-                    self._wake_for(batch)
-                return SendFuture(batch, index, record[0])
-        return self._send_when_room(route, partition, record, size_bytes)
+            if batch is None:
+                return None
+            index = len(batch.columns) - 1
+            if not index:
+                self._wake_for(batch)
+            return SendFuture(batch, index, record[0])
 
-    def _send_when_room(
-        self,
-        route: Route,
-        partition: int | None,
-        record: RecordTuple,
-        size_bytes: int,
-    ) -> SendFuture:
+        with self._lock:
+            future = append()
+        return future or self._when_room(route.name, append)
+
+    def _when_room(self, topic: str, append: Callable[[], Appended | None]) -> Appended:
         """The buffer is full: wait until batches are done."""
         shared = self._shared
         deadline = time.monotonic() + self._options.max_block_ms / 1000
         with shared.changed:
             self._waits += 1
             loop = self._running_loop()
-            self._forbid_on_loop(loop, route.name)
+            self._forbid_on_loop(loop, topic)
             while True:
-                chosen = route.sticky if partition is None else partition
-                batch = self._append(route, chosen, *record, size_bytes)
-                if batch is not None:
-                    if len(batch.columns) == 1:
-                        self._wake_for(batch)
-                    return SendFuture(batch, len(batch.columns) - 1, record[0])
+                appended = append()
+                if appended is not None:
+                    return appended
                 self._seal_one_for_room()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._full(route.name, shared.unfinished.values())
+                    raise self._full(topic, shared.unfinished.values())
                 shared.changed.wait(min(left, 1.0))
-                self._check_usable(f"produce to {route.name}")
+                self._check_usable(f"produce to {topic}")
 
     def _seal_one_for_room(self) -> None:
         """With everything in open batches nothing would ever leave before it has lingered."""

@@ -8,6 +8,7 @@ from tidelog.wire.batch.accelerated import (
     NO_ACCELERATOR,
     decode_batch_accelerated,
     decode_records,
+    decode_uniform_runs,
     has_accelerator,
     use_accelerator,
 )
@@ -18,8 +19,8 @@ from tidelog.wire.batch.checksum import (
     route_sum,
     verify_checksum,
 )
-from tidelog.wire.batch.columns import Columns
-from tidelog.wire.batch.decode import decode_batch
+from tidelog.wire.batch.columns import Columns, Even
+from tidelog.wire.batch.decode import OpenedBatch, decode_batch
 from tidelog.wire.batch.encode import encode_batch, record_size_estimate
 from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
 from tidelog.wire.batch.header import BatchHeader, iterate_headers, peek_size, read_header
@@ -45,6 +46,7 @@ from tidelog.wire.batch.limits import (
     Limits,
 )
 from tidelog.wire.batch.stamp import stamp, stamp_append_time
+from tidelog.wire.batch.uniform import UniformRun, run_times
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -65,16 +67,20 @@ __all__ = [
     "Columns",
     "CorruptBatch",
     "DecodedRecord",
+    "Even",
     "Header",
     "Limits",
+    "OpenedBatch",
     "RecordTuple",
     "TimestampType",
+    "UniformRun",
     "UnsupportedCodec",
     "batch_checksum",
     "checksum",
     "decode_batch",
     "decode_batch_accelerated",
     "decode_records",
+    "decode_uniform_runs",
     "encode_batch",
     "fetch_sum",
     "has_accelerator",
@@ -83,6 +89,7 @@ __all__ = [
     "read_header",
     "record_size_estimate",
     "route_sum",
+    "run_times",
     "stamp",
     "stamp_append_time",
     "use_accelerator",

@@ -12,9 +12,8 @@ from functools import cache
 from operator import attrgetter, itemgetter, lt
 from typing import Any, Final, TypeAlias
 
-from tidelog.wire.batch.checksum import verify_checksum
-from tidelog.wire.batch.decode import decode_batch, decompressed_body, read_records
-from tidelog.wire.batch.header import BatchHeader, read_header
+from tidelog.wire.batch.decode import OpenedBatch, decode_batch, open_batch, read_records
+from tidelog.wire.batch.header import BatchHeader
 from tidelog.wire.batch.layout import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -24,7 +23,7 @@ from tidelog.wire.batch.layout import (
     DecodedRecord,
 )
 from tidelog.wire.batch.limits import DEFAULT_LIMITS, Limits
-from tidelog.wire.batch.uniform import read_uniform
+from tidelog.wire.batch.uniform import UniformRun, read_uniform, uniform_runs
 
 NO_ACCELERATOR: Final = "TIDELOG_NO_ACCELERATOR"
 """The environment variable that, set to 1, asks for decoding in Python alone.
@@ -80,14 +79,47 @@ def decode_batch_accelerated(
     """As `decode_batch`, by the C decoder where that is faster; it must be installed."""
     accelerator = _installed()
     assert accelerator is not None, "aiokafka with its C decoder is not installed"
-    header = read_header(buffer, position, limits=limits, is_compacted=is_compacted)
-    if verify:
-        verify_checksum(buffer, header, position)
-    body = decompressed_body(buffer, header, position, limits)
-    records = read_uniform(header, body)
+    opened = open_batch(buffer, position, verify=verify, limits=limits, is_compacted=is_compacted)
+    records = read_uniform(opened.header, opened.body)
+    if records is not None:
+        return records
+    return _read_one_by_one(accelerator, buffer, position, opened, limits, is_compacted)
+
+
+def decode_uniform_runs(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    verify: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
+    is_compacted: bool = False,
+) -> tuple[OpenedBatch, list[UniformRun] | None, list[DecodedRecord]]:
+    """For whoever wants columns: the batch and the runs that its records form, without a step a
+    record; where they form none (None), the records, by the fastest decoder that is there.
+    """
+    opened = open_batch(buffer, position, verify=verify, limits=limits, is_compacted=is_compacted)
+    runs = uniform_runs(opened.header, opened.body)
+    if runs is not None:
+        return opened, runs, []
+    accelerator = _installed() if _switch[0] else None
+    records = _read_one_by_one(accelerator, buffer, position, opened, limits, is_compacted)
+    return opened, None, records
+
+
+def _read_one_by_one(
+    accelerator: _Accelerator | None,
+    buffer: Buffer,
+    position: int,
+    opened: OpenedBatch,
+    limits: Limits,
+    is_compacted: bool,
+) -> list[DecodedRecord]:
+    header, body = opened
+    records = None
     # A list of headers is made before it can be counted: a body that can hold more than are
     # admitted is not for a decoder that does not know the limit.
-    if records is None and len(body) <= RECORD_HEADER_BYTES_MIN * limits.headers_per_batch_max:
+    is_countable = len(body) <= RECORD_HEADER_BYTES_MIN * limits.headers_per_batch_max
+    if accelerator is not None and is_countable:
         head = buffer[position : position + HEADER_BYTES]
         records = _read_accelerated(accelerator, header, head, body, is_compacted)
     if records is None:

@@ -7,14 +7,24 @@ in C.
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 from tidelog.wire.batch.layout import Header, RecordTuple
+
+
+class Even(NamedTuple):
+    """So many records from the first on have contents of these lengths, and no null among them."""
+
+    records: int
+    key_bytes: int
+    """-1: none of them has a key."""
+    value_bytes: int
 
 
 class Columns:
     """The n-th entries of the three lists are the n-th record; headers are kept where there are."""
 
-    __slots__ = ("headers", "keys", "timestamps", "values")
+    __slots__ = ("even", "headers", "keys", "timestamps", "values")
 
     def __init__(self) -> None:
         self.timestamps: list[int] = []
@@ -22,6 +32,8 @@ class Columns:
         self.values: list[bytes | None] = []
         self.headers: dict[int, Sequence[Header]] = {}
         """By the record's place; a record without headers has no entry."""
+        self.even: Even | None = None
+        """What whoever filled the columns knows of the first records."""
 
     @classmethod
     def of(cls, records: Sequence[RecordTuple]) -> "Columns":

@@ -7,7 +7,7 @@ ValueError; both become CorruptBatch in one place. Numbers stay in zigzag form: 
 and odd for a negative one, which as a length means null.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.wire.batch.checksum import verify_checksum
 from tidelog.wire.batch.compression import decompress
@@ -47,14 +47,31 @@ def decode_batch(
     is_compacted: bool = False,
 ) -> list[DecodedRecord]:
     """All records of the batch at `position`, in order."""
-    header = read_header(buffer, position, limits=limits, is_compacted=is_compacted)
-    if verify:
-        verify_checksum(buffer, header, position)
-    body = decompressed_body(buffer, header, position, limits)
+    header, body = open_batch(
+        buffer, position, verify=verify, limits=limits, is_compacted=is_compacted
+    )
     records = read_uniform(header, body)
     if records is None:
         return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
     return records
+
+
+class OpenedBatch(NamedTuple):
+    """A batch whose records can be read."""
+
+    header: BatchHeader
+    body: bytes
+    """The records, decompressed."""
+
+
+def open_batch(
+    buffer: Buffer, position: int, *, verify: bool, limits: Limits, is_compacted: bool
+) -> OpenedBatch:
+    """The header, checked, and the records' bytes."""
+    header = read_header(buffer, position, limits=limits, is_compacted=is_compacted)
+    if verify:
+        verify_checksum(buffer, header, position)
+    return OpenedBatch(header, decompressed_body(buffer, header, position, limits))
 
 
 def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits: Limits) -> bytes:

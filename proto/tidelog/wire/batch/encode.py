@@ -93,9 +93,11 @@ def encode_batch(
             happened=f"{len(records)} records, the limit is {limits.records_per_batch_max}",
         )
     columns = records if isinstance(records, Columns) else Columns.of(records)
-    in_order_ms = sorted(columns.timestamps)
+    times_ms = columns.timestamps
+    is_one_time = times_ms.count(times_ms[0]) == len(times_ms)
+    in_order_ms = times_ms if is_one_time else sorted(times_ms)
     _check_timestamps(in_order_ms[0], in_order_ms[-1])
-    body = encode_uniform(columns) if in_order_ms == columns.timestamps else None
+    body = encode_uniform(columns) if in_order_ms == times_ms else None
     if body is None:
         body = _encode_records(columns, limits)
     _check_header_count(columns, body, limits)

@@ -35,7 +35,7 @@ _IS_CONTINUED: Final = bytes(int(byte > 0x7F) for byte in range(256))
 """Translates a byte of a number into whether another byte of it follows."""
 
 
-class _Shape(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Shape(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where everything lies in each record of a run, counted from the record's first byte."""
 
     size: int
@@ -59,28 +59,51 @@ class _Shape(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
+class UniformRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Records of one shape that follow each other."""
+
+    at: int
+    """Of the first record's first byte in the body."""
+    index: int
+    """Of the first record in the batch: the others count on, and so do their offsets."""
+    records: int
+    shape: Shape
+
+
 def read_uniform(header: BatchHeader, body: bytes) -> list[DecodedRecord] | None:
     """All records, if they form long runs and are whole; None if another decoder must judge."""
+    runs = uniform_runs(header, body)
+    if runs is None:
+        return None
+    records: list[DecodedRecord] = []
+    for run in runs:
+        records += _read_run(header, body, run)
+    return records
+
+
+def uniform_runs(header: BatchHeader, body: bytes) -> list[UniformRun] | None:
+    """The runs that the records form, every byte of them checked; None as of `read_uniform`."""
     count = header.record_count
     if count < _RUN_RECORDS_MIN or not -_BASE_MS_MAX < header.base_timestamp < _BASE_MS_MAX:
         return None
-    records: list[DecodedRecord] = []
-    at = 0
-    while len(records) < count:
-        shape = _shape_at(body, at, len(records))
+    runs: list[UniformRun] = []
+    at = index = 0
+    while index < count:
+        shape = _shape_at(body, at, index)
         if shape is None:
             return None
-        run = _run_records(body, at, len(records), count, shape)
-        if run < _RUN_RECORDS_MIN and len(records) + run < count:
+        records = _run_records(body, at, index, count, shape)
+        if records < _RUN_RECORDS_MIN and index + records < count:
             return None
-        if not _has_offsets(body, at, len(records), run, shape):
+        if not _has_offsets(body, at, index, records, shape):
             return None
-        records += _read_run(header, body, at, len(records), run, shape)
-        at += run * shape.size
-    return records if at == len(body) else None
+        runs.append(UniformRun(at=at, index=index, records=records, shape=shape))
+        index += records
+        at += records * shape.size
+    return runs if at == len(body) else None
 
 
-def _shape_at(body: bytes, at: int, index: int) -> _Shape | None:
+def _shape_at(body: bytes, at: int, index: int) -> Shape | None:
     try:
         length, attributes_at = decode_varint(body, at)
         time_at = attributes_at + 1
@@ -96,7 +119,7 @@ def _shape_at(body: bytes, at: int, index: int) -> _Shape | None:
         return None
     if min(key_bytes, value_bytes) < -1 or key_length_at - offset_at >= len(_FIRST_OF_WIDTH) - 1:
         return None
-    return _Shape(
+    return Shape(
         size=end - at,
         time_at=time_at - at,
         time_bytes=offset_at - time_at,
@@ -114,7 +137,7 @@ def _column(body: bytes, at: int, records: int, size: int) -> bytes:
     return body[at : at + (records - 1) * size + 1 : size]
 
 
-def _run_records(body: bytes, at: int, index: int, count: int, shape: _Shape) -> int:
+def _run_records(body: bytes, at: int, index: int, count: int, shape: Shape) -> int:
     """How many records, from the one at `at`, have this shape."""
     size = shape.size
     run = min(count, _FIRST_OF_WIDTH[shape.offset_bytes + 1]) - index
@@ -131,7 +154,7 @@ def _run_records(body: bytes, at: int, index: int, count: int, shape: _Shape) ->
 _offset_bytes: Final[dict[int, bytes]] = {}
 
 
-def _has_offsets(body: bytes, at: int, index: int, run: int, shape: _Shape) -> bool:
+def _has_offsets(body: bytes, at: int, index: int, run: int, shape: Shape) -> bool:
     """Whether the records count on from `index`, each in the fewest bytes."""
     width = shape.offset_bytes
     first = _FIRST_OF_WIDTH[width]
@@ -149,21 +172,13 @@ def _has_offsets(body: bytes, at: int, index: int, run: int, shape: _Shape) -> b
     )
 
 
-def _read_run(
-    header: BatchHeader, body: bytes, at: int, index: int, run: int, shape: _Shape
-) -> Iterable[DecodedRecord]:
-    first_offset = header.base_offset + index
-    timestamp_type = int(header.timestamp_type)
-    times: Iterable[int]
-    if timestamp_type == TimestampType.APPEND:
-        times = repeat(header.max_timestamp)
-    else:
-        times = _times(header.base_timestamp, body, at + shape.time_at, run, shape)
-    records = memoryview(body)[at : at + run * shape.size]
+def _read_run(header: BatchHeader, body: bytes, run: UniformRun) -> Iterable[DecodedRecord]:
+    shape, first_offset = run.shape, header.base_offset + run.index
+    records = memoryview(body)[run.at : run.at + run.records * shape.size]
     return zip(
-        range(first_offset, first_offset + run),
-        times,
-        repeat(timestamp_type),
+        range(first_offset, first_offset + run.records),
+        run_times(header, body, run),
+        repeat(int(header.timestamp_type)),
         _contents(records, shape.size, shape.key_at, shape.key_bytes),
         _contents(records, shape.size, shape.value_at, shape.value_bytes),
         repeat(()),
@@ -194,11 +209,21 @@ class _TimeDeltas(dict[int, int]):
 _time_deltas: Final = _TimeDeltas()
 
 
-def _times(base_ms: int, body: bytes, at: int, run: int, shape: _Shape) -> list[int]:
-    encoded: Iterable[int] = _column(body, at, run, shape.size)
-    if shape.time_bytes > 1:
-        words = bytearray(_TIME_BYTES_MAX * run)
-        for place in range(shape.time_bytes):
-            words[place::_TIME_BYTES_MAX] = _column(body, at + place, run, shape.size)
-        encoded = struct.unpack(f"<{run}I", words)
+def run_times(header: BatchHeader, body: bytes, run: UniformRun) -> Iterable[int]:
+    """The timestamp of each record of a run; one that all share is repeated without an end."""
+    if header.timestamp_type == TimestampType.APPEND:
+        return repeat(header.max_timestamp)
+    shape, records = run.shape, run.records
+    at = run.at + shape.time_at
+    columns = [_column(body, at + place, records, shape.size) for place in range(shape.time_bytes)]
+    base_ms = header.base_timestamp
+    if all(column.count(column[:1]) == records for column in columns):
+        delta, _ = decode_varint(body, at)
+        return repeat(base_ms + delta)
+    encoded: Iterable[int] = columns[0]
+    if len(columns) > 1:
+        words = bytearray(_TIME_BYTES_MAX * records)
+        for place, column in enumerate(columns):
+            words[place::_TIME_BYTES_MAX] = column
+        encoded = struct.unpack(f"<{records}I", words)
     return [base_ms + delta for delta in map(_time_deltas.__getitem__, encoded)]

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, cast
 
-import msgspec
-
-from tidelog.wire.batch.columns import Columns
+from tidelog.wire.batch.columns import Columns, Even
 from tidelog.wire.batch.varint import LEADS_AFTER_PLAIN, VARINTS, counted_varints
 
 _RECORDS_MIN: Final = 24
@@ -30,13 +28,6 @@ _TIMES_SHARED_MIN: Final = 8
 """With so many records of one timestamp each timestamp is looked up once."""
 
 _NULL: Final = -1
-
-
-class _Lengths(msgspec.Struct, frozen=True, kw_only=True):
-    """Of every key (-1: there are none) and of every value."""
-
-    key_bytes: int
-    value_bytes: int
 
 
 def encode_uniform(columns: Columns) -> bytes | None:
@@ -56,8 +47,11 @@ def encode_uniform(columns: Columns) -> bytes | None:
     return b"".join((memoryview(runs[0])[1:], *runs[1:], b"\x00"))
 
 
-def _lengths(columns: Columns) -> _Lengths | None:
+def _lengths(columns: Columns) -> Even | None:
     keys, values = columns.keys, columns.values
+    # Looking at each of them costs as much as encoding them: who knows it says so.
+    if columns.even is not None and columns.even.records == len(columns):
+        return columns.even
     has_keys = keys[0] is not None
     if not has_keys and keys.count(None) != len(keys):
         return None
@@ -68,10 +62,10 @@ def _lengths(columns: Columns) -> _Lengths | None:
         return None
     if len(key_lengths) > 1 or len(value_lengths) > 1:
         return None
-    return _Lengths(key_bytes=key_lengths.pop(), value_bytes=value_lengths.pop())
+    return Even(len(values), key_lengths.pop(), value_lengths.pop())
 
 
-def _encode_run(columns: Columns, start: int, end: int, lengths: _Lengths) -> bytearray:
+def _encode_run(columns: Columns, start: int, end: int, lengths: Even) -> bytearray:
     """Records whose timestamps take equally many bytes, and whose offsets do."""
     times_ms = columns.timestamps
     offsets = counted_varints(end)[start:end]
@@ -79,17 +73,21 @@ def _encode_run(columns: Columns, start: int, end: int, lengths: _Lengths) -> by
     numbers = time + offsets[0] + VARINTS[lengths.key_bytes]
     value_length = VARINTS[lengths.value_bytes]
     contents = cast("Sequence[bytes]", columns.values[start:end])
+    content_bytes = lengths.value_bytes
     if lengths.key_bytes == _NULL:
         numbers += value_length
-        content_bytes = lengths.value_bytes
     else:
-        keys = cast("Sequence[bytes]", columns.keys[start:end])
-        contents = list(map(value_length.join, zip(keys, contents, strict=True)))
-        content_bytes = lengths.key_bytes + len(value_length) + lengths.value_bytes
+        content_bytes += lengths.key_bytes + len(value_length)
     # Attributes and header count are the two bytes more.
     lead = LEADS_AFTER_PLAIN[len(numbers) + content_bytes + 2]
     between = lead + numbers
-    body = bytearray(between).join((b"", *contents))
+    if lengths.key_bytes == _NULL:
+        body = bytearray(between).join((b"", *contents))
+    else:
+        parts = [between, b"", value_length, b""] * len(contents)
+        parts[1::4] = cast("Sequence[bytes]", columns.keys[start:end])
+        parts[3::4] = contents
+        body = bytearray().join(parts)
     size = len(between) + content_bytes
     assert len(body) == size * len(contents), f"{len(body)} bytes are not whole records of {size}"
     if times_ms[end - 1] != times_ms[start]:

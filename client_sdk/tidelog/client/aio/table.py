@@ -1,0 +1,156 @@
+"""A topic as a mapping on asyncio: the latest value of each key, kept up to date by a task.
+
+Owns loading within a deadline, the task that follows, and waiting for a record to count. Reads do
+not wait: they are the synchronous table's. All live keys and values are held in memory.
+"""
+
+import asyncio
+import contextlib
+import time
+from types import TracebackType
+from typing import Self, Unpack
+
+from tidelog.client.aio.consumer import AsyncConsumer
+from tidelog.client.engine.table_state import Loads, TableState
+from tidelog.client.options import ConsumerArguments
+from tidelog.client.table_parts import (
+    LOAD_TIMEOUT_MS,
+    POLL_MS,
+    POLL_RECORDS,
+    WAIT_TIMEOUT_MS,
+    AsOfOffset,
+    Place,
+    Progress,
+    TableReads,
+    check_arguments,
+    consumer_arguments,
+    limits_of,
+    load_timed_out,
+    unknown_topic,
+    wait_timed_out,
+)
+from tidelog.client.types import TopicPartition
+
+
+class AsyncTable(TableReads):
+    """State that is rebuilt from a compacted topic; see `tidelog.client.Table`.
+
+    `async with AsyncTable("prices") as prices: prices.get(b"tea")`
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        as_of_offset: AsOfOffset | None = None,
+        as_of_time_ms: int | None = None,
+        load_timeout_ms: float = LOAD_TIMEOUT_MS,
+        on_progress: Progress | None = None,
+        **arguments: Unpack[ConsumerArguments],
+    ) -> None:
+        check_arguments(topic, as_of_offset, as_of_time_ms)
+        super().__init__(topic)
+        self._as_of_offset = as_of_offset
+        self._as_of_time_ms = as_of_time_ms
+        self._load_timeout_ms = load_timeout_ms
+        self._on_progress = on_progress
+        self._load_key: Loads | None = arguments.get("key_deserializer")
+        self._load_value: Loads | None = arguments.get("value_deserializer")
+        self._consumer = AsyncConsumer(**consumer_arguments("AsyncTable", arguments))
+        self._changed = asyncio.Condition()
+        self._follower: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            state = await self._begin()
+            await self._load(state)
+        except BaseException:
+            await self.close()
+            raise
+        self._state = state
+        if not state.is_past:
+            loop = asyncio.get_running_loop()
+            self._follower = loop.create_task(self._follow(state), name=f"table {self.topic}")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Follow no longer; the table cannot be read any more."""
+        self._is_closed = True
+        await self._notify()
+        if self._follower is not None:
+            self._follower.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._follower
+        await self._consumer.close()
+
+    async def wait_for(self, place: Place, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
+        """Until the record counts, and all before it: a future's result, an offset of a topic of
+        one partition, or offsets by partition."""
+        wanted = self._wanted(place)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._changed:
+                await self._changed.wait_for(lambda: self._readable().has(wanted))
+        except TimeoutError:
+            raise wait_timed_out(self.topic, wanted, self._readable()) from None
+
+    # Inside.
+
+    async def _begin(self) -> TableState:
+        consumer, topic = self._consumer, self.topic
+        partitions = await consumer.partitions_for_topic(topic)
+        if partitions is None:
+            raise unknown_topic(topic)
+        names = [TopicPartition(topic, each) for each in sorted(partitions)]
+        first, last = await consumer.beginning_offsets(names), await consumer.end_offsets(names)
+        starts = {name.partition: at for name, at in first.items()}
+        ends = {name.partition: at for name, at in last.items()}
+        by_time = None
+        if self._as_of_time_ms is not None:
+            moment = dict.fromkeys(names, self._as_of_time_ms + 1)
+            by_time = await consumer.offsets_for_times(moment)
+        limits = limits_of(topic, self._as_of_offset, by_time, ends)
+        consumer.assign(names)
+        for name in names:
+            consumer.seek(name, starts[name.partition])
+        return TableState(starts, ends, limits, self._load_key, self._load_value)
+
+    async def _load(self, state: TableState) -> None:
+        deadline = time.monotonic() + self._load_timeout_ms / 1000
+        while not state.is_loaded:
+            left_ms = (deadline - time.monotonic()) * 1000
+            if left_ms <= 0:
+                raise load_timed_out(self.topic, state, self._load_timeout_ms)
+            await self._take(state, min(left_ms, POLL_MS))
+            if self._on_progress is not None:
+                self._on_progress(*state.progress())
+
+    async def _take(self, state: TableState, timeout_ms: float) -> None:
+        consumer = self._consumer
+        found = await consumer.getmany(timeout_ms=timeout_ms, max_records=POLL_RECORDS)
+        # Between two awaits nobody reads half of it.
+        for name, records in found.items():
+            state.apply(name.partition, records)
+        for partition in state.positions:
+            name = TopicPartition(self.topic, partition)
+            state.pass_to(partition, await consumer.position(name))
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _follow(self, state: TableState) -> None:
+        try:
+            while True:
+                await self._take(state, POLL_MS)
+        except Exception as error:  # noqa: BLE001 - the task's supervisor: readers are told
+            self._failure = error
+            await self._notify()
