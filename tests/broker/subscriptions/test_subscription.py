@@ -1,0 +1,338 @@
+"""What one stream of the easy path decides, told step by step."""
+
+import msgspec
+import pytest
+
+from tidelog.broker.groups.answers import AssignedPartition, CommitAnswer, HeartbeatAnswer
+from tidelog.broker.groups.messages import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.subscriptions import limits
+from tidelog.broker.subscriptions.core import Subscription
+from tidelog.broker.subscriptions.messages import (
+    Begin,
+    Bounds,
+    Effect,
+    EndStream,
+    FindPositions,
+    Position,
+    SendAcknowledged,
+    SendAssignment,
+    SendCommit,
+    SendHeartbeat,
+    SendRecords,
+    StartAt,
+)
+from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionId, TopicId
+
+TOPIC = TopicId(bytes(16))
+P0, P1 = (PartitionKey(TOPIC, PartitionId(number)) for number in (0, 1))
+BEGIN = Begin(
+    group="g",
+    topics=("t",),
+    topic_pattern="",
+    start_at=StartAt.EARLIEST,
+    credit_records=100,
+    acknowledge_timeout_ms=10_000,
+    group_instance_id="",
+    rack="",
+    principal="",
+    client_id="c",
+    address="a:1",
+)
+STORED = CommitAnswer(errors=(None,))
+
+
+def refused(code: ErrorCode) -> TidelogError:
+    return TidelogError(code, tried="test", happened="so it was told")
+
+
+def assigned(*keys: PartitionKey, epoch: int = 1, idle: bool = False) -> HeartbeatAnswer:
+    return HeartbeatAnswer(
+        member_epoch=epoch,
+        heartbeat_interval_ms=1_000,
+        session_timeout_ms=6_000,
+        assignment=tuple(AssignedPartition(key, epoch, "t") for key in keys),
+        is_idle=idle,
+    )
+
+
+def records(first: int, count: int) -> list[DecodedRecord]:
+    return [(offset, 1, 0, None, b"v", ()) for offset in range(first, first + count)]
+
+
+class Stream:
+    """A subscription, and what it wanted last of each kind."""
+
+    def __init__(self, begin: Begin = BEGIN) -> None:
+        self.core = Subscription(begin, "m", 0)
+        self.now_ms = 0
+        self.told: list[Effect] = []
+
+    def take(self, effects: list[Effect]) -> list[Effect]:
+        self.told += effects
+        return effects
+
+    def last(self, kind: type[Effect]) -> Effect:
+        return next(each for each in reversed(self.told) if isinstance(each, kind))
+
+    def count(self, kind: type[Effect]) -> int:
+        return sum(isinstance(each, kind) for each in self.told)
+
+    def pass_time(self, duration_ms: int) -> list[Effect]:
+        self.now_ms += duration_ms
+        return self.take(self.core.tick(self.now_ms))
+
+    def answer(self, outcome: HeartbeatAnswer | TidelogError) -> list[Effect]:
+        sent = self.last(SendHeartbeat)
+        assert isinstance(sent, SendHeartbeat)
+        return self.take(self.core.on_heartbeat(sent.request, outcome, self.now_ms))
+
+    def committed(self, outcome: CommitAnswer | TidelogError = STORED) -> list[Effect]:
+        sent = self.last(SendCommit)
+        assert isinstance(sent, SendCommit)
+        return self.take(self.core.on_committed(sent.request, outcome, self.now_ms))
+
+    def found(self, committed: int = 0, start: int = 0, end: int = 100) -> list[Effect]:
+        asked = self.last(FindPositions)
+        assert isinstance(asked, FindPositions)
+        bounds = Bounds(committed_offset=committed, log_start_offset=start, high_watermark=end)
+        return self.take(
+            self.core.on_positions(asked.keys, dict.fromkeys(asked.keys, bounds), self.now_ms)
+        )
+
+    def brought(self, key: PartitionKey, first: int, count: int) -> list[Effect]:
+        return self.take(
+            self.core.on_records(key, first, records(first, count), first + count, 100, self.now_ms)
+        )
+
+    def acknowledge(self, *places: tuple[int, int], correlation_id: int = 1) -> list[Effect]:
+        positions = [Position("t", partition, offset) for partition, offset in places]
+        return self.take(self.core.on_acknowledge(positions, correlation_id, self.now_ms))
+
+
+def reading(*keys: PartitionKey, begin: Begin = BEGIN) -> Stream:
+    """A member that owns partitions and knows where to begin."""
+    stream = Stream(begin)
+    stream.pass_time(0)
+    stream.answer(assigned(*keys))
+    stream.found()
+    return stream
+
+
+def failures(stream: Stream) -> list[tuple[int, ErrorCode]]:
+    told = stream.last(SendAcknowledged)
+    assert isinstance(told, SendAcknowledged)
+    return [(partition, error.code) for _, partition, error in told.failures]
+
+
+def test_it_joins_then_looks_where_to_begin_then_reads() -> None:
+    stream = Stream()
+    (joined,) = stream.pass_time(0)
+    assert isinstance(joined, SendHeartbeat)
+    assert joined.request.member_epoch == JOINING_EPOCH
+    assert joined.request.subscription is not None
+    assert joined.request.owned == ()
+    stream.answer(assigned(P0, P1))
+    assert stream.core.wanted() == {}
+    assert stream.count(SendAssignment) == 0
+    stream.found(committed=7)
+    told = stream.last(SendAssignment)
+    assert isinstance(told, SendAssignment)
+    assert told.assigned == (Position("t", 0, 7), Position("t", 1, 7))
+    assert stream.core.wanted() == {P0: 7, P1: 7}
+    assert stream.count(SendCommit) == 0, "it was committed before"
+
+
+@pytest.mark.parametrize(
+    ("start_at", "start"), [(StartAt.EARLIEST, 20), (StartAt.LATEST, 100), (StartAt.NONE, None)]
+)
+@pytest.mark.parametrize("committed", [-1, 10, 101])
+def test_without_a_usable_offset_it_begins_as_the_client_says_and_commits_that_first(
+    start_at: StartAt, start: int | None, committed: int
+) -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, start_at=start_at))
+    stream.pass_time(0)
+    stream.answer(assigned(P0))
+    stream.found(committed=committed, start=20)
+    if start is None:
+        ended = stream.last(EndStream)
+        assert isinstance(ended, EndStream)
+        assert ended.error.code is ErrorCode.NO_OFFSET_FOR_PARTITION
+        return
+    assert stream.core.wanted() == {}, "nothing is read before the beginning is committed"
+    sent = stream.last(SendCommit)
+    assert isinstance(sent, SendCommit)
+    assert [each.committed_offset for each in sent.request.offsets] == [start]
+    stream.committed()
+    assert stream.core.wanted() == {P0: start}
+    assert stream.count(SendAcknowledged) == 0
+
+
+def test_credit_and_order_hold_whatever_reads_bring() -> None:
+    stream = reading(P0, P1, begin=msgspec.structs.replace(BEGIN, credit_records=5))
+    stream.brought(P0, 0, 4)
+    stream.brought(P1, 0, 4)
+    sent = [each for each in stream.told if isinstance(each, SendRecords)]
+    assert [(each.partition, len(each.records)) for each in sent] == [(0, 4), (1, 1)]
+    assert stream.core.wanted() == {}, "no credit, nothing is read"
+    stream.brought(P0, 0, 4)
+    assert stream.count(SendRecords) == 2, "a read from before is thrown away"
+    stream.take(stream.core.on_credit(10, stream.now_ms))
+    last = stream.last(SendRecords)
+    assert isinstance(last, SendRecords)
+    assert [record[0] for record in last.records] == [1, 2, 3]
+    assert stream.core.wanted() == {P0: 4, P1: 4}
+    (ended,) = stream.core.on_credit(limits.CREDIT_MAX, stream.now_ms)
+    assert isinstance(ended, EndStream)
+
+
+def test_a_partition_that_is_taken_away_is_given_up_when_all_is_acknowledged() -> None:
+    stream = reading(P0, P1)
+    stream.brought(P0, 0, 3)
+    stream.pass_time(1_000)
+    stream.answer(assigned(P1))
+    told = stream.last(SendAssignment)
+    assert isinstance(told, SendAssignment)
+    assert [each.partition for each in told.revoked] == [0]
+    stream.pass_time(1_000)
+    beat = stream.last(SendHeartbeat)
+    assert isinstance(beat, SendHeartbeat)
+    assert beat.request.owned == (P0, P1) or beat.request.owned is None, "it owns both still"
+    stream.answer(assigned(P1))
+    stream.acknowledge((0, 2))
+    stream.committed()
+    stream.acknowledge((0, 3), correlation_id=2)
+    beats = stream.count(SendHeartbeat)
+    stream.committed()
+    assert stream.count(SendHeartbeat) == beats + 1, "it reports at once"
+    beat = stream.last(SendHeartbeat)
+    assert isinstance(beat, SendHeartbeat)
+    assert beat.request.owned == (P1,)
+    assert failures(stream) == []
+    stream.acknowledge((0, 3), correlation_id=3)
+    assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
+
+
+def test_a_partition_of_which_nothing_was_sent_is_given_up_at_once() -> None:
+    stream = reading(P0, P1)
+    stream.pass_time(1_000)
+    stream.answer(assigned(P1))
+    stream.pass_time(0)
+    beat = stream.last(SendHeartbeat)
+    assert isinstance(beat, SendHeartbeat)
+    assert beat.request.owned == (P1,)
+
+
+def test_commits_go_one_after_the_other_and_are_tried_again() -> None:
+    stream = reading(P0, P1)
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1), correlation_id=1)
+    stream.acknowledge((0, 2), correlation_id=2)
+    assert stream.count(SendCommit) == 1
+    stream.committed(refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert stream.count(SendAcknowledged) == 0
+    stream.pass_time(limits.RETRY_MS)
+    assert stream.count(SendCommit) == 2
+    stream.committed()
+    assert stream.count(SendCommit) == 3
+    stream.committed(CommitAnswer(errors=(refused(ErrorCode.STALE_ASSIGNMENT),)))
+    told = [each for each in stream.told if isinstance(each, SendAcknowledged)]
+    assert [each.correlation_id for each in told] == [1, 2]
+    assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_member_that_is_none_any_more_forgets_everything_and_joins_again(
+    code: ErrorCode,
+) -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 3)
+    stream.acknowledge((0, 1))
+    late = stream.last(SendCommit)
+    assert isinstance(late, SendCommit)
+    stream.pass_time(1_000)
+    stream.answer(refused(code))
+    assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
+    told = stream.last(SendAssignment)
+    assert isinstance(told, SendAssignment)
+    assert told.assigned == ()
+    joined = stream.last(SendHeartbeat)
+    assert isinstance(joined, SendHeartbeat)
+    assert joined.request.member_epoch == JOINING_EPOCH
+    assert joined.request.heartbeat_sequence == 3
+    assert stream.core.on_committed(late.request, STORED, stream.now_ms) == []
+    assert stream.core.wanted() == {}
+
+
+def test_a_silence_of_the_coordinator_ends_the_membership() -> None:
+    stream = reading(P0)
+    stream.pass_time(1_000)
+    stream.answer(refused(ErrorCode.UNAVAILABLE))
+    stream.pass_time(1_000)
+    assert stream.core.wanted() == {P0: 0}, "another heartbeat is under way"
+    stream.pass_time(4_000)
+    assert stream.core.wanted() == {}, "it may have been removed"
+    stream.answer(assigned(P0, epoch=1))
+    assert stream.core.wanted() == {}, "an answer from before it was lost says nothing"
+    stream.pass_time(limits.RETRY_MS)
+    joined = stream.last(SendHeartbeat)
+    assert isinstance(joined, SendHeartbeat)
+    assert joined.request.member_epoch == JOINING_EPOCH
+
+
+def test_a_client_that_acknowledges_nothing_for_too_long_ends_its_stream() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 2)
+    stream.acknowledge((0, 1))
+    stream.committed()
+    effects: list[Effect] = []
+    for _ in range(10):
+        effects = stream.pass_time(1_000)
+        if any(isinstance(each, SendHeartbeat) for each in effects):
+            stream.answer(
+                HeartbeatAnswer(
+                    member_epoch=1, heartbeat_interval_ms=1_000, session_timeout_ms=6_000
+                )
+            )
+    (ended,) = effects
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.DEADLINE_EXCEEDED
+    assert stream.pass_time(1_000) == []
+
+
+def test_a_log_that_was_trimmed_below_the_reader_is_begun_anew() -> None:
+    stream = reading(P0)
+    effects = stream.core.on_read_failed(P0, 0, refused(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    stream.take(effects)
+    stream.found(committed=0, start=50)
+    stream.committed()
+    assert stream.core.wanted() == {P0: 50}
+    (ended,) = stream.core.on_read_failed(P0, 50, refused(ErrorCode.CORRUPT_BATCH), 0)
+    assert isinstance(ended, EndStream)
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [("", LEAVING_EPOCH), ("i", AWAY_EPOCH)])
+def test_it_leaves_for_good_or_for_a_while(instance: str, epoch: int) -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, group_instance_id=instance))
+    assert stream.core.departure() is None, "nobody has heard of it"
+    stream.pass_time(0)
+    departure = stream.core.departure()
+    assert departure is not None
+    assert departure.member_epoch == epoch
+
+
+def test_without_a_group_nothing_is_committed() -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, group=""))
+    stream.take(stream.core.on_topics({P0: "t"}, 0))
+    stream.found(committed=-1)
+    stream.brought(P0, 0, 2)
+    stream.acknowledge((0, 2))
+    assert failures(stream) == []
+    assert stream.count(SendCommit) == 0
+    assert stream.core.departure() is None
+    stream.take(stream.core.on_topics({}, 0))
+    told = stream.last(SendAssignment)
+    assert isinstance(told, SendAssignment)
+    assert told.assigned == ()
