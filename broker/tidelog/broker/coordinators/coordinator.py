@@ -58,6 +58,8 @@ from tidelog.wire.ids import LeaderEpoch
 
 WAITING_MAX: Final = 10_000
 """Requests that one coordinator has accepted and not answered."""
+ANSWER_MS: Final = 30_000
+"""Longest wait for an answer; what was submitted goes on."""
 RELOAD_MS: Final = 1_000
 """Between a failure and the next loading."""
 STEPS_A_TURN: Final = 64
@@ -192,7 +194,16 @@ class GroupCoordinator:
             request, request_id=request_id, now_ms=now_ms, wall_ms=wall_ms
         )
         self._tell(stamped)
-        return await answer
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                return await answer
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried=f"ask the coordinator of {self.key}",
+                happened=f"what it has to store is not committed after {ANSWER_MS} ms",
+                hint="`tidelog topic describe __groups` shows which replicas are missing.",
+            ) from None
 
     # -- its life ------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from tidelog.ports import (
     UnaryHandler,
     UnaryMethod,
 )
-from tidelog.v1 import fetch_pb2, produce_pb2
+from tidelog.v1 import fetch_pb2, groups_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Tell = Callable[[bytes, int], bytes]
@@ -52,6 +52,10 @@ def _tell_fetch(answer: bytes, throttle_ms: int) -> bytes:
     return answer + fetch_pb2.FetchResponse(throttle_ms=throttle_ms).SerializeToString()
 
 
+def _tell_commit(answer: bytes, throttle_ms: int) -> bytes:
+    return answer + groups_pb2.CommitOffsetsResponse(throttle_ms=throttle_ms).SerializeToString()
+
+
 def _tell_produce_stream(answer: bytes, throttle_ms: int) -> bytes:
     message = produce_pb2.ProduceStreamResponse.FromString(answer)
     if not message.HasField("response"):
@@ -67,6 +71,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "/tidelog.v1.FetchService/FetchStream": _Kind(fetches=True),
     "/tidelog.v1.RecordsService/ProduceRecords": _Kind(produces=True),
     "/tidelog.v1.RecordsService/FetchRecords": _Kind(fetches=True),
+    "/tidelog.v1.SubscribeService/Subscribe": _Kind(fetches=True),
+    "/tidelog.v1.GroupService/CommitOffsets": _Kind(tell=_tell_commit),
+    "/tidelog.v1.GroupService/FetchOffsets": _Kind(),
     "/tidelog.v1.MetadataService/GetMetadata": _Kind(),
     "/tidelog.v1.MetadataService/ListOffsets": _Kind(),
 }

@@ -42,7 +42,10 @@ class SubscribeRpc:
         begin = read_begin(subscribe_pb2.SubscribeRequest.FromString(first), context)
 
         async def send(told: ForClient) -> None:
-            await stream.send(response_of(told).SerializeToString())
+            message = response_of(told).SerializeToString()
+            if isinstance(told, SendRecords):
+                await context.answer_room.take(len(message))
+            await stream.send(message)
 
         with self._subscriptions.stream(begin, send) as runner:
             async with TaskScope() as scope:

@@ -32,6 +32,7 @@ from tidelog.broker.subscriptions.messages import (
     SendHeartbeat,
     SendRecords,
 )
+from tidelog.broker.subscriptions.partition import size_of
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import TidelogError
@@ -101,6 +102,8 @@ class SubscriptionRunner:
         self._clock = clock
         self._send = send
         self._outbox: deque[ForClient] = deque()
+        self._outbox_bytes = 0
+        """Records that the client has not taken yet: beyond a bound nothing more is read."""
         self._has_mail = asyncio.Event()
         self._have_reads_changed = asyncio.Event()
         self._reading: dict[BrokerId, tuple[asyncio.Task[None], dict[PartitionKey, int]]] = {}
@@ -159,6 +162,7 @@ class SubscriptionRunner:
                     scope.start(self._find(effect), name="subscription positions")
                 case SendRecords() | SendAssignment() | SendAcknowledged():
                     self._outbox.append(effect)
+                    self._outbox_bytes += _size_of(effect)
                     self._has_mail.set()
                 case ChangeReads():
                     self._have_reads_changed.set()
@@ -203,7 +207,10 @@ class SubscriptionRunner:
     async def _deliver(self) -> None:
         while True:
             while self._outbox:
-                await self._send(self._outbox.popleft())
+                told = self._outbox.popleft()
+                await self._send(told)
+                self._outbox_bytes -= _size_of(told)
+                self._have_reads_changed.set()
             self._has_mail.clear()
             await self._has_mail.wait()
 
@@ -216,7 +223,8 @@ class SubscriptionRunner:
             self._have_reads_changed.clear()
             wanted: dict[BrokerId, dict[PartitionKey, int]] = {}
             is_leaderless = False
-            for key, offset in self._core.wanted().items():
+            is_full = self._outbox_bytes >= limits.BUFFER_BYTES_MAX
+            for key, offset in ({} if is_full else self._core.wanted()).items():
                 leader = self._reads.leader(key)
                 if leader is None:
                     is_leaderless = True
@@ -269,6 +277,10 @@ class SubscriptionRunner:
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ns() // NS_PER_MS
+
+
+def _size_of(told: ForClient) -> int:
+    return sum(map(size_of, told.records)) if isinstance(told, SendRecords) else 0
 
 
 def _bounds(committed_offset: int, held: OwnOffsets | TidelogError) -> Bounds | TidelogError:
