@@ -20,8 +20,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 
 GROUPS_TOPIC: Final = "__groups"
-SEGMENT_BYTES: Final = 16 * 1024 * 1024
-"""Only closed segments are compacted, and a new coordinator reads all that is left."""
+SEGMENT_BYTES: Final = 4 * 1024 * 1024
+"""Only closed segments are compacted, and a new coordinator reads all that is left: so much is read
+in a second or two."""
 
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     GROUPS_TOPIC: {
