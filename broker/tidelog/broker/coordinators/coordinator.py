@@ -21,26 +21,18 @@ from tidelog.broker.errors import fresh
 from tidelog.broker.groups.answers import Response
 from tidelog.broker.groups.core import GroupCoordinatorCore
 from tidelog.broker.groups.messages import (
-    AlterOffsets,
     Answer,
+    AnyRequest,
     AppendCommitted,
     AppendFailed,
     AppendRecords,
-    CommitOffsets,
     Completion,
-    DeleteGroup,
-    DeleteOffsets,
-    DescribeGroup,
     Effect,
-    FetchOffsets,
     GroupSettings,
     GroupTopic,
-    Heartbeat,
-    ListGroups,
     LoadEnded,
     Message,
     ReloadNeeded,
-    RemoveMembers,
     SettingsChanged,
     Tick,
     TopicsChanged,
@@ -76,17 +68,6 @@ _DEPOSED: Final = frozenset(
 )
 """Of a partition that this broker does not lead in that epoch."""
 
-GroupRequest = (
-    Heartbeat
-    | CommitOffsets
-    | FetchOffsets
-    | ListGroups
-    | DescribeGroup
-    | AlterOffsets
-    | DeleteOffsets
-    | DeleteGroup
-    | RemoveMembers
-)
 _Told = Message | Completion | Tick
 _EXPECTED: Final = (DepartureReason.LEFT, DepartureReason.REMOVED, DepartureReason.REPLACED)
 """Departures that somebody wanted."""
@@ -173,7 +154,7 @@ class GroupCoordinator:
             self._is_tick_due = True
             self._tell(Tick(now_ms=now_ms, wall_ms=self._time.now_ms()))
 
-    async def ask(self, request: GroupRequest) -> Response:
+    async def ask(self, request: AnyRequest) -> Response:
         """Submit a request and wait for its answer; its id and its times are filled in here."""
         if self._led is None:
             raise not_coordinator(self.key)

@@ -5,11 +5,10 @@ Owns nothing but the way there. It must never answer for a coordinator that is e
 
 from typing import TypeVar
 
-from tidelog.broker.coordinators.coordinator import GroupRequest
 from tidelog.broker.coordinators.keeper import GroupCoordinators
 from tidelog.broker.coordinators.places import validate_group
 from tidelog.broker.groups.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.messages import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.messages import AnyRequest, CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.meter import Meter, count
 
 AnswerT = TypeVar("AnswerT")
@@ -41,7 +40,7 @@ class GroupsHandler:
         """Tell how far it has read."""
         return await self._ask(request.group, request, FetchOffsetsAnswer)
 
-    async def _ask(self, group: str, request: GroupRequest, kind: type[AnswerT]) -> AnswerT:
+    async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
         validate_group(group, tried="ask for the coordinator of a group")
         answer = await self._coordinators.of(group).ask(request)
         assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"

@@ -8,7 +8,7 @@ broker. What only leaders of the partitions know is left out: whoever was asked 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from tidelog.broker.coordinators.coordinator import GroupCoordinator, GroupRequest
+from tidelog.broker.coordinators.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.keeper import GroupCoordinators
 from tidelog.broker.errors import invalid
 from tidelog.broker.groups.answers import (
@@ -23,6 +23,7 @@ from tidelog.broker.groups.answers import (
 )
 from tidelog.broker.groups.messages import (
     AlterOffsets,
+    AnyRequest,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -204,13 +205,11 @@ class GroupCalls:
         found = await self._ask(asked.group, request, RemoveMembersAnswer)
         return group_admin_pb2.RemoveMembersResponse(removed_member_ids=found.removed_member_ids)
 
-    async def _ask(self, group: str, request: GroupRequest, kind: type[AnswerT]) -> AnswerT:
+    async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
         return await _ask(self._coordinators.of(group), request, kind)
 
 
-async def _ask(
-    coordinator: GroupCoordinator, request: GroupRequest, kind: type[AnswerT]
-) -> AnswerT:
+async def _ask(coordinator: GroupCoordinator, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
     answer = await coordinator.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
     return answer
