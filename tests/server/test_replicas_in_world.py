@@ -202,7 +202,7 @@ def test_a_replica_that_is_far_behind_by_the_node_s_settings_is_copied_apart() -
         cluster.nodes[3].kill()
         await topic.led_by_other_than(3)
         await topic.in_sync(1, 2)
-        await topic.produce(60)
+        await topic.produce(200)
         seen: dict[Lane, None] = {}
 
         def is_in_sync_by_both_lanes() -> bool:
