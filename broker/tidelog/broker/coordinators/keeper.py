@@ -7,6 +7,7 @@ about a group.
     image ─▶ topics, leaders ─▶ coordinator.show, coordinator.lead
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -54,6 +55,7 @@ class GroupCoordinators:
         self._events = events
         self._coordinators: dict[PartitionId, GroupCoordinator] = {}
         """Of every partition that this broker has led."""
+        self._has_begun = asyncio.Event()
         self._image = Image()
         self._topics: tuple[GroupTopic, ...] = ()
         self._settings = settings_of(self._image)
@@ -78,6 +80,10 @@ class GroupCoordinators:
         if found is None:
             raise not_coordinator(PartitionKey(topic.topic_id, partition.partition))
         return found
+
+    async def wait_begun(self) -> None:
+        """Until there is a first coordinator here."""
+        await self._has_begun.wait()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -138,10 +144,12 @@ class GroupCoordinators:
         made.show(self._topics)
         made.configure(self._settings)
         self._coordinators[key.partition] = made
+        self._has_begun.set()
         scope.start(made.run(), name=f"group coordinator {key.partition}")
         return made
 
     async def _tick(self) -> None:
+        await self.wait_begun()
         while True:
             await self._clock.sleep(TICK_MS)
             now_ms = self._clock.monotonic_ns() // NS_PER_MS

@@ -55,6 +55,7 @@ class LagKeeper:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await self._coordinators.wait_begun()
         while True:
             await self._clock.sleep(LOOK_MS)
             await self.look()

@@ -5,6 +5,7 @@ the client ended in order, broke off, or was refused. One task ticks for all of 
 those without a group which partitions there are.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -53,6 +54,7 @@ class Subscriptions:
         self._clock = clock
         self._random = random
         self._runners: dict[SubscriptionRunner, Begin] = {}
+        self._has_streams = asyncio.Event()
         self._image = Image()
         self._view = TopicView()
         self._scope: TaskScope | None = None
@@ -67,6 +69,9 @@ class Subscriptions:
         async with TaskScope() as scope:
             self._scope = scope
             while True:
+                if not self._runners:
+                    self._has_streams.clear()
+                    await self._has_streams.wait()
                 await self._clock.sleep(TICK_MS)
                 self._follow(self._metadata.image())
                 now_ms = self._now_ms()
@@ -89,6 +94,7 @@ class Subscriptions:
         core = Subscription(begin, self._random.uuid().hex(), self._now_ms())
         runner = SubscriptionRunner(core, group, self._reads, self._clock, send)
         self._runners[runner] = begin
+        self._has_streams.set()
         self._follow(self._metadata.image())
         if not begin.group:
             runner.show(self._partitions(begin))
