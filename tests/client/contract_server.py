@@ -12,17 +12,18 @@ from typing import Any, Self
 
 import grpc
 
+from tests.client.contract_errors import error
+from tests.client.group_service import GroupService
 from tidelog.client import wire
 from tidelog.v1 import (
     admin_pb2,
-    errors_pb2,
     fetch_pb2,
     metadata_pb2,
     produce_pb2,
     producer_id_pb2,
 )
 from tidelog.wire.batch import checksum, fetch_sum, read_header, route_sum, stamp
-from tidelog.wire.errors import CATALOGUE, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import TopicId
 
 BROKER_ID = 1
@@ -67,17 +68,6 @@ class Log:
         return b"".join(parts)
 
 
-def error(code: ErrorCode, happened: str = "as the test wants") -> errors_pb2.Error:
-    """An error as a broker sends it."""
-    return errors_pb2.Error(
-        code=errors_pb2.ErrorCode.ValueType(code),
-        tried="serve a test",
-        happened=happened,
-        hint=CATALOGUE[code].remedy,
-        retriable=CATALOGUE[code].retriable,
-    )
-
-
 class ContractServer:
     """`with ContractServer() as server:` serves at `server.address`."""
 
@@ -108,6 +98,7 @@ class ContractServer:
         self.seen_batches = 0
         self.metadata_requests = 0
         self.ids_given = 0
+        self.groups = GroupService(self)
         self._is_closing = False
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=32))
         bind = f"127.0.0.1:{port}"
@@ -141,6 +132,7 @@ class ContractServer:
             self.topics[name] = topic_id
             for number in range(partitions):
                 self.logs[topic_id, number] = Log()
+            self.groups.on_created(name, topic_id, partitions)
             self.version += 1
         return topic_id
 
@@ -425,6 +417,7 @@ class _Handlers(grpc.GenericRpcHandler):
             wire.CREATE_TOPICS: server.create_topics,
             wire.DESCRIBE_TOPICS: server.describe_topics,
             wire.DESCRIBE_CLUSTER: server.describe_cluster,
+            **server.groups.handlers(),
         }
         streams = {
             wire.PRODUCE_STREAM: server.produce_stream,

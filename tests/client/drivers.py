@@ -91,6 +91,8 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, RENAMED.get(name, name))
+        if not callable(method):
+            return method
 
         def call(*arguments: Any, **named: Any) -> Any:
             found = self._thread.run(method, *arguments, **named)

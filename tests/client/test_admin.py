@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.client.contract_server import error
+from tests.client.contract_errors import error
 from tidelog.client import AdminClient, ConfigResource, ConfigResourceType, wire
 from tidelog.v1 import (
     admin_pb2,

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.client.contract_server import error
+from tests.client.contract_errors import error
 from tidelog.client import AdminClient, TopicPartition, wire
 from tidelog.v1 import metadata_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -310,7 +310,8 @@ def test_two_threads_in_one_consumer_are_told(server: ContractServer) -> None:
         waiter = threading.Thread(target=wait_for_records)
         waiter.start()
         inside.wait(20)
-        while not consumer._busy.locked():
+        while consumer._busy.acquire(blocking=False):
+            consumer._busy.release()
             assert waiter.is_alive()
         with pytest.raises(TidelogError) as caught:
             consumer.poll()

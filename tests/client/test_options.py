@@ -52,7 +52,6 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
     ("make", "name"),
     [
         (lambda: Producer(transactional_id="t"), "transactional_id"),
-        (lambda: Consumer(group_id="g"), "group_id"),
         (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
         (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
         (lambda: Producer(sasl_mechanism="PLAIN"), "sasl_mechanism"),  # type: ignore[call-arg]

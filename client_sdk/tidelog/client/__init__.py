@@ -16,6 +16,7 @@ from tidelog.client.admin_types import (
 )
 from tidelog.client.bulk.sent import SentBatch, SentPart
 from tidelog.client.group_types import GroupState, GroupType, MemberToRemove, OffsetTimestamp
+from tidelog.client.rebalance_listener import ConsumerRebalanceListener
 from tidelog.client.retry import RecordHandler
 from tidelog.client.retry_parts import HandlerCounts, RetryPolicy
 from tidelog.client.sync.admin import AdminClient
@@ -26,6 +27,7 @@ from tidelog.client.sync.producer import Producer
 from tidelog.client.table import Table
 from tidelog.client.table_parts import TableSnapshot
 from tidelog.client.types import (
+    ConsumerGroupMetadata,
     ConsumerRecord,
     NewTopic,
     OffsetAndMetadata,
@@ -42,6 +44,8 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ElectionType",
     "GroupState",

@@ -8,7 +8,7 @@ or handed over later. It must never know a thread or an event loop. Stop 10 of a
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,11 +18,16 @@ from tidelog.client.client_parts import backoff_of
 from tidelog.client.consumer_parts import checked_offset, make_core, metrics_of, split
 from tidelog.client.engine.fetch_messages import Fetched, OffsetAnswer, OffsetSpec
 from tidelog.client.engine.fetch_partition import PartitionState
+from tidelog.client.engine.group_messages import Subscription
 from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.group_options import no_group
+from tidelog.client.group_side import GroupSide, Told, UserHooks
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ConsumerArguments, ConsumerOptions
+from tidelog.client.rebalance_listener import check_listener
 from tidelog.client.security import security_of
 from tidelog.client.types import (
+    ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     RawBatch,
@@ -46,10 +51,15 @@ class ConsumerBase(Client, ABC):
         self._metadata = MetadataCache()
         self._backoff = backoff_of(options)
         self._core = make_core(options, self._metadata, self._backoff)
+        self._group: GroupSide | None = None
 
     @abstractmethod
     def _entering(self, tried: str) -> AbstractContextManager[object]:
         """Around a change of what is read, or of where: refused while it must not happen."""
+
+    @abstractmethod
+    def _call_listener(self, told: Told) -> None:
+        """A listener is to be told something, now or soon."""
 
     @abstractmethod
     def _update(self) -> None:
@@ -63,7 +73,11 @@ class ConsumerBase(Client, ABC):
         with self._entering("assign partitions"):
             self._note_position()
             self._core.subscribed = {}
-            self._core.assign(wanted, time.monotonic_ns())
+            if self._group is None:
+                self._core.assign(wanted, time.monotonic_ns())
+            else:
+                self._end_membership(self._group)
+                self._group.assign(wanted, time.monotonic_ns())
             self._forget_chunk()
 
     def _subscribe(self, names: Iterable[str]) -> None:
@@ -71,17 +85,40 @@ class ConsumerBase(Client, ABC):
         self._core.subscribe(names, time.monotonic_ns())
         self._forget_chunk()
 
+    def _join(
+        self, group: GroupSide, names: list[str], pattern: str | None, listener: object
+    ) -> None:
+        """With a group the coordinator says what is read, and evaluates the pattern."""
+        check_listener(listener)
+        wish = Subscription(topics=tuple(dict.fromkeys(names)), pattern=pattern or "")
+        if wish.is_empty:
+            self._end_membership(group)
+            return
+        for name in wish.topics:
+            if name not in self._metadata.topics:
+                self._core.topics.want(name, time.monotonic_ns())
+        group.subscribe(wish, listener)
+
+    def _end_membership(self, group: GroupSide) -> None:
+        listener, had = group.listener, group.end_membership()
+        if listener is not None and had:
+            self._call_listener(lambda: listener.on_partitions_revoked(had))
+
     def _no_listener(self, listener: object) -> None:
         if listener is not None:
-            raise client_options.not_yet(self._name, "listener", "consumer groups")
+            raise no_group("subscribe with a listener")
 
     def unsubscribe(self) -> None:
-        """Read nothing."""
+        """Read nothing; with a group: leave it, after what was delivered is committed."""
         self.assign(())
 
     def subscription(self) -> set[str]:
-        """The topics of `subscribe`."""
-        return set(self._core.subscribed)
+        """The topics of `subscribe`; of a group's pattern those of which something is assigned."""
+        group = self._group
+        if group is None or not group.is_member:
+            return set(self._core.subscribed)
+        assigned = {name.topic for name in self._core.partitions}
+        return {*group.subscription.topics, *(assigned if group.subscription.pattern else ())}
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read; a subscribed topic's appear once it is known."""
@@ -144,6 +181,37 @@ class ConsumerBase(Client, ABC):
         """A snapshot of counters."""
         return metrics_of(self._core, self._records_read)
 
+    # The group.
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Which member of which group this is."""
+        return self._group_for("tell the group's metadata").metadata()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the group has more members than partitions and nothing is left for this one."""
+        return self._group is not None and self._group.is_idle
+
+    def _group_for(self, tried: str) -> GroupSide:
+        if self._group is None:
+            raise no_group(tried)
+        return self._group
+
+    def _may_deliver(self) -> bool:
+        return self._group is None or self._group.may_deliver(time.monotonic_ns())
+
+    def _user_hooks(self) -> UserHooks:
+        return UserHooks(
+            note_position=self._note_position,
+            put_back_chunk_of=self._put_back_chunk_of,
+            forget_chunk=self._forget_chunk,
+        )
+
+    def _put_back_chunk_of(self, names: Collection[TopicPartition]) -> None:
+        self._note_position()
+        if self._chunk is not None and self._chunk.topic_partition in names:
+            self._put_back_chunk()
+
     # Inside.
 
     def _state(self, name: TopicPartition, tried: str) -> PartitionState:
@@ -180,7 +248,7 @@ class ConsumerBase(Client, ABC):
 
         An error now would cost the user the records that he is about to be given.
         """
-        fetched = self._core.take()
+        fetched = self._core.take() if self._may_deliver() else None
         if fetched is None:
             return None
         self._open_chunk(fetched)

@@ -164,3 +164,13 @@ def concurrent_use(tried: str) -> TidelogError:
         happened="another thread is inside a call of this consumer",
         hint="give each thread a consumer of its own; only wakeup() may come from another",
     )
+
+
+def inside_listener(tried: str) -> TidelogError:
+    """For a poll inside a rebalance listener: the poll that called it is not over."""
+    return TidelogError(
+        ErrorCode.CONCURRENT_USE,
+        tried=tried,
+        happened="a rebalance listener of this consumer is being called",
+        hint="commit, seek and look up in a listener; records come after it has returned",
+    )

@@ -4,11 +4,14 @@ Owns the subclasses that only a client raises; everything else is a TidelogError
 It must never import gRPC or protobuf.
 """
 
+from collections.abc import Mapping
+
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
 
 __all__ = [
     "CATALOGUE",
+    "CommitFailedError",
     "ErrorCode",
     "ForkedClientError",
     "LogTruncationError",
@@ -81,6 +84,46 @@ def _rebuild_truncation(
         leader_epoch=leader_epoch,
         divergent_offset=divergent_offset,
     )
+
+
+class CommitFailedError(TidelogError):
+    """Offsets were not stored: the partitions are not this member's any more.
+
+    `partitions` tells which; what was read of them since the last commit is delivered again to
+    their new owners. Offsets of other partitions of the same commit are stored.
+    """
+
+    def __init__(self, *, group: str, failures: Mapping[TopicPartition, TidelogError]) -> None:
+        assert failures, "a commit fails for some partition"
+        named = ", ".join(f"{name[0]}-{name[1]}" for name in failures)
+        reason = next(iter(failures.values()))
+        is_moved = reason.code is ErrorCode.STALE_ASSIGNMENT
+        super().__init__(
+            reason.code,
+            tried=f"commit offsets of {named} for group {group!r}",
+            happened=f"{reason.happened}; what was read of it since the last commit is delivered "
+            "again to the new owner",
+            hint="commit before the partition is taken away, in on_partitions_revoked; between two "
+            "polls nobody may take longer than max_poll_interval_ms"
+            if is_moved
+            else reason.hint,
+        )
+        self.group = group
+        self.failures = dict(failures)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Of which nothing was stored."""
+        return tuple(self.failures)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_commit_failed, (self.group, self.failures))
+
+
+def _rebuild_commit_failed(
+    group: str, failures: dict[TopicPartition, TidelogError]
+) -> CommitFailedError:
+    return CommitFailedError(group=group, failures=failures)
 
 
 class PeerError(TidelogError):

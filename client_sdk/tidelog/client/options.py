@@ -20,6 +20,7 @@ DEFAULT_PORT: Final = 9192
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
 BATCH_BYTES_DEFAULT: Final = 256 * 1024
 BATCH_BYTES_GROWN: Final = 1024 * 1024
+GROUP_NAME_BYTES_MAX: Final = 249
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes], Any]
@@ -79,10 +80,13 @@ class ConsumerOptions(_Common, frozen=True, kw_only=True):
     """Arguments of Consumer."""
 
     group_id: str | None = None
+    """Whose members share the partitions, and under which offsets are committed."""
+    group_instance_id: str | None = None
+    """Makes a static member: its partitions wait for it until its session times out."""
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     auto_offset_reset: str = "latest"
-    """earliest, latest, none: where to begin without a position."""
+    """earliest, latest, none: where to begin without a position or a committed offset."""
     consumer_timeout_ms: float = float("inf")
     """Iteration ends after so long without a record."""
     max_poll_records: int = 500
@@ -95,7 +99,16 @@ class ConsumerOptions(_Common, frozen=True, kw_only=True):
     isolation_level: str = "read_uncommitted"
     allow_auto_create_topics: bool = True
     enable_auto_commit: bool = True
-    """Without a group there is nothing to commit."""
+    """What one poll delivered is committed by a later one; without a group nothing is."""
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int | None = None
+    """After so long a silence the member is removed; default: the group's setting, 45 s."""
+    heartbeat_interval_ms: int = 3_000
+    """Accepted for scripts that have it: the coordinator says when a heartbeat is due."""
+    max_poll_interval_ms: int = 300_000
+    """Longest time between two polls; after it the member leaves until the next one."""
+    partition_assignment_strategy: str | None = None
+    """uniform or range; default: the group's setting."""
 
 
 class AdminOptions(_Common, frozen=True, kw_only=True):
@@ -142,6 +155,7 @@ class ConsumerArguments(_CommonArguments, total=False):
     """What a type checker sees of Consumer."""
 
     group_id: str | None
+    group_instance_id: str | None
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     auto_offset_reset: str
@@ -155,13 +169,17 @@ class ConsumerArguments(_CommonArguments, total=False):
     isolation_level: str
     allow_auto_create_topics: bool
     enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    session_timeout_ms: int | None
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    partition_assignment_strategy: str | None
 
 
 class AdminArguments(_CommonArguments, total=False):
     """What a type checker sees of AdminClient."""
 
 
-_GROUPS: Final = "consumer groups"
 _TRANSACTIONS: Final = "transactions"
 _SASL: Final = "SASL (certificates prove who a client is: security_protocol='SSL')"
 _TLS_DETAILS: Final = "this detail of TLS (gRPC has no such choice)"
@@ -176,12 +194,6 @@ NOT_YET: Final[Mapping[str, str]] = {
     "ssl_password": _TLS_DETAILS,
     "ssl_crlfile": _TLS_DETAILS,
     "ssl_ciphers": _TLS_DETAILS,
-    "auto_commit_interval_ms": _GROUPS,
-    "group_instance_id": _GROUPS,
-    "heartbeat_interval_ms": _GROUPS,
-    "max_poll_interval_ms": _GROUPS,
-    "partition_assignment_strategy": _GROUPS,
-    "session_timeout_ms": _GROUPS,
     "fetch_min_bytes": "a fetch stream that waits for more than one byte",
     "fetch_max_wait_ms": "a fetch stream that waits for more than one byte",
 }
@@ -305,8 +317,7 @@ def _check_producer(client: str, options: ProducerOptions) -> None:
 
 
 def _check_consumer(client: str, options: ConsumerOptions) -> None:
-    if options.group_id is not None:
-        raise not_yet(client, f"group_id={options.group_id!r}", _GROUPS)
+    _check_group(client, options)
     if options.auto_offset_reset not in ("earliest", "latest", "none"):
         raise invalid(
             client,
@@ -319,6 +330,26 @@ def _check_consumer(client: str, options: ConsumerOptions) -> None:
         raise invalid(client, f"isolation_level {options.isolation_level!r} is unknown")
     if options.max_poll_records < 1:
         raise invalid(client, "max_poll_records is below 1")
+
+
+def _check_group(client: str, options: ConsumerOptions) -> None:
+    """Names within the contract's limits, and a strategy that there is."""
+    for name in ("group_id", "group_instance_id"):
+        value = getattr(options, name)
+        if value is not None and not 0 < len(value.encode()) <= GROUP_NAME_BYTES_MAX:
+            raise invalid(
+                client, f"{name} is {value!r}, it can be 1 to {GROUP_NAME_BYTES_MAX} bytes"
+            )
+    if options.group_instance_id is not None and options.group_id is None:
+        raise invalid(client, "group_instance_id is given without a group_id")
+    if options.max_poll_interval_ms < 1:
+        raise invalid(client, "max_poll_interval_ms is below 1")
+    strategy = options.partition_assignment_strategy
+    if strategy not in (None, "uniform", "range"):
+        raise invalid(
+            client,
+            f"partition_assignment_strategy is {strategy!r}, it can be 'uniform' or 'range'",
+        )
 
 
 def codec_of(client: str, compression_type: str | None) -> Codec:

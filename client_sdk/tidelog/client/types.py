@@ -63,6 +63,22 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """Which member of which group a consumer is."""
+
+    group_id: str
+    member_epoch: int
+    """0: not a member at the moment."""
+    member_id: str
+    """Empty: a reader that assigns partitions to itself."""
+    group_instance_id: str | None = None
+
+    @property
+    def generation_id(self) -> int:
+        """The name that Kafka's older protocol has for it."""
+        return self.member_epoch
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a point in time."""
 

@@ -1,57 +1,37 @@
 """The asyncio consumer: what was prefetched is taken without a pause, else a coroutine waits.
 
-Owns the user's side of reading: assignment, positions, decoding, waiting. Names are aiokafka's. It
-commits nothing: there are no groups yet. Stop 10 of a record's walk.
+Owns the user's side of reading: assignment, positions, decoding, waiting. Names are aiokafka's.
+What a group adds is in `group_consumer`. Stop 10 of a record's walk.
 """
 
 import time
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from tidelog.client.aio.cluster_calls import AsyncClusterCalls
-from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.aio.fetch_loop import AsyncFetchLoop
+from tidelog.client.aio.group_consumer import AsyncGroupConsumer
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
-from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
-from tidelog.client.consumer_parts import loop_settings
+from tidelog.client.consumer_base import matching, not_told_in_time, times_of
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
-class AsyncConsumer(ConsumerBase):
+class AsyncConsumer(AsyncGroupConsumer):
     """Reads records of topics. One coroutine at a time waits in it.
 
-    `async with AsyncConsumer("topic", auto_offset_reset="earliest") as consumer:
+    `async with AsyncConsumer("topic", group_id="g", auto_offset_reset="earliest") as consumer:
          async for record in consumer: ...`
     """
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
         super().__init__("AsyncConsumer", arguments)
-        self._is_busy = False
+        self._taken = 0
+        """Records given one by one since the group was last attended to."""
         self._subscriptions = 0
         """How often what is read was changed: a pattern is matched for the last one only."""
-        self._connections = AsyncConnections(self._options.client_id, self._security)
-        self._calls = AsyncClusterCalls(
-            self._connections,
-            self._bootstrap,
-            self._metadata,
-            self._backoff,
-            self._options.bootstrap_timeout_ms,
-            self._options.request_timeout_ms,
-        )
-        self._loop = AsyncFetchLoop(
-            loop_settings(self._options),
-            self._core,
-            self._connections,
-            self._calls,
-            self._note_position,
-            self._drop_void_chunk,
-        )
         if topics:
             self.subscribe(topics)
 
@@ -62,16 +42,31 @@ class AsyncConsumer(ConsumerBase):
         if not self._metadata.is_known:
             await self._calls.refresh((), self._options.bootstrap_timeout_ms)
 
-    async def stop(self) -> None:
-        """End the streams; the consumer cannot be used any more."""
-        if self._refusal is not None:
-            return
-        self._become_closed()
-        await self._loop.close()
-        await self._connections.close()
-        self._loop.driver.notify()
+    async def stop(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
+        """End the streams; the consumer cannot be used any more.
+
+        With a group: what was delivered is committed (if auto-commit is on), within `timeout_ms`,
+        by default 30 s; then the member leaves, so that its partitions move at once.
+        """
+        await self._stop(autocommit=autocommit, timeout_ms=timeout_ms, in_haste=False)
 
     close = stop
+
+    async def _stop(self, *, autocommit: bool, timeout_ms: int | None, in_haste: bool) -> None:
+        if self._refusal is not None:
+            return
+        try:
+            # Another coroutine that is inside a call keeps what it reads: it is not committed here.
+            await self._say_farewell(
+                autocommit=autocommit, timeout_ms=timeout_ms, in_haste=in_haste or self._is_busy
+            )
+        finally:
+            self._become_closed()
+            if self._member is not None:
+                await self._member.stop()
+            await self._loop.close()
+            await self._connections.close()
+            self._loop.driver.notify()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -83,7 +78,7 @@ class AsyncConsumer(ConsumerBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        await self._stop(autocommit=True, timeout_ms=None, in_haste=error is not None)
 
     # What is read.
 
@@ -95,14 +90,20 @@ class AsyncConsumer(ConsumerBase):
     def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: object = None
     ) -> None:
-        """Read all partitions of the topics: without a group nothing is shared with others.
+        """Read the topics: with a group its members share their partitions, without one all of
+        them are read.
 
-        A pattern is matched once, as soon as the cluster has named its topics. A listener belongs
-        to groups and is refused.
+        A group's pattern is RE2 and matches whole names, now and later; without a group it is
+        Python's, matches the beginning of a name, and is looked at once, as soon as the cluster has
+        named its topics. The listener, a ConsumerRebalanceListener, is told what comes and goes; it
+        needs a group.
         """
         self._check_usable("subscribe")
-        self._no_listener(listener)
         names = [topics] if isinstance(topics, str) else list(topics)
+        if self._group is not None:
+            self._join(self._group, names, pattern, listener)
+            return
+        self._no_listener(listener)
         if pattern is not None:
             matching(pattern, ())
         self._subscribe(names)
@@ -142,7 +143,13 @@ class AsyncConsumer(ConsumerBase):
             self._raise_error()
             if not await self._loop.driver.wait(deadline - time.monotonic()):
                 raise not_told_in_time(tried)
+            self._look_for_starts()
         return found
+
+    def _look_for_starts(self) -> None:
+        if self._group is not None:
+            self._start_member(self._group)
+            self._group.settle()
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -213,7 +220,7 @@ class AsyncConsumer(ConsumerBase):
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waited for as long as it takes."""
-        with self._exclusive("get a record"):
+        async with self._polling("get a record"):
             chunk = await self._wait_chunk(None)
             assert chunk is not None, "without a deadline a chunk comes"
             self._records_read += 1
@@ -224,7 +231,7 @@ class AsyncConsumer(ConsumerBase):
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to max_records (max_poll_records) records; empty when none came in time."""
         limit = self._record_limit(max_records, "get records")
-        with self._exclusive("get records"):
+        async with self._polling("get records"):
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             count = 0
             chunk = await self._wait_chunk(time.monotonic() + timeout_ms / 1000)
@@ -244,7 +251,7 @@ class AsyncConsumer(ConsumerBase):
         self, timeout_ms: float = 0, max_bytes: int = 16 * 1024 * 1024
     ) -> list[RawBatch]:
         """Whole record batches as they are stored, for bulk readers; empty: none came in time."""
-        with self._exclusive("get batches"):
+        async with self._polling("get batches"):
             self._put_back_chunk()
             fetched = await self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
@@ -263,7 +270,7 @@ class AsyncConsumer(ConsumerBase):
         Positions move on as with getmany().
         """
         require_arrow("get_arrow()")
-        with self._exclusive("get a table"):
+        async with self._polling("get a table"):
             self._put_back_chunk()
             deadline = time.monotonic() + timeout_ms / 1000
             while True:
@@ -277,71 +284,58 @@ class AsyncConsumer(ConsumerBase):
 
     async def __anext__(self) -> ConsumerRecord:
         chunk = self._chunk
-        if chunk is not None and not self._is_busy and self._refusal is None:
+        if chunk is not None and self._may_take_at_once():
             # What is decoded already is taken without a pause.
             for record in chunk.records_left:
                 self._records_read += 1
                 return record
-        with self._exclusive("iterate"):
+        async with self._polling("iterate"):
             deadline = time.monotonic() + self._options.consumer_timeout_ms / 1000
             chunk = await self._wait_chunk(deadline)
             if chunk is None:
                 raise StopAsyncIteration
             self._records_read += 1
+            self._taken = 0
             return next(chunk.records_left)
 
     # Inside.
 
-    @contextmanager
-    def _exclusive(self, tried: str) -> Generator[None, None, None]:
-        self._check_usable(tried)
-        if self._is_busy:
-            raise TidelogError(
-                ErrorCode.CONCURRENT_USE,
-                tried=tried,
-                happened="another coroutine waits in this consumer",
-                hint="give each coroutine a consumer of its own",
-            )
-        self._is_busy = True
-        try:
-            yield
-        finally:
-            self._is_busy = False
-
-    def _entering(self, tried: str) -> AbstractContextManager[None]:
-        # Between two awaits nobody else changes anything.
-        self._check_usable(tried)
-        return nullcontext()
-
-    def _update(self) -> None:
-        self._loop.update()
+    def _may_take_at_once(self) -> bool:
+        if self._is_busy or self._refusal is not None:
+            return False
+        if self._group is None:
+            return True
+        # A group wants to see its members between max_poll_records of them.
+        self._taken += 1
+        if self._taken < self._options.max_poll_records and not self._group.has_moves:
+            return self._may_deliver()
+        self._taken = 0
+        return False
 
     async def _topic_names(self) -> set[str]:
         view = await self._calls.refresh((), self._options.default_api_timeout_ms, all_topics=True)
         return {topic.name for topic in view.topics if not topic.is_internal}
-
-    def _raise_error(self) -> None:
-        error = self._core.take_error()
-        if error is not None:
-            self._loop.update()
-            raise error
 
     async def _wait_fetched(self, deadline: float | None) -> Fetched | None:
         """The next bytes, waited for; None when the time is over."""
         self._loop.driver.start()
         while True:
             self._check_usable("wait for records")
+            await self._attend()
             self._raise_error()
-            fetched = self._core.take()
+            fetched = self._core.take() if self._may_deliver() else None
             if fetched is not None:
                 return fetched
             left = 3600.0 if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 return None
-            await self._loop.driver.wait(left)
+            await self._loop.driver.wait(self._longest_wait(left))
 
     async def _wait_chunk(self, deadline: float | None) -> Chunk | None:
         """What is left of the present chunk, or the next one, waited for."""
+        if not self._may_deliver():
+            # Behind the lease: what is left of the chunk may be somebody else's by now.
+            self._put_back_chunk()
         chunk = self._begun_chunk()
         if chunk is not None:
             return chunk

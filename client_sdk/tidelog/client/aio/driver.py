@@ -18,11 +18,20 @@ _LONGEST_S: Final = 3600.0
 
 
 class Driver:
-    """`on_turn` does what is due and tells when it wants to be called again, in nanoseconds."""
+    """`on_turn` does what is due and tells when it wants to be called again, in nanoseconds.
 
-    def __init__(self, name: str, on_turn: Callable[[], int | None]) -> None:
+    `on_end` is called once it is over, whatever ended it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_turn: Callable[[], int | None],
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         self._name = name
         self._on_turn = on_turn
+        self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
         self._scope: TaskScope | None = None
         self._waiting: list[tuple[Coroutine[object, object, None], str]] = []
@@ -122,6 +131,8 @@ class Driver:
             assert self._ended is not None, "a client that ends has begun"
             self._ended.set()
             self.notify()
+            if self._on_end is not None:
+                self._on_end()
 
     async def _turn_always(self) -> None:
         assert self._nudge is not None, "a client that runs can be woken"

@@ -75,6 +75,7 @@ class ConsumerCore:
         self.topics = topics
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.subscribed: dict[str, None] = {}
+        self.is_member = False  # Of a group: its coordinator may know of partitions before we do.
         self.links: dict[int, FetchLink] = {}
         self.ready = ReadyQueue(self.partitions, self.links)
         self.recovery = Recovery(settings, metadata, topics, backoff)
@@ -113,30 +114,26 @@ class ConsumerCore:
 
     def seek(self, name: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on from this offset; `epoch` is that of the record before it, if it is known."""
-        state = self.partitions[name]
-        self._leave(state)
-        state.move_to(offset, epoch)
+        self._left(name).move_to(offset, epoch)
         self.ready.drop_void()
 
     def put_back(self, name: TopicPartition, offset: int) -> None:
         """The user took only what is below the offset of what was handed over: read it again."""
-        state = self.partitions[name]
-        self._leave(state)
-        state.step_back(offset)
+        self._left(name).step_back(offset)
         self.ready.drop_void()
 
     def seek_to(self, name: TopicPartition, spec: OffsetSpec) -> None:
         """Go on from the first or behind the last record."""
-        state = self.partitions[name]
-        self._leave(state)
-        state.need_reset(spec)
+        self._left(name).need_reset(spec)
         self.ready.drop_void()
 
     def pause(self, name: TopicPartition) -> None:
         """Keep the position, deliver nothing."""
-        state = self.partitions[name]
-        state.is_paused = True
-        self._leave(state)
+        self._left(name).is_paused = True
+
+    def hold(self, name: TopicPartition) -> None:
+        """The same for its group: until it is released, moved, or not assigned any more."""
+        self._left(name).is_held = True
 
     def resume(self, name: TopicPartition) -> None:
         """Deliver again."""
@@ -233,7 +230,8 @@ class ConsumerCore:
                 if name not in self.partitions:
                     self.partitions[name] = PartitionState(name, reset)
         for name in list(self.partitions):
-            if name.topic == topic.topic and name.partition >= topic.partition_count:
+            is_missing = name.partition >= topic.partition_count and not self.is_member
+            if name.topic == topic.topic and is_missing:
                 state = self.partitions.pop(name)
                 self._leave(state)
                 self.errors.append(
@@ -284,6 +282,11 @@ class ConsumerCore:
         link = self.links.get(broker_id)
         return link if link is not None and link.stream == stream else None
 
+    def _left(self, name: TopicPartition) -> PartitionState:
+        state = self.partitions[name]
+        self._leave(state)
+        return state
+
     def _leave(self, state: PartitionState) -> None:
         if state.broker_id is None:
             return
@@ -305,7 +308,7 @@ class ConsumerCore:
         if state.is_draining and state.is_drained:
             state.is_draining = False
         is_waiting = state.retry_at_ns or state.is_querying or state.is_draining
-        if state.error is not None or is_waiting:
+        if state.error is not None or is_waiting or state.is_held:
             return
         name = state.topic_partition
         leader = self.metadata.leader(name.topic, name.partition)
@@ -414,8 +417,7 @@ class ConsumerCore:
     # Answers.
 
     def _on_fetch_answered(self, message: FetchAnswered, now_ns: int) -> None:
-        link = self._current(message.broker_id, message.stream)
-        if link is None:
+        if (link := self._current(message.broker_id, message.stream)) is None:
             return
         link.failures = 0
         for part in message.partitions:

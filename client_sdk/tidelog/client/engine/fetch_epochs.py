@@ -63,6 +63,11 @@ class ReadEpochs:
         """Of the last record that was read."""
         return self._steps[-1][0] if self._steps else NO_EPOCH
 
+    def before(self, offset: int) -> int:
+        """Of the record before this offset; NO_EPOCH: not known."""
+        found = bisect_right(self._steps, offset - 1, key=_start_of)
+        return self._steps[found - 1][0] if found else NO_EPOCH
+
     def end_of(self, epoch: int, next_offset: int) -> int:
         """Where the reading of this epoch and those before it ends.
 

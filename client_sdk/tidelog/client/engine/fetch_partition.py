@@ -24,6 +24,7 @@ class PartitionState:
         "generation",
         "high_watermark",
         "is_draining",
+        "is_held",
         "is_paused",
         "is_querying",
         "log_start_offset",
@@ -68,6 +69,8 @@ class PartitionState:
         self.is_querying = False
         self.is_draining = False
         """Nothing more is asked for until the user has all that came before."""
+        self.is_held = False
+        """Its group has not told yet where to begin, or takes it away: nothing is delivered."""
         self.failures = 0
         self.retry_at_ns = 0
         self.error: TidelogError | None = None
@@ -140,6 +143,7 @@ class PartitionState:
         self.broker_id = None
         self.is_querying = False
         self.is_draining = False
+        self.is_held = False
         self.error = None
         self.failures = 0
         self.retry_at_ns = 0

@@ -33,12 +33,12 @@ class ReadyQueue:
         self._waiting.append(fetched)
 
     def take(self) -> Fetched | None:
-        """The next bytes for the user; paused partitions are skipped."""
+        """The next bytes for the user; paused and held partitions are skipped."""
         for index, fetched in enumerate(self._waiting):
             state = self._partitions.get(fetched.topic_partition)
             assert state is not None, f"{fetched.topic_partition} is ready but not assigned"
             assert state.generation == fetched.generation, f"{state!r} kept void bytes"
-            if state.is_paused:
+            if state.is_paused or state.is_held:
                 continue
             del self._waiting[index]
             self._give_back(fetched)

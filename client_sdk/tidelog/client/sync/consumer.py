@@ -1,52 +1,34 @@
 """The synchronous consumer: the user's thread runs the core, and takes what was prefetched.
 
-Owns the user's side of reading: assignment, positions, decoding, waiting. It commits nothing: there
-are no groups yet. Stop 10 of a record's walk.
+Owns the user's side of reading: assignment, positions, decoding, waiting. What a group adds is in
+`group_consumer`. Stop 10 of a record's walk.
 """
 
-import math
-import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
-from tidelog.client.consumer_base import ConsumerBase, matching, not_told_in_time, times_of
-from tidelog.client.consumer_parts import concurrent_use, loop_settings
+from tidelog.client.consumer_base import matching, not_told_in_time, times_of
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
-from tidelog.client.errors import WakeupError
 from tidelog.client.options import ConsumerArguments
-from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.fetch_loop import WAKEUP, FetchLoop
+from tidelog.client.sync.fetch_loop import WAKEUP
+from tidelog.client.sync.group_consumer import GroupConsumer
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
-class Consumer(ConsumerBase):
+class Consumer(GroupConsumer):
     """Reads records of topics. One thread at a time; `wakeup` may come from any.
 
-    `for record in Consumer("topic", auto_offset_reset="earliest"): ...`
+    `for record in Consumer("topic", group_id="g", auto_offset_reset="earliest"): ...`
     """
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
         super().__init__("Consumer", arguments)
-        self._busy = threading.Lock()
-        self._connections = Connections(self._options.client_id, self._security)
-        self._calls = ClusterCalls(
-            self._connections,
-            self._bootstrap,
-            self._metadata,
-            self._backoff,
-            self._options.bootstrap_timeout_ms,
-            self._options.request_timeout_ms,
-        )
-        self._loop = FetchLoop(
-            loop_settings(self._options), self._core, self._connections, self._calls
-        )
         self._records: Iterator[ConsumerRecord] | None = None
         if topics:
             self.subscribe(topics)
@@ -56,13 +38,19 @@ class Consumer(ConsumerBase):
     def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: object = None
     ) -> None:
-        """Read all partitions of the topics: without a group nothing is shared with others.
+        """Read the topics: with a group its members share their partitions, without one all of
+        them are read.
 
-        A pattern is matched once, now. A listener belongs to groups and is refused.
+        A group's pattern is RE2 and matches whole names, now and later; without a group it is
+        Python's, matches the beginning of a name, and is looked at once. The listener, a
+        ConsumerRebalanceListener, is told what comes and goes; it needs a group.
         """
-        self._no_listener(listener)
         names = [topics] if isinstance(topics, str) else list(topics)
         with self._exclusive("subscribe"):
+            if self._group is not None:
+                self._join(self._group, names, pattern, listener)
+                return
+            self._no_listener(listener)
             if pattern is not None:
                 names += matching(pattern, self._topic_names())
             self._subscribe(names)
@@ -88,7 +76,13 @@ class Consumer(ConsumerBase):
                 if left <= 0:
                     raise not_told_in_time(tried)
                 self._loop.turn(left)
+                self._look_for_starts()
             return found
+
+    def _look_for_starts(self) -> None:
+        if self._group is not None:
+            self._start_member(self._group)
+            self._group.settle()
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -162,7 +156,7 @@ class Consumer(ConsumerBase):
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to max_records (max_poll_records) records; empty when none came in time."""
         limit = self._record_limit(max_records, "poll")
-        with self._exclusive("poll"):
+        with self._polling("poll"):
             deadline = time.monotonic() + timeout_ms / 1000
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             count = 0
@@ -187,7 +181,7 @@ class Consumer(ConsumerBase):
         Each unpacks into (topic_partition, data, high_watermark). Records below `first_offset`
         were not asked for: a batch is never cut. Positions move on as with poll().
         """
-        with self._exclusive("poll batches"):
+        with self._polling("poll batches"):
             self._put_back_chunk()
             fetched = self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
@@ -206,7 +200,7 @@ class Consumer(ConsumerBase):
         Positions move on as with poll().
         """
         require_arrow("poll_arrow()")
-        with self._exclusive("poll a table"):
+        with self._polling("poll a table"):
             self._put_back_chunk()
             deadline = time.monotonic() + timeout_ms / 1000
             while True:
@@ -231,13 +225,18 @@ class Consumer(ConsumerBase):
     def _iterate(self) -> Generator[ConsumerRecord, None, None]:
         timeout_ms = self._options.consumer_timeout_ms
         while True:
-            with self._exclusive("iterate"):
+            with self._polling("iterate"):
                 deadline = time.monotonic() + timeout_ms / 1000
                 chunk = self._wait_chunk(deadline)
                 if chunk is None:
                     return
-                self._records_read += chunk.count_left
-            yield from chunk.records_left
+                records, count = chunk.records_left, chunk.count_left
+                if self._group is not None:
+                    # It wants to see its members between max_poll_records of them.
+                    count = min(count, self._options.max_poll_records)
+                    records = islice(records, count)
+                self._records_read += count
+            yield from records
 
     # The rest.
 
@@ -246,13 +245,31 @@ class Consumer(ConsumerBase):
         self._check_usable("wake the consumer up")
         self._loop.inbox.put(WAKEUP)
 
-    def close(self) -> None:
-        """End the streams; the consumer cannot be used any more."""
+    def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
+        """End the streams; the consumer cannot be used any more.
+
+        With a group: what was delivered is committed (if auto-commit is on), within `timeout_ms`,
+        by default 30 s; then the member leaves, so that its partitions move at once.
+        """
+        self._close(autocommit=autocommit, timeout_ms=timeout_ms, in_haste=False)
+
+    def _close(self, *, autocommit: bool, timeout_ms: int | None, in_haste: bool) -> None:
         if self._refusal is not None:
             return
-        self._become_closed()
-        self._loop.close()
-        self._connections.close()
+        # Another thread that is inside a call keeps what it reads: it is not committed here.
+        is_alone = self._busy.acquire(blocking=False)
+        try:
+            self._say_farewell(
+                autocommit=autocommit, timeout_ms=timeout_ms, in_haste=in_haste or not is_alone
+            )
+        finally:
+            self._become_closed()
+            self._loop.close()
+            self._connections.close()
+            if self._member is not None:
+                self._member.stop()
+            if is_alone:
+                self._busy.release()
 
     def __enter__(self) -> Self:
         self._check_usable("use the consumer")
@@ -264,60 +281,38 @@ class Consumer(ConsumerBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(autocommit=True, timeout_ms=None, in_haste=error is not None)
 
-    # Nothing is lost by it.
-    close_at_exit = close
+    def close_at_exit(self) -> None:
+        """Nobody said that he has done with what was delivered: nothing is committed."""
+        self._close(autocommit=False, timeout_ms=None, in_haste=True)
 
     # Inside.
-
-    @contextmanager
-    def _exclusive(self, tried: str) -> Generator[None, None, None]:
-        self._check_usable(tried)
-        if not self._busy.acquire(blocking=False):
-            raise concurrent_use(tried)
-        try:
-            yield
-        finally:
-            self._busy.release()
-
-    def _entering(self, tried: str) -> AbstractContextManager[None]:
-        return self._exclusive(tried)
-
-    def _update(self) -> None:
-        self._loop.update()
-
-    def _deadline(self, timeout_ms: int | None) -> float:
-        return time.monotonic() + self._limit_ms(timeout_ms) / 1000
 
     def _topic_names(self) -> set[str]:
         view = self._calls.refresh((), self._options.default_api_timeout_ms, all_topics=True)
         return {topic.name for topic in view.topics if not topic.is_internal}
-
-    def _raise_error(self) -> None:
-        if self._loop.is_woken:
-            self._loop.is_woken = False
-            raise WakeupError(tried="wait for records", happened="wakeup() was called")
-        error = self._core.take_error()
-        if error is not None:
-            raise error
 
     def _wait_fetched(self, deadline: float) -> Fetched | None:
         """The next bytes, waited for; None when the time is over."""
         self._loop.turn(0)
         while True:
             self._check_usable("wait for records")
+            self._attend()
             self._raise_error()
-            fetched = self._core.take()
+            fetched = self._core.take() if self._may_deliver() else None
             if fetched is not None:
                 return fetched
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            self._loop.turn(3600.0 if math.isinf(left) else left)
+            self._loop.turn(self._longest_wait(left))
 
     def _wait_chunk(self, deadline: float) -> Chunk | None:
         """What is left of the present chunk, or the next one, waited for."""
+        if not self._may_deliver():
+            # Behind the lease: what is left of the chunk may be somebody else's by now.
+            self._put_back_chunk()
         chunk = self._begun_chunk()
         if chunk is not None:
             return chunk

@@ -35,6 +35,10 @@ class Wakeup(msgspec.Struct, frozen=True):
     """Another thread wants the user's thread out of its wait."""
 
 
+class News(msgspec.Struct, frozen=True):
+    """The group's side has something for the user's thread to look at."""
+
+
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
     """The broker answers: its stream can be opened."""
 
@@ -42,7 +46,8 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WAKEUP: Final = Wakeup()
-Item = ConsumerMessage | Wakeup | Reached
+NEWS: Final = News()
+Item = ConsumerMessage | Wakeup | News | Reached
 
 
 class FetchLoop:
@@ -95,6 +100,8 @@ class FetchLoop:
     def _take(self, item: Item) -> None:
         if isinstance(item, Wakeup):
             self.is_woken = True
+            return
+        if isinstance(item, News):
             return
         if isinstance(item, Reached):
             effect = item.effect
