@@ -57,7 +57,6 @@ MISTAKES = [
     ("cluster features metadata.version", "`metadata.version` is not NAME=LEVEL", "--help"),
     ("cluster features a=1 a=2", "named twice", "once"),
     ("consume orders -g readers", "no option `-g`", "--help"),
-    ("consume orders -X group_id=readers", "consumer groups", ""),
     ("dev --port 70000", "`70000` is not a port from 0 to 65535", "--help"),
     ("dev --partitions none", "`none` is not a number", "--help"),
     ("dev --config nowhere.toml", "No such file", "name a file"),
