@@ -369,5 +369,8 @@ def _reason(details: str) -> str:
         if sign in lowered:
             return reason
     if NEVER_CONNECTED in details and "socket closed" in lowered:
-        return "it closed the connection at once (too many of them, or a proxy without a node)"
+        return (
+            "it closed the connection at once (too many of them, a proxy without a node, or a "
+            "broker of Kafka, whose protocol Tidelog does not speak)"
+        )
     return details or "the connection broke"
