@@ -6,36 +6,12 @@ from typing import Any
 import pytest
 
 from tests.client.contract_server import ContractServer
-from tests.kafka.reference import kafka
 from tidelog.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
 from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Option, Verdict
 from tidelog.kafka.options import KafkaOptionWarning, honoured
 
 TABLES = {"KafkaProducer": PRODUCER, "KafkaConsumer": CONSUMER, "KafkaAdminClient": ADMIN}
-OLDER = {"api_version_auto_timeout_ms", "buffer_memory"}
-"""Of kafka-python 2."""
 EVERY = [(client, name) for client, table in TABLES.items() for name in table]
-
-
-@pytest.mark.parametrize("client", TABLES)
-def test_every_option_of_kafka_python_has_a_verdict(client: str) -> None:
-    theirs = set(getattr(kafka, client).DEFAULT_CONFIG)
-    assert theirs <= set(TABLES[client])
-    assert set(TABLES[client]) - theirs <= OLDER | {"metrics_enabled", "ssl_ciphers"}
-
-
-@pytest.mark.parametrize("client", TABLES)
-def test_an_option_with_its_default_asks_for_nothing(client: str) -> None:
-    known = getattr(kafka, client).DEFAULT_CONFIG
-    for name, option in TABLES[client].items():
-        is_own = name in known and not _is_of_kafka_python(known[name])
-        if option.verdict is not Verdict.HONOURED and is_own:
-            assert honoured(client, TABLES[client], {name: known[name]}) == {}
-
-
-def _is_of_kafka_python(value: object) -> bool:
-    """A class or function that a script for Tidelog cannot name."""
-    return callable(value) or (isinstance(value, tuple) and all(map(callable, value)))
 
 
 @pytest.mark.parametrize(("client", "name"), EVERY)

@@ -16,8 +16,13 @@ from tests.kafka.absent import (
 )
 from tests.kafka.reference import kafka
 from tidelog.kafka import errors
+from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
+from tidelog.kafka.options import honoured
 
-CLASSES = ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient")
+TABLES = {"KafkaProducer": PRODUCER, "KafkaConsumer": CONSUMER, "KafkaAdminClient": ADMIN}
+CLASSES = tuple(TABLES)
+OLDER = {"api_version_auto_timeout_ms", "buffer_memory"}
+"""Of kafka-python 2."""
 
 
 def public_methods(kind: type) -> dict[str, Any]:
@@ -100,3 +105,24 @@ def test_numbers_of_the_protocol_lead_to_the_same_class() -> None:
         assert found.__name__ == wanted.__name__
         assert found.errno == wanted.errno == number
         assert str(found("text")) == str(wanted("text"))
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_every_option_of_kafka_python_has_a_verdict(client: str) -> None:
+    theirs = set(getattr(kafka, client).DEFAULT_CONFIG)
+    assert theirs <= set(TABLES[client])
+    assert set(TABLES[client]) - theirs <= OLDER | {"metrics_enabled", "ssl_ciphers"}
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_an_option_with_its_default_asks_for_nothing(client: str) -> None:
+    known = getattr(kafka, client).DEFAULT_CONFIG
+    for name, option in TABLES[client].items():
+        is_own = name in known and not _is_of_kafka_python(known[name])
+        if option.verdict is not Verdict.HONOURED and is_own:
+            assert honoured(client, TABLES[client], {name: known[name]}) == {}
+
+
+def _is_of_kafka_python(value: object) -> bool:
+    """A class or function that a script for Tidelog cannot name."""
+    return callable(value) or (isinstance(value, tuple) and all(map(callable, value)))
