@@ -1,9 +1,13 @@
-"""The tables of the migration page that come from the code."""
+"""The migration page's tables from the code: `python -m tests.kafka.page` writes them."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from tests.kafka.absent import ABSENT_METHODS, ABSENT_NAMES
 from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
+from tools.repository import TOP
+
+PAGE = TOP / "docs/migrating-from-kafka.md"
 
 
 def option_lines() -> list[str]:
@@ -45,3 +49,16 @@ def _by_reason(absent: Iterator[tuple[str, str]]) -> Mapping[str, str]:
     for name, why in absent:
         found.setdefault(why, []).append(name)
     return {why: ", ".join(names) for why, names in found.items()}
+
+
+def with_tables(text: str) -> str:
+    """The page with these tables in place of those that begin alike."""
+    for lines in (option_lines(), absent_lines()):
+        found = re.search(rf"^{re.escape(lines[0])}\n(?:\|.*\n)*", text, re.MULTILINE)
+        assert found is not None, f"the page has a table {lines[0]}"
+        text = text[: found.start()] + "\n".join(lines) + "\n" + text[found.end() :]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")

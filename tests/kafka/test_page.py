@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import RUN_SECONDS, cli_environment
-from tests.kafka.page import absent_lines, option_lines
+from tests.kafka import page
+from tests.kafka.page import with_tables
 from tests.support.node import NodeProcess, running_node
 from tidelog.cli.main import main
-from tools.repository import TOP
 
-PAGE = (TOP / "docs/migrating-from-kafka.md").read_text("utf-8")
+PAGE = page.PAGE.read_text("utf-8")
 _ROW = re.compile(r"^\| `(kafka-[^`]*)`.* \| `(tidelog [^`]*)`.*\|$", re.MULTILINE)
 COMMANDS = _ROW.findall(PAGE)
 
 
 def test_the_tables_of_options_and_of_what_is_absent_are_the_code_s() -> None:
-    for lines in (option_lines(), absent_lines()):
-        assert "\n".join(lines) + "\n\n" in PAGE
+    assert with_tables(PAGE) == PAGE, "python -m tests.kafka.page writes them again"
 
 
 def test_every_row_of_the_commands_was_found() -> None:
