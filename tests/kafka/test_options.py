@@ -74,6 +74,8 @@ def test_values_that_kafka_python_takes_are_taken() -> None:
             client_id=None,
             acks="all",
             retries=float("inf"),
+            max_block_ms=6e4,
+            linger_ms=0.5,
             compression_type=None,
             key_serializer=None,
         ).close()

@@ -34,7 +34,7 @@ def honoured(
     for name, value in configs.items():
         option = table[name]
         if option.verdict is Verdict.HONOURED:
-            given[name] = value
+            given[name] = _whole(value)
         elif option.verdict is Verdict.WARNED and not _asks_nothing(option, value):
             _warn(client, name, value, option.why)
     _check_protocol(client, given)
@@ -46,6 +46,11 @@ def honoured(
 def without_none(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """kafka-python takes None for "the default" where the client wants the option left out."""
     return {name: value for name, value in given.items() if value is not None or name not in names}
+
+
+def _whole(value: Any) -> Any:
+    """kafka-python takes 3e4 where a whole number is meant."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _asks_nothing(option: Option, value: Any) -> bool:
