@@ -3,7 +3,6 @@
 from typing import Final
 
 _TRANSACTIONS: Final = "this release has no transactions"
-_GROUPS: Final = "this release has no consumer groups"
 _ACCESS: Final = "there are no lists of rights and no passwords: certificates say who a client is"
 _PROTOCOL: Final = "of Kafka's protocol, which Tidelog does not speak"
 
@@ -16,26 +15,13 @@ ABSENT_METHODS: Final = {
         "send_offsets_to_transaction": _TRANSACTIONS,
         "max_usable_produce_magic": _PROTOCOL,
     },
-    "KafkaConsumer": {
-        "commit": _GROUPS,
-        "commit_async": _GROUPS,
-        "committed": _GROUPS,
-        "group_metadata": _GROUPS,
-    },
+    "KafkaConsumer": {},
     "KafkaAdminClient": {
         "abort_transaction": _TRANSACTIONS,
         "describe_producers": _TRANSACTIONS,
         "describe_transactions": _TRANSACTIONS,
         "find_hanging_transactions": _TRANSACTIONS,
         "list_transactions": _TRANSACTIONS,
-        "alter_group_offsets": _GROUPS,
-        "delete_group_offsets": _GROUPS,
-        "delete_groups": _GROUPS,
-        "describe_groups": _GROUPS,
-        "list_group_offsets": _GROUPS,
-        "list_groups": _GROUPS,
-        "remove_group_members": _GROUPS,
-        "reset_group_offsets": _GROUPS,
         "alter_user_scram_credentials": _ACCESS,
         "describe_user_scram_credentials": _ACCESS,
         "create_acls": _ACCESS,
@@ -50,9 +36,10 @@ ABSENT_METHODS: Final = {
     },
 }
 ABSENT_NAMES: Final = {
-    "": {
-        "AsyncConsumerRebalanceListener": _GROUPS,
-        "ConsumerRebalanceListener": _GROUPS,
+    ".consumer.subscription_state": {
+        "SubscriptionState": _PROTOCOL,
+        "SubscriptionType": _PROTOCOL,
+        "TopicPartitionState": _PROTOCOL,
     },
     ".producer.future": {"FutureProduceResult": _PROTOCOL},
     ".admin": {
@@ -75,9 +62,6 @@ ABSENT_NAMES: Final = {
         "TransactionState": _TRANSACTIONS,
         "UpdateFeatureType": "`tidelog cluster features`",
         "ConfigType": "a setting's type is in its documentation",
-        "GroupState": _GROUPS,
-        "GroupType": _GROUPS,
-        "MemberToRemove": _GROUPS,
     },
 }
 ABSENT_ERRORS: Final = {
@@ -95,6 +79,10 @@ MODULES: Final = (
     ".admin.client",
     ".consumer",
     ".consumer.group",
+    ".consumer.subscription_state",
+    ".coordinator.assignors.cooperative_sticky",
+    ".coordinator.assignors.range",
+    ".coordinator.assignors.roundrobin",
     ".errors",
     ".partitioner",
     ".producer",

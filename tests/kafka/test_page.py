@@ -29,7 +29,12 @@ def test_every_row_of_the_commands_was_found() -> None:
     rows = [line for line in part.splitlines() if line.startswith("| `kafka-")]
     assert len(rows) == len(COMMANDS)
     tools = {command.split()[0] for command, _ in COMMANDS}
-    assert {"kafka-topics", "kafka-console-producer", "kafka-console-consumer"} <= tools
+    assert {
+        "kafka-topics",
+        "kafka-console-producer",
+        "kafka-console-consumer",
+        "kafka-consumer-groups",
+    } <= tools
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,7 @@ def test_a_command_of_the_page_runs(
 ) -> None:
     node, directory = desk
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", node.bootstrap)
+    monkeypatch.chdir(directory)
     if "<" in command:
         code = typed(command, node, directory)
     else:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tidelog.kafka
+import tidelog.kafka.admin
 from tests.kafka.absent import (
     ABSENT_ERRORS,
     ABSENT_METHODS,
@@ -126,3 +127,9 @@ def test_an_option_with_its_default_asks_for_nothing(client: str) -> None:
 def _is_of_kafka_python(value: object) -> bool:
     """A class or function that a script for Tidelog cannot name."""
     return callable(value) or (isinstance(value, tuple) and all(map(callable, value)))
+
+
+@pytest.mark.parametrize("name", ["GroupState", "GroupType"])
+def test_states_and_types_of_groups_have_the_same_words(name: str) -> None:
+    theirs = {each.name: each.value for each in getattr(kafka.admin, name)}
+    assert {each.name: each.value for each in getattr(tidelog.kafka.admin, name)} == theirs

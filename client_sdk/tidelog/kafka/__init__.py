@@ -7,6 +7,10 @@ is `tidelog.client`'s. docs/migrating-from-kafka.md says what differs.
 
 from tidelog.kafka.admin import IsolationLevel, KafkaAdminClient, OffsetSpec
 from tidelog.kafka.consumer import KafkaConsumer
+from tidelog.kafka.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+)
 from tidelog.kafka.producer import KafkaProducer
 from tidelog.kafka.serializer import (
     DefaultSerializer,
@@ -23,7 +27,9 @@ from tidelog.kafka.structs import (
 )
 
 __all__ = [
+    "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "DefaultSerializer",
     "Deserializer",
     "IsolationLevel",

@@ -48,7 +48,6 @@ _SOCKETS: Final = "gRPC owns the sockets"
 _METRICS: Final = "counters are totals; there are no windows and no reporters"
 _SASL: Final = "clients prove who they are by certificates: security_protocol='SSL'"
 _TLS: Final = "gRPC has no such choice"
-_GROUPS: Final = "this release has no consumer groups"
 _PROXY: Final = "connections would go past the proxy"
 
 COMMON: Final[Mapping[str, Option]] = {
@@ -134,14 +133,17 @@ CONSUMER: Final[Mapping[str, Option]] = {
     "metric_group_prefix": _HONOURED,
     "isolation_level": _honoured("read_uncommitted; this release has no transactions"),
     "group_id": _HONOURED,
+    "group_instance_id": _HONOURED,
     "enable_auto_commit": _HONOURED,
-    "group_instance_id": _warned(None, _GROUPS),
-    "auto_commit_interval_ms": _warned(5_000, _GROUPS),
-    "default_offset_commit_callback": _warned(None, _GROUPS),
-    "max_poll_interval_ms": _warned(300_000, _GROUPS),
-    "session_timeout_ms": _warned(45_000, _GROUPS),
-    "heartbeat_interval_ms": _warned(3_000, _GROUPS),
-    "partition_assignment_strategy": _warned(None, _GROUPS),
+    "auto_commit_interval_ms": _HONOURED,
+    "default_offset_commit_callback": _honoured("of commit_async() without a callback"),
+    "max_poll_interval_ms": _HONOURED,
+    "session_timeout_ms": _HONOURED,
+    "heartbeat_interval_ms": _warned(3_000, "the coordinator says when a heartbeat is due"),
+    "partition_assignment_strategy": _honoured(
+        "the first that is known: RangePartitionAssignor is the coordinator's `range`, the others "
+        "its `uniform`; a class of the script's own is refused"
+    ),
     "enable_incremental_fetch_sessions": _warned(True, "a fetch stream sends only what is new"),
     "fetch_min_bytes": _warned(1, "a fetch stream sends what there is"),
     "fetch_max_wait_ms": _warned(500, "an idle fetch stream costs nothing"),

@@ -4,11 +4,18 @@ Owns the one call that does it. It must never wait longer than bootstrap_timeout
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.client import AdminClient
 from tidelog.client.options import AdminOptions
 from tidelog.kafka.translation import translating
+
+
+class Closable(Protocol):
+    """A client that was made."""
+
+    def close(self) -> None:
+        """It is not needed after all."""
 
 
 def reach(arguments: Mapping[str, Any], timeout_ms: int | None = None) -> None:
@@ -19,3 +26,12 @@ def reach(arguments: Mapping[str, Any], timeout_ms: int | None = None) -> None:
         wanted["bootstrap_timeout_ms"] = timeout_ms
     with translating(), AdminClient(**wanted) as admin:
         admin.describe_cluster()
+
+
+def reach_or_close(client: Closable, arguments: Mapping[str, Any]) -> None:
+    """The same while a client is made: one that nobody gets is closed."""
+    try:
+        reach(arguments)
+    except BaseException:
+        client.close()
+        raise

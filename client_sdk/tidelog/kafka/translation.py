@@ -86,6 +86,13 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
 """As what each of Tidelog's codes is raised here."""
 
 
+COMMITTING: Final[Mapping[ErrorCode, type[KafkaError]]] = {
+    ErrorCode.UNKNOWN_MEMBER: errors.CommitFailedError,
+    ErrorCode.FENCED_MEMBER_EPOCH: errors.CommitFailedError,
+}
+"""As kafka-python: whatever the reason, the partitions are not this consumer's any more."""
+
+
 def translated(
     error: TidelogError, special: Mapping[ErrorCode, type[KafkaError]] | None = None
 ) -> KafkaError:

@@ -1,6 +1,7 @@
 """kafka-python's admin client and what is handed to it, by its names."""
 
 from tidelog.kafka.admin.client import KafkaAdminClient
+from tidelog.kafka.admin.groups import GroupState, GroupType, MemberToRemove
 from tidelog.kafka.admin.types import (
     AlterConfigOp,
     ConfigFilterType,
@@ -22,8 +23,11 @@ __all__ = [
     "ConfigResourceType",
     "ConfigSourceType",
     "ElectionType",
+    "GroupState",
+    "GroupType",
     "IsolationLevel",
     "KafkaAdminClient",
+    "MemberToRemove",
     "NewPartitions",
     "NewTopic",
     "OffsetSpec",

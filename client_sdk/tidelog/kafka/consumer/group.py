@@ -4,22 +4,26 @@ Owns the names, the checks of a script's arguments and what they raise. Fetching
 groups are the client's: there must never be a second engine here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tidelog.client import Consumer, OffsetAndTimestamp, TopicPartition
+from tidelog.client import Consumer, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from tidelog.client import ConsumerRecord as Read
 from tidelog.kafka import errors
+from tidelog.kafka.consumer.commit_future import CommitFuture
 from tidelog.kafka.consumer.fetcher import ConsumerRecord, RecordMaker
+from tidelog.kafka.consumer.subscription_state import checked_listener
+from tidelog.kafka.coordinator.assignors.abstract import strategy_of
 from tidelog.kafka.metrics import shown
 from tidelog.kafka.option_table import CONSUMER
 from tidelog.kafka.options import honoured, without_none
-from tidelog.kafka.reach import reach
+from tidelog.kafka.reach import reach, reach_or_close
 from tidelog.kafka.serializer import read_by
+from tidelog.kafka.structs import ConsumerGroupMetadata, MemberState
 from tidelog.kafka.topic_names import ensure_valid_topic_name
-from tidelog.kafka.translation import translated, translating
+from tidelog.kafka.translation import COMMITTING, translated, translating
 from tidelog.wire.errors import TidelogError
 
 _NAME: Final = "KafkaConsumer"
@@ -50,6 +54,11 @@ class KafkaConsumer:
             arguments.pop(name, None) for name in ("key_deserializer", "value_deserializer")
         ]
         self._maker = RecordMaker(*map(read_by, self._deserializers))
+        self._on_committed = arguments.pop("default_offset_commit_callback", None)
+        if "partition_assignment_strategy" in arguments:
+            strategy = strategy_of(arguments.pop("partition_assignment_strategy"))
+            arguments["partition_assignment_strategy"] = strategy
+        self._group_id: str | None = arguments.get("group_id")
         reset = arguments.get("auto_offset_reset")
         arguments["auto_offset_reset"] = _OLD_RESETS.get(str(reset), reset or "latest")
         self._arguments = without_none(arguments, "client_id", "client_rack")
@@ -57,7 +66,7 @@ class KafkaConsumer:
         with translating():
             self._client = Consumer(**self._arguments)
         if configs.get("api_version") is None:
-            reach(self._arguments)
+            reach_or_close(self._client, self._arguments)
         if topics:
             self.subscribe(topics)
 
@@ -69,15 +78,24 @@ class KafkaConsumer:
         pattern: str | None = None,
         listener: object = None,
     ) -> None:
-        """Read all partitions of the topics, or of those whose names begin with a match."""
+        """Read the topics, or those whose names begin with a match; with a group its members share
+        their partitions.
+        """
         if not topics and not pattern:
             raise ValueError("Must provide topics or pattern")
         if topics and pattern:
             raise errors.IllegalStateError(_EXCLUSIVE)
         _check_topics(topics)
+        told = checked_listener(listener)
         self._become(_Kind.PATTERN if pattern else _Kind.TOPICS)
+        if self._group_id is None:
+            # There is nobody to take a partition away.
+            told = None
+        elif pattern is not None:
+            # A group's pattern matches whole names, a script's the beginning of one.
+            pattern = f"(?:{pattern}).*"
         with translating():
-            self._client.subscribe(topics, pattern, listener)
+            self._client.subscribe(topics, pattern, told)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
@@ -188,6 +206,61 @@ class KafkaConsumer:
         with translating():
             return self._client.offsets_for_times(timestamps, timeout_ms)
 
+    # Commits.
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Store these offsets, or the positions of all partitions; returns once they are stored."""
+        self._check_group()
+        with translating(COMMITTING):
+            self._client.commit(offsets, timeout_ms)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Callable[[Any, Any], object] | None = None,
+    ) -> CommitFuture:
+        """The same without waiting; `callback(offsets, error or None)` runs inside a later poll."""
+        self._check_group()
+        future = CommitFuture()
+        told = callback or self._on_committed
+
+        def on_committed(stored: Any, error: TidelogError | None) -> None:
+            failure = None if error is None else translated(error, COMMITTING)
+            if told is not None:
+                told(stored, failure)
+            future.settle(stored, failure)
+
+        with translating(COMMITTING):
+            self._client.commit_async(offsets, on_committed)
+        return future
+
+    def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
+    ) -> int | OffsetAndMetadata | None:
+        """What the group has committed; None: nothing. With `metadata` all of it."""
+        self._check_group()
+        _check_partitions((partition,), one=True)
+        with translating():
+            return self._client.committed(partition, metadata, timeout_ms)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Which member of which group this is."""
+        if self._group_id is None:
+            return ConsumerGroupMetadata()
+        found = self._client.group_metadata()
+        is_member = found.generation_id > 0
+        return ConsumerGroupMetadata(
+            found.group_id,
+            found.generation_id if is_member else -1,
+            found.member_id if is_member else "",
+            found.group_instance_id,
+            MemberState.STABLE if is_member else MemberState.UNJOINED,
+        )
+
     # Topics.
 
     def topics(self) -> set[str]:
@@ -279,9 +352,9 @@ class KafkaConsumer:
         return counters if raw else shown(f"{self._metric_group}-metrics", counters)
 
     def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
-        """End the streams; the consumer cannot be used any more."""
+        """Commit what was read, if that is done by itself, leave the group, end the streams."""
         with translating():
-            self._client.close()
+            self._client.close(autocommit=autocommit, timeout_ms=timeout_ms)
         for deserializer in self._deserializers:
             close = getattr(deserializer, "close", None)
             if close is not None:
@@ -304,6 +377,10 @@ class KafkaConsumer:
         if self._kind not in (_Kind.NOTHING, kind):
             raise errors.IllegalStateError(_EXCLUSIVE)
         self._kind = kind
+
+    def _check_group(self) -> None:
+        if self._group_id is None:
+            raise errors.IllegalStateError("Requires group_id")
 
     def _check_one(self, partition: TopicPartition) -> None:
         _check_partitions((partition,), one=True)

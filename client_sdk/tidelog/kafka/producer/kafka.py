@@ -15,7 +15,7 @@ from tidelog.kafka.option_table import PRODUCER
 from tidelog.kafka.options import honoured, without_none
 from tidelog.kafka.partitioner import TopicView, is_clients_own
 from tidelog.kafka.producer.future import FutureRecordMetadata
-from tidelog.kafka.reach import reach
+from tidelog.kafka.reach import reach_or_close
 from tidelog.kafka.serializer import Conversion, written_by
 from tidelog.kafka.topic_names import ensure_valid_topic_name
 from tidelog.kafka.translation import translated, translating
@@ -51,7 +51,7 @@ class KafkaProducer:
         with translating():
             self._client = Producer(**arguments)
         if configs.get("api_version") is None:
-            reach(arguments)
+            reach_or_close(self._client, arguments)
 
     def send(
         self,

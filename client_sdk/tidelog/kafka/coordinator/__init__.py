@@ -1,0 +1,1 @@
+"""kafka-python's place for assignors."""

@@ -1,0 +1,1 @@
+"""kafka-python's assignors by name: the coordinator does their work here."""

@@ -1,0 +1,1 @@
+"""kafka-python has a package here."""
