@@ -116,10 +116,28 @@ def test_a_group_is_described(server: GroupServer, desk: Desk) -> None:
     assert shown["members"] == []
 
 
-def test_a_misspelt_group_is_told_with_the_right_name(desk: Desk) -> None:
-    for words in (("describe", "biling"), ("delete", "biling"), ("delete", "biling", "--execute")):
+def test_a_misspelt_group_is_told_with_the_right_name(server: GroupServer, desk: Desk) -> None:
+    server.asked.clear()
+    for words in (
+        ("describe", "biling"),
+        ("delete", "biling"),
+        ("delete", "biling", "--execute"),
+        ("delete-offsets", "biling", "orders"),
+    ):
         _, errors = desk.type(*words, code=2)
-        assert_three_lines(errors, why="as the test wants", hint="did you mean `billing`?")
+        assert_three_lines(errors, why="no group `biling`", hint="did you mean `billing`?")
+    assert set(server.asked) == {"ListGroups"}, "no coordinator is waited for"
+    _, errors = desk.type("describe", "x", code=2)
+    assert_three_lines(errors, why="no group `x`", hint="tidelog group list")
+
+
+def test_a_group_is_asked_for_where_a_list_would_lack_it(server: GroupServer, desk: Desk) -> None:
+    server.missing_coordinators = 1
+    _, errors = desk.type("describe", "biling", code=2)
+    assert "[GROUP_NOT_FOUND]" in errors
+    out, _ = desk.type("delete", "billing", "biling", "--execute", code=1)
+    assert out.splitlines()[0] == "deleted group billing"
+    assert out.splitlines()[1].startswith("group biling: GROUP_NOT_FOUND: ")
 
 
 def test_a_reset_is_a_dry_run_until_it_is_executed(server: GroupServer, desk: Desk) -> None:

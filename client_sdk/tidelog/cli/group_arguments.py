@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli.admin import ANSWER_TIMEOUT_MS
 from tidelog.cli.parser import Parser
 from tidelog.wire.nearest import nearest_name
 
@@ -50,19 +51,31 @@ def is_meant(partition: "TopicPartition", places: Iterable[Place]) -> bool:
     )
 
 
-def with_nearest(admin: "AdminClient", error: "TidelogError", group: str) -> "TidelogError":
-    """If it is about a group that is not there, the error with the one that was probably meant."""
+def unknown_groups(admin: "AdminClient", names: Iterable[str]) -> "dict[str, TidelogError]":
+    """Those that are surely not there, each with the one that was probably meant.
+
+    Asked before anything else: a coordinator that is not there yet would be waited for.
+    """
     from tidelog.wire.errors import ErrorCode, TidelogError
 
-    if error.code is not ErrorCode.GROUP_NOT_FOUND:
-        return error
-    try:
-        known = [each.group_id for each in admin.try_list_groups().groups]
-    except TidelogError:
-        return error
-    found = nearest_name(group, known, known_max=_NAMES_COMPARED_MAX)
-    if found is None:
-        return error
-    return TidelogError(
-        error.code, tried=error.tried, happened=error.happened, hint=f"did you mean `{found}`?"
-    )
+    found = admin.try_list_groups(timeout_ms=ANSWER_TIMEOUT_MS)
+    if found.missing_coordinators:
+        return {}
+    known = {each.group_id for each in found.groups}
+    unknown: dict[str, TidelogError] = {}
+    for name in names:
+        if name not in known:
+            nearest = nearest_name(name, known, known_max=_NAMES_COMPARED_MAX)
+            unknown[name] = TidelogError(
+                ErrorCode.GROUP_NOT_FOUND,
+                tried=f"find group {name}",
+                happened=f"there is no group `{name}`",
+                hint=f"did you mean `{nearest}`?" if nearest else "",
+            )
+    return unknown
+
+
+def check_known(admin: "AdminClient", *names: str) -> None:
+    """The first that is not there is an error."""
+    for error in unknown_groups(admin, names).values():
+        raise error

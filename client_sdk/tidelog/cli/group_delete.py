@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
 from tidelog.cli.errors import EXIT_FAILED, EXIT_OK
-from tidelog.cli.group_arguments import with_nearest
+from tidelog.cli.group_arguments import unknown_groups
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 
 if TYPE_CHECKING:
@@ -35,13 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Say what goes; delete it if that was asked for."""
     names = list(dict.fromkeys([arguments.group, *arguments.groups]))
     with admin_client(arguments) as admin:
-        outcomes = admin.try_delete_groups(
-            names, ANSWER_TIMEOUT_MS, validate_only=not arguments.execute
+        unknown = unknown_groups(admin, names)
+        known = [name for name in names if name not in unknown]
+        outcomes = dict(unknown) | admin.try_delete_groups(
+            known, ANSWER_TIMEOUT_MS, validate_only=not arguments.execute
         )
-        outcomes = {
-            name: None if error is None else with_nearest(admin, error, name)
-            for name, error in outcomes.items()
-        }
+    outcomes = {name: outcomes[name] for name in names}
     errors = [error for error in outcomes.values() if error is not None]
     if len(names) == 1 and errors and not arguments.json:
         raise errors[0]

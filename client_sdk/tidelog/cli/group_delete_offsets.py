@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
 from tidelog.cli.errors import EXIT_FAILED, EXIT_OK, BadInput
-from tidelog.cli.group_arguments import is_meant, place
+from tidelog.cli.group_arguments import check_known, is_meant, place
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.partition_arguments import shown
 
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Say what goes; forget it if that was asked for."""
     group, places = arguments.group, arguments.places
     with admin_client(arguments) as admin:
+        check_known(admin, group)
         committed = admin.list_group_offsets(group, ANSWER_TIMEOUT_MS)[group]
         offsets = {name: at.offset for name, at in committed.items() if is_meant(name, places)}
         if not offsets:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
 from tidelog.cli.errors import EXIT_OK
-from tidelog.cli.group_arguments import DELETED, with_nearest
+from tidelog.cli.group_arguments import DELETED, check_known
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.table import known, table
 
@@ -76,18 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def described(admin: "AdminClient", names: list[str]) -> "list[GroupDescription]":
     """These, or all; one that is not there is told with the name that was probably meant."""
-    from tidelog.wire.errors import TidelogError
-
-    is_all = not names
-    if is_all:
+    if names:
+        check_known(admin, *names)
+    else:
         names = [each.group_id for each in admin.list_groups(timeout_ms=ANSWER_TIMEOUT_MS)]
-    outcomes = admin.try_describe_groups(names, ANSWER_TIMEOUT_MS)
-    found: list[GroupDescription] = []
-    for name, outcome in outcomes.items():
-        if isinstance(outcome, TidelogError):
-            raise with_nearest(admin, outcome, name)
-        found.append(outcome)
-    return found
+    return admin.describe_groups(names, ANSWER_TIMEOUT_MS)
 
 
 def behind(group: "GroupDescription") -> "GroupDescription":
