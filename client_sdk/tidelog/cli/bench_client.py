@@ -15,8 +15,8 @@ import msgspec
 
 from tidelog.cli import interrupt
 from tidelog.cli.bench_load import Done, Load
-from tidelog.cli.tally import Tally
-from tidelog.client import Consumer, Producer, SendFuture, TopicPartition
+from tidelog.cli.tally import SentSingly, Tally
+from tidelog.client import Consumer, Producer, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CHUNK_RECORDS: Final = 1_000
@@ -76,12 +76,12 @@ def _at_full_speed(load: Load, producer: Producer, samples: Samples, started: fl
     chunk = min(CHUNK_RECORDS, max(1, CHUNK_BYTES // load.record_bytes))
     limit = load.records if load.records is not None else sys.maxsize
     deadline = started + load.seconds
-    tally = Tally(SendFuture.succeeded)
+    tally = Tally()
     while tally.sent < limit and tally.first_error is None and time.perf_counter() < deadline:
         now = time.perf_counter()
         futures = [send(topic, value) for _ in range(min(chunk, limit - tally.sent))]
         futures[0].add_callback(samples.on_stored, now)
-        tally.add(futures)
+        tally.add(SentSingly(futures))
         tally.settle()
     producer.flush(FLUSH_SECONDS_MAX)
     tally.settle_all()

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.cli.errors import EXIT_OK, BadInput, CommandError, print_stderr
 from tidelog.cli.escapes import unescape
@@ -21,6 +21,7 @@ from tidelog.cli.waiting import show_warnings
 if TYPE_CHECKING:
     from tidelog.cli.tally import Tally
     from tidelog.client import Producer, SendFuture
+    from tidelog.wire.errors import TidelogError
 
 DESCRIPTION: Final = (
     "Write each line of stdin as a record, without its line end. On a terminal a `>` asks "
@@ -40,7 +41,8 @@ EXAMPLES: Final = (
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _PARTITION_MAX: Final = 2_147_483_646
 
-Send = Callable[[bytes], "SendFuture"]
+Split = Callable[[list[bytes]], tuple[list[bytes | None], list[bytes | None] | None]]
+"""Lines to values, and keys if there are any."""
 
 
 def configure(parser: Parser) -> None:
@@ -86,23 +88,22 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Send every line, wait for every answer."""
     from tidelog.cli.tally import Tally
-    from tidelog.client import SendFuture
 
     if sys.stdin is None:
         raise BadInput("tidelog produce", "stdin is closed", "hand the lines in: < FILE")
     show_warnings()
     producer = _make_producer(arguments)
-    tally = Tally(SendFuture.succeeded)
-    send = _make_send(producer, arguments)
+    tally = Tally()
+    sender = _Sender(producer, tally, arguments)
     delimiter = unescape(_bytes(arguments.delimiter), what="-D")
     if not delimiter:
         raise BadInput("tidelog produce -D", "the delimiter is empty", "for example -D '\\0'")
     _check_partition(producer, arguments)
     on_interrupt(lambda: print_stderr(_interrupted(tally)))
     if sys.stdin.isatty():
-        _converse(send, tally)
+        _converse(sender)
     else:
-        _pump(send, tally, producer, delimiter)
+        _pump(sender, delimiter)
     producer.close()
     return EXIT_OK
 
@@ -143,29 +144,29 @@ def _make_producer(arguments: argparse.Namespace) -> "Producer":
     return Producer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})
 
 
-def _make_send(producer: "Producer", arguments: argparse.Namespace) -> Send:
-    """What is done with one line."""
-    topic, partition = arguments.topic, arguments.partition
-    headers = [(_text_of(name), _bytes(value)) for name, value in arguments.header] or None
+def make_split(arguments: argparse.Namespace) -> Split:
+    """What becomes of lines."""
     null = None if arguments.null else b""
-    send = producer.send
     if arguments.key_separator is None:
-        if headers is None and partition is None and null is not None:
-            return lambda line: send(topic, line)
-        return lambda line: send(topic, line or null, None, headers, partition)
+        if null is not None:
+            return lambda lines: (list(lines), None)
+        return lambda lines: ([line or None for line in lines], None)
     separator = unescape(_bytes(arguments.key_separator), what="-K")
     if not separator:
         raise BadInput(
             "tidelog produce -K", "the separator is empty", "for example -K , or -K '\\t'"
         )
 
-    def send_keyed(line: bytes) -> "SendFuture":
-        key, found, value = line.partition(separator)
-        if not found:
-            return send(topic, line or null, None, headers, partition)
-        return send(topic, value or null, key or null, headers, partition)
+    def split_keys(lines: list[bytes]) -> tuple[list[bytes | None], list[bytes | None] | None]:
+        values: list[bytes | None] = []
+        keys: list[bytes | None] = []
+        for line in lines:
+            key, found, value = line.partition(separator)
+            values.append((value if found else line) or null)
+            keys.append((key or null) if found else None)
+        return values, keys
 
-    return send_keyed
+    return split_keys
 
 
 def _check_partition(producer: "Producer", arguments: argparse.Namespace) -> None:
@@ -179,41 +180,78 @@ def _check_partition(producer: "Producer", arguments: argparse.Namespace) -> Non
         )
 
 
-def _pump(send: Send, tally: "Tally", producer: "Producer", delimiter: bytes) -> None:
+class _Sender:
+    """Sends lines, many at once, and counts them."""
+
+    def __init__(self, producer: "Producer", tally: "Tally", arguments: argparse.Namespace) -> None:
+        self.producer = producer
+        self.tally = tally
+        self._topic = arguments.topic
+        self._partition = arguments.partition
+        self._split = make_split(arguments)
+        headers = [(_text_of(name), _bytes(value)) for name, value in arguments.header]
+        self._headers = headers or None
+
+    def send(self, lines: list[bytes]) -> None:
+        """A line that cannot be sent ends the command; those before it keep their outcome."""
+        from tidelog.cli.tally import SentTogether
+        from tidelog.client import PartlySentError
+        from tidelog.wire.errors import TidelogError
+
+        values, keys = self._split(lines)
+        headers = None if self._headers is None else [self._headers] * len(lines)
+        self.tally.begin(len(lines))
+        try:
+            future = self.producer.send_batch(
+                self._topic, values, keys, headers, partition=self._partition
+            )
+        except PartlySentError as error:
+            self.tally.add(SentTogether(error.sent))
+            self._refuse(error)
+        except TidelogError:
+            # All are checked before any is taken: one by one it shows which one is wrong.
+            self._send_singly(values, keys)
+        else:
+            self.tally.add(SentTogether(future))
+
+    def _send_singly(self, values: list[bytes | None], keys: list[bytes | None] | None) -> None:
+        from tidelog.cli.tally import SentSingly
+        from tidelog.wire.errors import TidelogError
+
+        futures: list[SendFuture] = []
+        try:
+            for value, key in zip(values, keys or [None] * len(values), strict=True):
+                futures.append(
+                    self.producer.send(self._topic, value, key, self._headers, self._partition)
+                )
+        except TidelogError as error:
+            self.tally.add(SentSingly(futures))
+            self._refuse(error)
+        self.tally.add(SentSingly(futures))
+
+    def _refuse(self, error: "TidelogError") -> NoReturn:
+        self.producer.flush()
+        self.tally.settle()
+        _raise_failed(self.tally)
+        raise CommandError(
+            f"{error.tried}: line {self.tally.sent + 1} is not stored [{error.code.name}]",
+            f"{error.happened}; {_before(self.tally)}",
+            error.hint,
+        ) from None
+
+
+def _pump(sender: _Sender, delimiter: bytes) -> None:
     """From a pipe or file: many lines on their way at once."""
     from tidelog.cli.lines import read_lines
 
     for lines in read_lines(sys.stdin.fileno(), delimiter):
-        _send_all(send, tally, lines, producer)
-        tally.settle()
-        if tally.first_error is not None:
+        sender.send(lines)
+        sender.tally.settle()
+        if sender.tally.first_error is not None:
             break
-    producer.flush()
-    tally.settle()
-    _raise_failed(tally)
-
-
-def _send_all(send: Send, tally: "Tally", lines: list[bytes], producer: "Producer") -> None:
-    """A line that cannot be sent ends the command; those before it keep their outcome."""
-    from tidelog.wire.errors import TidelogError
-
-    futures: list[SendFuture] = []
-    append = futures.append
-    tally.begin(futures)
-    try:
-        for line in lines:
-            append(send(line))
-    except TidelogError as error:
-        tally.add(futures)
-        producer.flush()
-        tally.settle()
-        _raise_failed(tally)
-        raise CommandError(
-            f"{error.tried}: line {tally.sent + 1} is not stored [{error.code.name}]",
-            f"{error.happened}; {_before(tally)}",
-            error.hint,
-        ) from None
-    tally.add(futures)
+    sender.producer.flush()
+    sender.tally.settle()
+    _raise_failed(sender.tally)
 
 
 def _before(tally: "Tally") -> str:
@@ -234,7 +272,7 @@ def _raise_failed(tally: "Tally") -> None:
         )
 
 
-def _converse(send: Send, tally: "Tally") -> None:
+def _converse(sender: _Sender) -> None:
     """With a person: one line at a time, the next prompt says that it is stored."""
     prompt, end = ("> ", "\n") if is_terminal(sys.stderr) else ("", "")
     while True:
@@ -243,10 +281,10 @@ def _converse(send: Send, tally: "Tally") -> None:
         if not line:
             print(end=end, file=sys.stderr)
             return
-        future = send(line.removesuffix(b"\n"))
-        tally.add([future])
-        future.get()
-        tally.settle()
+        sender.send([line.removesuffix(b"\n")])
+        sender.producer.flush()
+        sender.tally.settle()
+        _raise_failed(sender.tally)
 
 
 def _bytes(text: str) -> bytes:
