@@ -7,6 +7,7 @@ pieces, but never holds a record back to fill one. It commits nothing. Stop 10 o
 import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.errors import EXIT_OK, BadInput, print_stderr
@@ -14,6 +15,7 @@ from tidelog.cli.parser import Parser, add_bootstrap, number
 from tidelog.wire.nearest import nearest_name
 
 if TYPE_CHECKING:
+    from tidelog.cli.record_format import Record
     from tidelog.cli.start_offset import Start
     from tidelog.client import Consumer, TopicPartition
 
@@ -33,6 +35,8 @@ EXAMPLES: Final = (
     ("tidelog consume orders -o @2023-11-14T22:13:20Z -c 10", "ten from a moment on"),
     ("tidelog consume orders -o beginning -e --json", "a JSON object a line"),
 )
+Render = Callable[[str, int, Sequence["Record"]], bytes]
+"""Topic, partition and records to what is printed."""
 _PARTITION_MAX: Final = 2_147_483_646
 _STALL_SECONDS_MAX: Final = 30.0
 """With -e the end is known to exist: nothing for so long is a failure, not a silence."""
@@ -97,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if sys.stdout is None:
         raise BadInput("tidelog consume", "stdout is closed", "give it a file or a pipe")
     start = parse_start(arguments.offset)
-    render = _renderer(arguments)
+    printing = _printing(arguments)
     with _make_consumer(arguments) as consumer:
         positions, ends = _bounds(consumer, arguments, start)
         if arguments.exit:
@@ -109,8 +113,59 @@ def run(arguments: argparse.Namespace) -> int:
             consumer.assign(positions)
             for name, offset in positions.items():
                 consumer.seek(name, offset)
-            _Reading(consumer, render, ends, arguments.count, set(positions)).run()
+            _Reading(consumer, printing, ends, set(positions)).run()
     return EXIT_OK
+
+
+class Printing:
+    """What becomes of a batch: which of its records are wanted, and how they look."""
+
+    def __init__(
+        self, render: Render, count: int | None = None, value_end: bytes | None = None
+    ) -> None:
+        self._render = render
+        self._left = count
+        self._value_end = value_end
+        """Behind each value, where only values are printed."""
+
+    @property
+    def is_full(self) -> bool:
+        """As many as were asked for are printed."""
+        return self._left == 0
+
+    def take(self, batch: Any, end: int | None) -> tuple[bytes, int | None]:
+        """A batch's wanted records as they are printed, and the offset behind the last of them;
+        None: nothing of it was looked at."""
+        if self.is_full:
+            return b"", None
+        header = batch.header
+        if header.is_control:
+            return b"", batch.next_offset
+        is_whole = header.base_offset >= batch.first_offset and (
+            end is None or batch.next_offset <= end
+        )
+        if self._value_end is not None and self._left is None and is_whole:
+            from tidelog.cli.value_lines import open_values
+
+            lines, records = open_values(batch.data, self._value_end)
+            if lines is not None:
+                return lines, batch.next_offset
+        else:
+            from tidelog.wire.batch import decode_records
+
+            records = decode_records(batch.data, is_compacted=True)
+        if header.base_offset < batch.first_offset:
+            records = [record for record in records if record[0] >= batch.first_offset]
+        if end is not None and batch.next_offset > end:
+            records = [record for record in records if record[0] < end]
+        next_offset = batch.next_offset
+        if self._left is not None:
+            if len(records) > self._left:
+                next_offset = records[self._left][0]
+                records = records[: self._left]
+            self._left -= len(records)
+        name = batch.topic_partition
+        return self._render(name.topic, name.partition, records), next_offset
 
 
 class _Reading:
@@ -119,16 +174,14 @@ class _Reading:
     def __init__(
         self,
         consumer: "Consumer",
-        render: Any,
+        printing: Printing,
         ends: "dict[TopicPartition, int]",
-        count: int | None,
         unfinished: "set[TopicPartition]",
     ) -> None:
         self._consumer = consumer
-        self._render = render
+        self._printing = printing
         self._ends = ends
         """Empty: there is no end."""
-        self._left = count
         self._unfinished = unfinished
 
     def run(self) -> None:
@@ -136,7 +189,7 @@ class _Reading:
         import time
 
         last_news = time.monotonic()
-        while self._unfinished and self._left != 0:
+        while self._unfinished and not self._printing.is_full:
             batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES)
             if batches:
                 last_news = time.monotonic()
@@ -148,26 +201,13 @@ class _Reading:
 
     def _take(self, batch: Any) -> bytes:
         """A batch's wanted records as they are printed."""
-        from tidelog.wire.batch import decode_records
-
         name = batch.topic_partition
-        if name not in self._unfinished or self._left == 0:
+        if name not in self._unfinished:
             return b""
         end = self._ends.get(name)
+        rendered, _ = self._printing.take(batch, end)
         if end is not None and batch.next_offset >= end:
             self._unfinished.discard(name)
-        header = batch.header
-        if header.is_control:
-            return b""
-        records = decode_records(batch.data, is_compacted=True)
-        if header.base_offset < batch.first_offset:
-            records = [record for record in records if record[0] >= batch.first_offset]
-        if end is not None and batch.next_offset > end:
-            records = [record for record in records if record[0] < end]
-        if self._left is not None:
-            records = records[: self._left]
-            self._left -= len(records)
-        rendered: bytes = self._render(name.topic, name.partition, records)
         return rendered
 
     def _write(self, data: bytes) -> None:
@@ -198,7 +238,7 @@ def check_reader(descriptor: int) -> None:
         raise BrokenPipeError
 
 
-def _renderer(arguments: argparse.Namespace) -> Any:
+def _printing(arguments: argparse.Namespace) -> Printing:
     null = b"NULL" if arguments.null else b""
     ways = {"--json": arguments.json, "-f": arguments.format, "-K": arguments.key_separator}
     given = [name for name, value in ways.items() if value not in (None, False)]
@@ -208,13 +248,14 @@ def _renderer(arguments: argparse.Namespace) -> Any:
     if arguments.json:
         from tidelog.cli.record_json import render
 
-        return render
+        return Printing(render, arguments.count)
     from tidelog.cli.record_format import DEFAULT, RecordFormat
 
     text = DEFAULT if arguments.format is None else os.fsencode(arguments.format)
     if arguments.key_separator is not None:
         text = b"%k" + os.fsencode(arguments.key_separator).replace(b"%", b"%%") + DEFAULT
-    return RecordFormat(text, null=null).render
+    format_ = RecordFormat(text, null=null)
+    return Printing(format_.render, arguments.count, format_.value_end)
 
 
 def _make_consumer(arguments: argparse.Namespace) -> "Consumer":

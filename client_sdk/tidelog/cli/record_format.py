@@ -44,6 +44,14 @@ class RecordFormat:
         self._is_direct = not any(part in ("h", "K", "S") for part in self._parts)
         self._makers: dict[tuple[str, int], _Maker] = {}
 
+    @property
+    def value_end(self) -> bytes | None:
+        """What ends each record, if nothing but its value goes before; None: something does."""
+        if len(self._parts) != 2 or self._parts[0] not in ("v", "s"):
+            return None
+        end = self._parts[1]
+        return end if isinstance(end, bytes) else None
+
     def render(self, topic: str, partition: int, records: Sequence[Record]) -> bytes:
         """The bytes of all records, one after the other."""
         maker = self._makers.get((topic, partition))
