@@ -1,6 +1,7 @@
 """The suite of groups: a slice of its seeds is clean, and it finds the planted bugs."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +29,10 @@ from tidelog.chaos.sim import FaultKind
 from tidelog.chaos.sim.groups.plan import KINDS
 from tidelog.chaos.sim.planted.of_groups import PLANTED
 from tidelog.chaos.sim.runner import Totals
-from tidelog.chaos.sim.suites.groups import GROUPS, run_groups
+from tidelog.chaos.sim.suites.groups import GROUPS
+from tidelog.chaos.sim.suites.groups_cores import run_cores
+from tidelog.chaos.sim.suites.groups_nodes import run_nodes
+from tidelog.chaos.sim.suites.result import RunResult, Watch
 from tidelog.chaos.sim.trace import Trace
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
@@ -60,17 +64,23 @@ class TestGroupsSuite(SuiteContract):
 
 
 @pytest.mark.slow
-def test_one_seed_gives_one_history() -> None:
-    first = run_groups(3, None)
+@pytest.mark.parametrize("run", [run_cores, run_nodes])
+def test_one_seed_gives_one_history(run: Callable[[int, Watch | None], RunResult]) -> None:
+    first = run(3, None)
     assert first.events > 0
-    assert run_groups(3, None) == first
+    assert run(3, None) == first
+
+
+@pytest.mark.slow
+def test_both_modes_have_figures_of_the_same_names() -> None:
+    assert sorted(run_cores(0, None).figures) == sorted(run_nodes(0, None).figures)
 
 
 @pytest.mark.slow
 def test_every_kind_of_fault_is_drawn_and_felt_by_some_seed() -> None:
     felt: dict[str, int] = {}
     for seed in range(60):
-        for kind, times in run_groups(seed, None).felt.items():
+        for kind, times in run_cores(seed, None).felt.items():
             felt[kind] = felt.get(kind, 0) + times
         if all(felt.get(kind.value) for kind in KINDS):
             return

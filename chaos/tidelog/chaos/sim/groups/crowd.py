@@ -1,36 +1,32 @@
-"""Who is in the groups: members come, leave, die, stand still and come back; topics come and grow.
+"""Who is in the groups: members come, leave, die, stand still and come back.
 
-Owns all lives of members, and the metadata's topics. What it does in ordinary times any operator or
-user could do; faults are those that the run has.
+Owns all lives of members. What it does in ordinary times any operator or user could do; faults are
+those that the run has.
 """
 
 from typing import Final
-
-import msgspec
 
 from tidelog.broker.groups.messages import (
     Answer,
     AnyRequest,
     DescribeGroup,
-    GroupTopic,
     ListGroups,
     RemoveMembers,
 )
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.faults import FaultKind, Faults
-from tidelog.chaos.sim.groups.coordinators import Coordinators
 from tidelog.chaos.sim.groups.members import MemberAtWork
 from tidelog.chaos.sim.groups.plan import Plan, draw_subscription
-from tidelog.chaos.sim.groups.wires import Wires
-from tidelog.chaos.sim.quorum.agenda import MS, Agenda
+from tidelog.chaos.sim.groups.times import Times
+from tidelog.chaos.sim.groups.topics import Topics
+from tidelog.chaos.sim.groups.wires import Calls
+from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.plain_member import PlainMember
-from tidelog.wire.ids import TopicId
 
 STIR_MS: Final = (60, 350)
 PAUSE_MS: Final = (100, 2_500)
 COME_BACK_MS: Final = (10, 600)
-PARTITIONS_MAX: Final = 12
 
 
 class Crowd:
@@ -38,58 +34,31 @@ class Crowd:
 
     def __init__(
         self,
-        agenda: Agenda,
+        agenda: Times,
         random: SeededRandom,
         faults: Faults,
         plan: Plan,
-        coordinators: Coordinators,
-        wires: Wires,
+        topics: Topics,
+        wires: Calls,
         watch: GroupsWatch,
     ) -> None:
         self._agenda: Final = agenda
         self._random: Final = random
         self._faults: Final = faults
         self._plan: Final = plan
-        self._coordinators: Final = coordinators
+        self._topics: Final = topics
         self._wires: Final = wires
         self._watch: Final = watch
         self.members: list[MemberAtWork] = []
-        self.topics: dict[str, GroupTopic] = {}
         self.is_calm = False
         """After the heal: nobody comes or goes any more."""
         self._lives = 0
-        self._made_topics = 0
 
     def start(self) -> None:
-        """Topics, the first members, and what changes from then on."""
-        for name, count in self._plan.topics:
-            self._make_topic(name, count)
-        self._tell_topics()
+        """The first members, and what changes from then on."""
         for _ in range(self._random.between(1, self._plan.members_max)):
             self.join()
         self._stir()
-
-    # -- topics --------------------------------------------------------------------------------
-
-    def _make_topic(self, name: str, count: int) -> None:
-        self._made_topics += 1
-        topic_id = TopicId(f"{name}#{self._made_topics}".encode().ljust(16, b"."))
-        self.topics[name] = GroupTopic(topic_id, name, count)
-
-    def _tell_topics(self) -> None:
-        self._coordinators.set_topics(tuple(self.topics[name] for name in sorted(self.topics)))
-
-    def _change_topics(self) -> None:
-        names = sorted(self.topics)
-        name = names[self._random.below(len(names))]
-        topic = self.topics[name]
-        if name == "cc" and self._random.chance(0.4):
-            self._make_topic(name, self._random.between(1, 3))
-        elif topic.partition_count < PARTITIONS_MAX:
-            more = topic.partition_count + self._random.between(1, 2)
-            self.topics[name] = msgspec.structs.replace(topic, partition_count=more)
-        self._watch.trace.note("metadata", "topics", f"{name}")
-        self._tell_topics()
 
     # -- members -------------------------------------------------------------------------------
 
@@ -113,7 +82,6 @@ class Crowd:
             random=self._random,
             plan=self._plan,
             wires=self._wires,
-            coordinators=self._coordinators,
             watch=self._watch,
             on_begin=self._stop_in_time,
         )
@@ -141,11 +109,12 @@ class Crowd:
             life = self._any()
             life.member.subscribe(draw_subscription(self._random))
         elif what == 8:
-            self._change_topics()
+            self._topics.change()
         elif what == 9 and self.members and self._random.chance(0.3):
             self._evict(self._any())
         elif what == 10:
-            self._ask(ListGroups() if self._random.chance(0.5) else DescribeGroup(group="g0"))
+            is_list = self._random.chance(0.5)
+            self._ask(ListGroups() if is_list else DescribeGroup(group="g0"), "g0")
 
     def _any(self) -> MemberAtWork:
         return self.members[self._random.below(len(self.members))]
@@ -163,21 +132,17 @@ class Crowd:
         self._agenda.after(delay_ns, self._rejoin, life.member.group, life.member.instance_id)
 
     def _rejoin(self, group: str, instance_id: str) -> None:
-        if not self.is_calm or not self.members:
+        if not self.is_calm:
             self.join(group, instance_id)
 
     def _evict(self, life: MemberAtWork) -> None:
         self._watch.trace.note(life.name, "evict")
         self._watch.excuse(life.name)
         request = RemoveMembers(group=life.member.group, member_ids=(life.name,))
-        self._ask(request)
+        self._ask(request, life.member.group)
 
-    def _ask(self, request: AnyRequest) -> None:
-        leader = self._coordinators.leader
-        if leader is None:
-            return
-        numbered = msgspec.structs.replace(request, request_id=self._coordinators.next_request_id())
-        self._wires.call("operator", leader, numbered, _pass_over)
+    def _ask(self, request: AnyRequest, group: str) -> None:
+        self._wires.call("operator", group, request, _pass_over)
 
     # -- what befalls them ---------------------------------------------------------------------
 
@@ -198,6 +163,12 @@ class Crowd:
                 life.is_paused = True
                 self._faults.took_effect(FaultKind.PAUSE, life.name)
                 self._agenda.after(self._random.between(*PAUSE_MS) * MS, life.resume)
+
+    def end_all(self) -> None:
+        """Nobody asks or hears anything any more."""
+        for life in self.members:
+            life.die()
+        self.members.clear()
 
     def calm_down(self) -> None:
         """Nobody comes or goes from here on; at least one is there."""

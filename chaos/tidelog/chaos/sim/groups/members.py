@@ -1,14 +1,11 @@
 """One member at work: it beats, reads what it owns, commits, gives up, dies, comes back.
 
-Owns the driver of one `PlainMember`. It looks a coordinator up where it is refused or not answered,
-fetches the committed offset of each partition before it reads it, and tells the watch what it reads
-and what it was answered.
+Owns the driver of one `PlainMember`. It fetches the committed offset of each partition before it
+reads it, and tells the watch what it reads and what it was answered.
 """
 
 from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from tidelog.broker.groups.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.messages import (
@@ -21,16 +18,15 @@ from tidelog.broker.groups.messages import (
 )
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
-from tidelog.chaos.sim.groups.coordinators import Broker, Coordinators
 from tidelog.chaos.sim.groups.plan import Plan
-from tidelog.chaos.sim.groups.wires import Wires
-from tidelog.chaos.sim.quorum.agenda import MS, Agenda
+from tidelog.chaos.sim.groups.times import Times
+from tidelog.chaos.sim.groups.wires import RETRY_MS, Calls
+from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.plain_member import PlainMember
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
-RETRY_MS: Final = (20, 120)
 LOOK_MS: Final = 40
 RECORDS_PER_LOOK: Final = 8
 
@@ -42,11 +38,10 @@ class MemberAtWork:
         self,
         member: PlainMember,
         *,
-        agenda: Agenda,
+        agenda: Times,
         random: SeededRandom,
         plan: Plan,
-        wires: Wires,
-        coordinators: Coordinators,
+        wires: Calls,
         watch: GroupsWatch,
         on_begin: Callable[["MemberAtWork"], None],
     ) -> None:
@@ -55,7 +50,6 @@ class MemberAtWork:
         self._random: Final = random
         self._plan: Final = plan
         self._wires: Final = wires
-        self._coordinators: Final = coordinators
         self._watch: Final = watch
         self._on_begin: Final = on_begin
         """Called before it begins to read something: lets the others stop whose time is over."""
@@ -69,7 +63,6 @@ class MemberAtWork:
         self.positions: dict[PartitionKey, int] = {}
         """Of partitions that it reads: the next offset; -1: the committed one is asked for."""
         self._shown: dict[PartitionKey, None] = {}
-        self._target: Broker = coordinators.brokers[0]
 
     @property
     def name(self) -> str:
@@ -83,7 +76,6 @@ class MemberAtWork:
 
     def start(self) -> None:
         """It looks around from now on."""
-        self._look_up()
         self._look()
 
     def die(self) -> None:
@@ -161,23 +153,11 @@ class MemberAtWork:
     # -- calls ---------------------------------------------------------------------------------
 
     def _call(self, request: AnyRequest, on_answer: Callable[[Answer | None], None]) -> None:
-        numbered = msgspec.structs.replace(request, request_id=self._coordinators.next_request_id())
-
         def when_alive(answer: Answer | None) -> None:
-            if answer is None or _is_elsewhere(answer):
-                self._agenda.after(self._random.between(*RETRY_MS) * MS, self._look_up)
-            if self.is_alive and not self.is_paused:
-                on_answer(answer)
-            elif self.is_alive:
-                on_answer(None)
+            if self.is_alive:
+                on_answer(None if self.is_paused else answer)
 
-        self._wires.call(self.name, self._target, numbered, when_alive)
-
-    def _look_up(self) -> None:
-        """Who leads, or led a moment ago."""
-        leader = self._coordinators.leader
-        if leader is not None:
-            self._target = leader
+        self._wires.call(self.name, self.member.group, request, when_alive)
 
     def _beat(self) -> None:
         self._is_beating = True
@@ -284,10 +264,3 @@ class MemberAtWork:
                         self._watch.on_commit_acknowledged(group, key, position, by)
 
         self._call(request, on_answer)
-
-
-def _is_elsewhere(answer: Answer) -> bool:
-    return isinstance(answer.result, TidelogError) and answer.result.code in (
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    )

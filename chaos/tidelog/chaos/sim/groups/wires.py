@@ -1,11 +1,13 @@
 """Calls between members and brokers: delayed, lost, answered too late, or processed too late.
 
-Owns one call's way there and back. The caller gives up at its deadline and then takes no answer;
-what was on its way may arrive all the same.
+Owns one call's way there and back, and whom each caller takes for the coordinator. The caller gives
+up at its deadline and then takes no answer; what was on its way may arrive all the same.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from tidelog.broker.groups.messages import Answer, AnyRequest
 from tidelog.chaos.sim.faults import FaultKind, Faults
@@ -13,13 +15,24 @@ from tidelog.chaos.sim.groups.coordinators import Broker, Coordinators
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.trace import Trace
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 DEADLINE_MS: Final = 250
 LATE_MS: Final = (DEADLINE_MS, 2_500)
 SLOW_MS: Final = (40, 200)
 
+RETRY_MS: Final = (20, 120)
+
 OnAnswer = Callable[[Answer | None], None]
 """None: there was none in time."""
+
+
+class Calls(Protocol):
+    """How callers reach the coordinator of a group."""
+
+    def call(self, who: str, group: str, request: AnyRequest, on_answer: OnAnswer) -> None:
+        """Exactly one call of `on_answer`, at a deadline at the latest."""
+        ...
 
 
 class Wires:
@@ -40,15 +53,21 @@ class Wires:
         self._trace: Final = trace
         self._coordinators: Final = coordinators
         self._latency_ms: Final = latency_ms
+        self._targets: Final[dict[str, Broker]] = {}
 
-    def call(self, who: str, broker: Broker, request: AnyRequest, on_answer: OnAnswer) -> None:
+    def call(self, who: str, group: str, request: AnyRequest, on_answer: OnAnswer) -> None:
         """Exactly one call of `on_answer`, at the deadline at the latest."""
+        del group
+        broker = self._targets.setdefault(who, self._coordinators.brokers[0])
+        numbered = msgspec.structs.replace(request, request_id=self._coordinators.next_request_id())
         is_over = False
 
         def finish(answer: Answer | None) -> None:
             nonlocal is_over
             if not is_over:
                 is_over = True
+                if answer is None or is_elsewhere(answer):
+                    self._agenda.after(self._random.between(*RETRY_MS) * MS, self._look_up, who)
                 on_answer(answer)
 
         kind = type(request).__name__
@@ -58,10 +77,16 @@ class Wires:
             return
         if self._faults.fires(FaultKind.LATE_PROCESSING):
             self._agenda.after(
-                self._random.between(*LATE_MS) * MS, self._arrive_late, who, broker, request
+                self._random.between(*LATE_MS) * MS, self._arrive_late, who, broker, numbered
             )
             return
-        self._agenda.after(self._delay_ns(who), self._arrive, who, broker, request, finish)
+        self._agenda.after(self._delay_ns(who), self._arrive, who, broker, numbered, finish)
+
+    def _look_up(self, who: str) -> None:
+        """Who leads, or led a moment ago."""
+        leader = self._coordinators.leader
+        if leader is not None:
+            self._targets[who] = leader
 
     def _delay_ns(self, who: str) -> int:
         if self._faults.fires(FaultKind.NETWORK_DELAY):
@@ -88,3 +113,12 @@ class Wires:
         if broker.core is not None and not broker.is_paused:
             self._faults.took_effect(FaultKind.LATE_PROCESSING, who, type(request).__name__)
         self._coordinators.ask(broker, request, lambda _answer: None)
+
+
+def is_elsewhere(answer: Answer) -> bool:
+    """The coordinator is to be looked up again."""
+    return isinstance(answer.result, TidelogError) and answer.result.code in (
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNAVAILABLE,
+    )
