@@ -38,6 +38,7 @@ SLOW: Final = (
     ("cluster", "shrink_and_count_on_all"),
     ("cluster", "skip_the_resync_after_a_break"),
     ("cluster", "truncate_to_the_watermark"),
+    ("groups", "commit_what_was_returned"),
     ("groups", "take_late_heartbeats"),
     ("groups", "tell_an_assignment_once"),
     ("log", "forget_the_flush_of_a_swap"),

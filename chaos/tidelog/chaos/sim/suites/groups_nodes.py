@@ -29,8 +29,8 @@ from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.result import RunResult, Watch
 from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image_nodes import PartitionImage, TopicImage
 from tidelog.server.formatting import InitialVoter
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId
 
 NODES: Final = 3
@@ -58,6 +58,8 @@ _CRASH_NS: Final = (300 * MS, 1_500 * MS)
 _START_NS: Final = 20_000 * MS
 _LIVENESS_NS: Final = 60_000 * MS
 _STEPS_MAX: Final = 3_000_000
+_LOOKS_PER_LOAD: Final = 100
+GROUPS_TOPIC: Final = "__groups"
 
 
 class GroupsNodesRun:
@@ -210,32 +212,55 @@ class GroupsNodesRun:
 
     async def _read_log(self) -> None:
         """Of each partition of `__groups`, as its leader has it."""
-        for topic in self.cluster.board.newest.topics.values():
-            if topic.name == "__groups":
-                for partition in topic.partitions:
-                    await self._read_partition(topic, partition)
+        counts = [
+            len(topic.partitions)
+            for topic in self.cluster.board.newest.topics.values()
+            if topic.name == GROUPS_TOPIC
+        ]
+        for number in range(sum(counts)):
+            await self._read_partition(number)
         self.watch.judge_answers()
 
-    async def _read_partition(self, topic: TopicImage, partition: PartitionImage) -> None:
-        node = next(each for each in self.nodes if each.node_id == partition.leader_id)
-        replicas = node.view.replicas
-        if node.process is None or replicas is None:
-            self.violations.append(f"not_alive: nobody holds __groups-{partition.partition}")
-            return
-        key = PartitionKey(topic.topic_id, partition.partition)
+    async def _read_partition(self, number: int) -> None:
+        """Again if it has another leader meanwhile."""
+        until_ns = self.world.loop.now_ns + _LIVENESS_NS
+        while self.world.loop.now_ns < until_ns:
+            records = await self._load_partition(number)
+            if records is not None:
+                for key, value in records:
+                    self.watch.judge_record(key, value)
+                return
+            await sleep_ns(self.world.loop, _LOOK_NS)
+            self.cluster.look()
+        self.violations.append(f"not_alive: {GROUPS_TOPIC}-{number} cannot be read")
+
+    async def _load_partition(self, number: int) -> list[tuple[bytes, bytes | None]] | None:
+        """All of it; None: not at the moment."""
+        image = self.cluster.board.newest
+        topic = next(each for each in image.topics.values() if each.name == GROUPS_TOPIC)
+        partition = topic.partitions[number]
+        leaders = [each for each in self.nodes if each.node_id == partition.leader_id]
+        replicas = leaders[0].view.replicas if leaders else None
+        if replicas is None or leaders[0].process is None:
+            return None
+        key = PartitionKey(topic.topic_id, PartitionId(number))
         log = CoordinatorLog(replicas, key, partition.leader_epoch)
+        records: list[tuple[bytes, bytes | None]] = []
+        ended: list[bool] = []
 
         async def load() -> None:
-            await log.load(self.watch.judge_record)
+            try:
+                await log.load(lambda key, value: records.append((key, value)))
+                ended.append(True)
+            except TidelogError:
+                ended.append(False)
 
-        work = node.process.start_task(load(), "read the log")
-        until_ns = self.world.loop.now_ns + _LIVENESS_NS
-        while not work.done() and self.world.loop.now_ns < until_ns:
+        leaders[0].process.start_task(load(), "read the log")
+        for _ in range(_LOOKS_PER_LOAD):
             await sleep_ns(self.world.loop, _LOOK_NS)
-        if not work.done():
-            self.violations.append(f"not_alive: __groups-{partition.partition} cannot be read")
-        else:
-            work.result()
+            if ended:
+                return records if ended[0] else None
+        return None
 
     # -- the verdict ---------------------------------------------------------------------------
 
