@@ -166,8 +166,13 @@ def test_partitions_are_named_alone_or_by_topic(server: GroupServer, desk: Desk)
         ("orders", 2, 0),
         ("refunds", 0, 7),
     ]
-    desk.ok("reset-offsets", "fresh", "refunds", "--to-offset", "3", "--execute")
-    assert server.offsets["fresh"] == {(server.topics["refunds"], 0): 3}
+    for offset in (3, 0):
+        words = ("fresh", "refunds", "--to-offset", str(offset), "--execute")
+        desk.ok("reset-offsets", *words)
+        assert server.offsets["fresh"] == {(server.topics["refunds"], 0): offset}
+    assert [
+        row["new_offset"] for row in desk.json("reset-offsets", "fresh", "--shift-by", "0")
+    ] == [0]
 
 
 def test_a_group_at_work_is_not_reset_but_its_offsets_can_be_kept(

@@ -111,7 +111,9 @@ def target_of(arguments: argparse.Namespace, now_ms: int) -> "Target":
     from tidelog.cli.group_targets import Target, duration_ms
     from tidelog.cli.start_offset import time_ms
 
-    given = [name for name in _WAYS if getattr(arguments, name) not in (None, False)]
+    values = {name: getattr(arguments, name) for name in _WAYS}
+    # By identity: an offset of 0 equals False.
+    given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
         ways = ", ".join(f"--{name.replace('_', '-')}" for name in _WAYS)
         why = "it is not said where to" if not given else "two places are named"
