@@ -2,6 +2,9 @@
 without."""
 
 import json
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +12,13 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from tests.cli.running import assert_three_lines
+from tests.cli.running import (
+    ANNOUNCED,
+    announced_command,
+    assert_three_lines,
+    cli_environment,
+    run_cli,
+)
 from tests.support.node import NodeProcess, running_node
 from tidelog.cli.main import main
 from tidelog.client import AdminClient, NewTopic, Producer
@@ -20,6 +29,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 HEARTBEAT: Final = "/tidelog.v1.GroupService/GroupHeartbeat"
 ANSWER_SECONDS: Final = 30.0
+EXIT_SECONDS: Final = 0.2
+"""Ctrl-C; a loaded machine may take longer, so the test allows a multiple."""
+LOADED: Final = 10
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +152,48 @@ def test_a_name_that_is_nearly_right_is_told(desk: Desk) -> None:
     desk.ok("reset-offsets", "shipping", "orders", "--to-latest", "--execute")
     _, errors = desk.type("group", "describe", "shiping", code=2)
     assert_three_lines(errors, why="shiping", hint="did you mean `shipping`?")
+
+
+def consumed(node: NodeProcess, *words: str) -> list[str]:
+    """What a member prints."""
+    done = run_cli("consume", "orders", *words, bootstrap=node.bootstrap)
+    assert (done.code, done.err) == (0, "")
+    return done.out.decode().split()
+
+
+def test_a_member_prints_what_its_group_has_not_printed_before(
+    desk: Desk, node: NodeProcess
+) -> None:
+    first = consumed(node, "-g", "printers", "-o", "beginning", "-c", "40")
+    assert len(first) == 40
+    rest = consumed(node, "-g", "printers", "-o", "beginning", "-e", "-f", "%p-%o\\n")
+    assert len(rest) == len(set(rest)) == 70
+    assert consumed(node, "-g", "printers", "-e") == []
+    assert desk.offsets("printers") == {0: 100, 1: 10}
+    assert "no members" in desk.ok("describe", "printers"), "it has left in order"
+    assert consumed(node, "-g", "newcomers", "-e") == [], "without -o a group begins at the end"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_member_that_is_told_to_end_commits_and_leaves_at_once(
+    desk: Desk, node: NodeProcess, number: int, code: int
+) -> None:
+    group = f"watchers-{code}"
+    member = subprocess.Popen(
+        announced_command("consume", "orders", "-g", group, "-o", "beginning"),
+        env=cli_environment(node.bootstrap),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert member.stdout is not None
+    assert member.stdout.readline() == ANNOUNCED
+    for _ in range(110):
+        member.stdout.readline()
+    member.send_signal(number)
+    started = time.monotonic()
+    _, errors = member.communicate(timeout=ANSWER_SECONDS)
+    assert time.monotonic() - started < EXIT_SECONDS * LOADED
+    assert (member.returncode, errors) == (code, b"")
+    assert desk.offsets(group) == {0: 100, 1: 10}
+    assert "no members" in desk.ok("describe", group)

@@ -82,7 +82,7 @@ def without_ids(text: str) -> str:
 
 
 def test_the_first_minute_of_the_readme_is_true(desk: tuple[NodeProcess, Path]) -> None:
-    shell, program = blocks("README.md", "## A first minute", "## Install")
+    shell, program, *_ = blocks("README.md", "## A first minute", "## Install")
     assert typed(desk, *shell) == (
         "created topic greetings: 3 partitions, replication factor 1\nhello\nworld\n"
     )
@@ -97,7 +97,7 @@ def test_the_first_minute_of_the_readme_is_true(desk: tuple[NodeProcess, Path]) 
 def test_the_quickstart_prints_what_it_says(desk: tuple[NodeProcess, Path]) -> None:
     shown = [text for language, text in blocks("docs/quickstart.md", "## The comm", "## The SDK")]
     commands = [pair for text in shown for pair in console(text)]
-    assert len(commands) == 6
+    assert len(commands) == 9
     for command, expected in commands:
         assert without_ids(typed(desk, "console", command)) == without_ids(expected), command
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _OURS: Final = {
     "bootstrap_servers": "say -b HOST:PORT",
     "auto_offset_reset": "say -o beginning or -o end",
+    "group_id": "say -g GROUP",
+    "enable_auto_commit": "with -g, what is printed is committed",
     "consumer_timeout_ms": "say -e to stop at the end",
     "key_serializer": "records are bytes here",
     "value_serializer": "records are bytes here",

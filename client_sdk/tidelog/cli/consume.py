@@ -1,7 +1,8 @@
 """`tidelog consume`: records to stdout.
 
 Owns where reading begins and when it ends. It decodes whole batches and writes in large
-pieces, but never holds a record back to fill one. It commits nothing. Stop 10 of a record's walk.
+pieces, but never holds a record back to fill one. What a group adds is in `consume_group`. Stop 10
+of a record's walk.
 """
 
 import argparse
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = (
     "Read records of a topic to stdout, each partition in its order. Without -o it begins "
-    "at the end and waits for what comes; Ctrl-C stops it. Nothing is committed, and no "
-    "topic is created.\n\n"
+    "at the end and waits for what comes; Ctrl-C stops it. Nothing is committed without "
+    "-g, and no topic is created.\n\n"
     "Formats: %t topic, %p partition, %o offset, %k key, %v or %s value, %h headers as "
     "name=value,..., %T timestamp in ms, %K and %S length of key and value (-1: null), %%; "
     "\\n \\t \\r \\0 \\\\ \\xHH. Keys and values come through as the bytes that they are."
@@ -32,6 +33,7 @@ EXAMPLES: Final = (
     ("tidelog consume orders", "what comes from now on"),
     ("tidelog consume orders -o beginning -e -K ,", "key and value, as `produce -K ,` takes them"),
     ("tidelog consume orders -o -5 -e -f '%p %o %k %v\\n'", "the last five of each partition"),
+    ("tidelog consume orders -g billing", "share it with the group's other members"),
     ("tidelog consume orders -o @2023-11-14T22:13:20Z -c 10", "ten from a moment on"),
     ("tidelog consume orders -o beginning -e --json", "a JSON object a line"),
 )
@@ -65,6 +67,13 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "-c", "--count", type=number(1, 2**63 - 1), metavar="N", help="stop after N records"
+    )
+    parser.add_argument(
+        "-g",
+        "--group",
+        metavar="GROUP",
+        help="as a member of this group: read the partitions that it assigns, from where it has "
+        "come to, and commit what is printed; -o beginning or end: where it has committed nothing",
     )
     parser.add_argument(
         "-p",
@@ -102,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("tidelog consume", "stdout is closed", "give it a file or a pipe")
     start = parse_start(arguments.offset)
     printing = _printing(arguments)
-    with _make_consumer(arguments) as consumer:
+    if arguments.group is not None:
+        return _run_in_group(arguments, printing, start)
+    with _make_consumer(arguments, auto_offset_reset="none") as consumer:
         positions, ends = _bounds(consumer, arguments, start)
         if arguments.exit:
             positions = {name: at for name, at in positions.items() if at < ends[name]}
@@ -114,6 +125,26 @@ def run(arguments: argparse.Namespace) -> int:
             for name, offset in positions.items():
                 consumer.seek(name, offset)
             _Reading(consumer, printing, ends, set(positions)).run()
+    return EXIT_OK
+
+
+def _run_in_group(arguments: argparse.Namespace, printing: "Printing", start: "Start") -> int:
+    """As a member: which partitions it reads the group says, and where it goes on."""
+    from tidelog.cli.consume_group import GroupReading
+
+    what = f"tidelog consume {arguments.topic} -g {arguments.group}"
+    if arguments.partition:
+        raise BadInput(what, "a group assigns partitions itself", "leave -p out, or -g")
+    if start.kind not in ("beginning", "end"):
+        why = f"the group says where it goes on, not -o {arguments.offset}"
+        hint = f"tidelog group reset-offsets {arguments.group} {arguments.topic} --help"
+        raise BadInput(what, why, hint)
+    reset = "earliest" if start.kind == "beginning" else "latest"
+    with _make_consumer(arguments, auto_offset_reset=reset) as consumer:
+        names = _partitions(consumer, arguments)
+        ends = consumer.end_offsets(names) if arguments.exit else None
+        consumer.subscribe([arguments.topic])
+        GroupReading(consumer, printing, ends).run()
     return EXIT_OK
 
 
@@ -258,7 +289,7 @@ def _printing(arguments: argparse.Namespace) -> Printing:
     return Printing(format_.render, arguments.count, format_.value_end)
 
 
-def _make_consumer(arguments: argparse.Namespace) -> "Consumer":
+def _make_consumer(arguments: argparse.Namespace, *, auto_offset_reset: str) -> "Consumer":
     from tidelog.cli.admin import CLIENT_ID, REACH_TIMEOUT_MS, bootstrap_servers
     from tidelog.cli.client_options import convert
     from tidelog.client import Consumer
@@ -269,8 +300,10 @@ def _make_consumer(arguments: argparse.Namespace) -> "Consumer":
         "client_id": CLIENT_ID,
         "bootstrap_timeout_ms": REACH_TIMEOUT_MS,
         "allow_auto_create_topics": False,
-        # Records that vanish while they are read must not vanish in silence.
-        "auto_offset_reset": "none",
+        # Without a group: records that vanish while they are read must not vanish in silence.
+        "auto_offset_reset": auto_offset_reset,
+        "group_id": arguments.group,
+        "enable_auto_commit": False,
     }
     return Consumer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})
 

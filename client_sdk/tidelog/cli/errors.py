@@ -18,12 +18,16 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 """Whoever read the output went away, as after `| head -1`."""
 
+EXIT_TERMINATED: Final = 143
+"""SIGTERM."""
+
 EXIT_MEANINGS: Final = {
     EXIT_OK: "done",
     EXIT_FAILED: "failed: the command was right, the cluster, a disk or a record did not allow it",
     EXIT_BAD_INPUT: "bad input: what was typed cannot work, and nothing was done",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
     EXIT_BROKEN_PIPE: "whoever read the output went away, as after `| head -1`",
+    EXIT_TERMINATED: "ended by SIGTERM",
 }
 
 BAD_INPUT_CODES: Final = frozenset(

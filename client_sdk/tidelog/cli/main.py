@@ -15,6 +15,7 @@ from tidelog.cli.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_TERMINATED,
     BadInput,
     CommandError,
     exit_code_of,
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         interrupt.install()
     code = _guarded(words)
-    if arguments is None and code in (EXIT_INTERRUPTED, EXIT_BROKEN_PIPE):
+    if arguments is None and code in (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_BROKEN_PIPE):
         # What a client still waits for at an orderly exit, nobody waits for any more.
         os._exit(code)
     return code
@@ -51,7 +52,7 @@ def _guarded(words: Sequence[str]) -> int:
         print_error(error.what, error.why, error.hint)
         return error.exit_code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return interrupt.exit_code()
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except OSError as error:
