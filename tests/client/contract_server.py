@@ -108,7 +108,7 @@ class ContractServer:
             else self._server.add_secure_port(bind, credentials)
         )
         self.address = f"127.0.0.1:{self.port}"
-        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        self._server.add_generic_rpc_handlers(self.handlers())
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -124,6 +124,10 @@ class ContractServer:
             self._is_closing = True
             self.changed.notify_all()
         self._server.stop(0).wait(5)
+
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """The first that knows a call answers it."""
+        return (_Handlers(self),)
 
     def create(self, name: str, partitions: int = 1) -> bytes:
         """A topic."""

@@ -31,7 +31,10 @@ class GroupServer(ContractServer):
         """Each is answered once, for every group or partition that is asked for."""
         self.asked: list[str] = []
         self.page_max = 10_000
-        self._server.add_generic_rpc_handlers((_Handlers(self),))
+
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Its own before those of a node whose groups have members at work."""
+        return (_Handlers(self), *super().handlers())
 
     def join(self, group: str, member_id: str, *owned: tuple[str, int]) -> None:
         """A member with what it owns."""
