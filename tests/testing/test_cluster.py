@@ -15,6 +15,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 SECONDS = 30.0
+GOAWAY = 7
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +68,24 @@ def test_a_killed_node_refuses_connections_and_comes_back_at_its_address(
     host, _, port = cluster.bootstrap.split(",")[2].partition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
         cluster.kill(3)
+        received = b""
         with contextlib.suppress(ConnectionResetError):
-            while connection.recv(4096):
-                pass
+            while data := connection.recv(4096):
+                received += data
+    assert GOAWAY not in frame_types(received), "a dead process says no goodbye"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=SECONDS)
     cluster.restart(3)
     socket.create_connection((host, int(port)), timeout=SECONDS).close()
+
+
+def frame_types(data: bytes) -> list[int]:
+    """Of the HTTP/2 frames in it."""
+    found, place = [], 0
+    while place + 9 <= len(data):
+        found.append(data[place + 3])
+        place += 9 + int.from_bytes(data[place : place + 3], "big")
+    return found
 
 
 def test_a_stop_leaves_a_marker_and_a_kill_leaves_none(cluster: TestCluster) -> None:
