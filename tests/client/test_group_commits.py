@@ -1,5 +1,6 @@
 """What a consumer with a group commits, and when, on both drivers; how its calls end."""
 
+import pickle
 import subprocess
 import sys
 import time
@@ -234,3 +235,29 @@ def test_ctrl_c_ends_a_call_that_waits(server: ContractServer, call: str) -> Non
         process.stdin.write("go\n")
         process.stdin.flush()
         assert float(process.stdout.readline()) < 0.2
+
+
+LEFT_OPEN = """
+import sys
+from tidelog.client import Consumer
+consumer = Consumer("t", group_id="g", bootstrap_servers=sys.argv[1], auto_offset_reset="earliest")
+while not consumer.poll(100):
+    pass
+"""
+
+
+def test_an_interpreter_that_ends_without_close_leaves_and_commits_nothing(
+    server: ContractServer,
+) -> None:
+    produce(server, 5)
+    subprocess.run([sys.executable, "-c", LEFT_OPEN, server.address], check=True, timeout=60)
+    assert server.groups.heartbeats[-1].member_epoch == -1
+    assert all(offset == 0 for offset in server.groups.committed("g").values())
+
+
+def test_a_failed_commit_survives_pickling() -> None:
+    reason = TidelogError(ErrorCode.STALE_ASSIGNMENT, tried="commit", happened="it moved")
+    again = pickle.loads(pickle.dumps(CommitFailedError(group="g", failures={T[1]: reason})))
+    assert isinstance(again, CommitFailedError)
+    assert again.partitions == (T[1],)
+    assert "it moved" in str(again)

@@ -275,7 +275,8 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ),
     ErrorCode.UNKNOWN_MEMBER: _meaning(
         "The group does not know this member: it was removed after a silence.",
-        "Join again; raise session_timeout_ms if the silence was a slow handler.",
+        "Join again; raise max_poll_interval_ms if a handler is slow, session_timeout_ms if the "
+        "process or its network stood still.",
     ),
     ErrorCode.FENCED_MEMBER_EPOCH: _meaning(
         "The member epoch is not the one that the coordinator holds.",

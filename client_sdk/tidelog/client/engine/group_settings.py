@@ -6,7 +6,7 @@ import msgspec
 
 OFFSETS_PER_REQUEST_MAX: Final = 10_000
 """The contract's limit."""
-COMMITS_WAITING_MAX: Final = 10_000
+COMMITS_WAITING_MAX: Final = 1_000
 """Commits whose caller was not answered yet."""
 LOOKUPS_WAITING_MAX: Final = 1_000
 SESSION_TIMEOUT_MS: Final = 45_000
