@@ -36,6 +36,8 @@ class GroupService:
         """What commits are answered with, as a whole."""
         self.is_away = False
         """There is no coordinator."""
+        self.is_forgetful = False
+        """Committed offsets cannot be looked up at the moment."""
         self.heartbeats: list[groups_pb2.GroupHeartbeatRequest] = []
         self.commits: list[groups_pb2.CommitOffsetsRequest] = []
         self._server = server
@@ -167,7 +169,7 @@ class GroupService:
         )
         response = groups_pb2.FetchOffsetsResponse()
         with self._lock:
-            if self.is_away:
+            if self.is_away or self.is_forgetful:
                 response.error.CopyFrom(error(ErrorCode.NOT_COORDINATOR))
                 return response.SerializeToString()
             for each in self.of(request.group).look_up(partitions):

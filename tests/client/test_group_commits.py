@@ -237,6 +237,24 @@ def test_ctrl_c_ends_a_call_that_waits(server: ContractServer, call: str) -> Non
         assert float(process.stdout.readline()) < 0.2
 
 
+def test_another_subscription_or_assignment_does_not_wait_for_the_answer_to_an_earlier_one(
+    member: Member, server: ContractServer
+) -> None:
+    produce(server, 5)
+    server.groups.is_forgetful = True
+    consumer = member("t")
+    until(lambda: consumer.assignment(), consumer)
+    consumer.subscribe(["t", "u"])
+    consumer.poll(50)
+    consumer.unsubscribe()
+    consumer.assign([T[1]])
+    consumer.poll(50)
+    server.groups.is_forgetful = False
+    assert read(consumer, 5) == list(range(5))
+    consumer.subscribe(["t"])
+    assert len(read(consumer, 5)) >= 5
+
+
 LEFT_OPEN = """
 import sys
 from tidelog.client import Consumer

@@ -147,7 +147,7 @@ class GroupSide:
         self.offsets.commit_delivered()
         had = set(self._core.partitions)
         self._moves.clear()
-        self._revoking = None
+        self._revoking = self._lookup = None
         self.subscription = Subscription()
         self._core.is_member = False
         self._post(Subscribed(subscription=self.subscription))

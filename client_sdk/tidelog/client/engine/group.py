@@ -61,7 +61,8 @@ class GroupCore:
         match message:
             case Subscribed():
                 self.membership.subscribe(message.subscription, now_ns)
-                self.desk.drop_starts()
+                if message.subscription.is_empty:
+                    self.desk.drop_starts()
             case Reconciled():
                 self.membership.on_reconciled(message.number, now_ns)
             case CommitWanted():
