@@ -56,7 +56,13 @@ def next_step(group: Group, member: Member, owned: Mapping[PartitionKey, None] |
         revoking = {key: epoch for key, epoch in revoking.items() if key in owned}
     assigned = {key: epoch for key, epoch in member.assigned.items() if key in target}
     if len(assigned) != len(member.assigned):
-        taken = {key: each for key, each in member.assigned.items() if key not in target}
+        # What it was given by an answer that was lost, and says it does not own, it need not give
+        # up: it would never report that it did.
+        taken = {
+            key: each
+            for key, each in member.assigned.items()
+            if key not in target and (owned is None or key in owned)
+        }
         revoking = {**revoking, **taken}
     if revoking:
         return Ownership(member.epoch, assigned, revoking)
