@@ -6,6 +6,7 @@ import pytest
 
 from tests.broker.coordinators.group_world import Groups, Member, settle
 from tests.server.cluster_in_world import Cluster
+from tests.server.metrics_in_world import scrape, value
 from tidelog.v1 import groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -66,6 +67,13 @@ def test_a_silent_member_is_removed_and_told_so_when_it_comes_back() -> None:
         with pytest.raises(TidelogError) as caught:
             await silent.beat()
         assert caught.value.code is ErrorCode.UNKNOWN_MEMBER
+        await lively.leave()
+        found = await scrape(cluster, 1)
+        assert value(found, "tidelog_group_departures", "silent") == 1
+        assert value(found, "tidelog_group_departures", "left") == 1
+        assert value(found, "tidelog_group_rebalances") >= 3
+        assert value(found, "tidelog_group_heartbeats") > 40
+        assert value(found, "tidelog_groups", "empty") == 1
 
     Cluster(controllers=1, roles="controller,broker").run(work)
 

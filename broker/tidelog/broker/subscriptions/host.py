@@ -47,7 +47,10 @@ class Subscriptions:
         reads: ReadPort,
         clock: Clock,
         random: Random,
+        *,
+        streams_max: int = limits.STREAMS_MAX,
     ) -> None:
+        self._streams_max = streams_max
         self._metadata = metadata
         self._groups = groups
         self._reads = reads
@@ -81,11 +84,11 @@ class Subscriptions:
     @contextlib.contextmanager
     def stream(self, begin: Begin, send: Send) -> Iterator[SubscriptionRunner]:
         """As long as this is open it is a member; at the end it leaves."""
-        if len(self._runners) >= limits.STREAMS_MAX:
+        if len(self._runners) >= self._streams_max:
             raise TidelogError(
                 ErrorCode.RESOURCE_EXHAUSTED,
                 tried="subscribe",
-                happened=f"this broker has {limits.STREAMS_MAX} subscriptions already",
+                happened=f"this broker has {self._streams_max} subscriptions already",
                 hint="Connect to another broker.",
             )
         if begin.topic_pattern:
