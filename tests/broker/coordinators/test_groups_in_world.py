@@ -7,8 +7,10 @@ import pytest
 from tests.broker.coordinators.group_world import Groups, Member, settle
 from tests.server.cluster_in_world import Cluster
 from tests.server.metrics_in_world import scrape, value
+from tidelog.broker.coordinators.log import CoordinatorLog
 from tidelog.v1 import groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.partitioner import coordinator_partition
 
 
 @pytest.mark.slow
@@ -221,3 +223,36 @@ def test_the_next_coordinator_knows_the_very_last_commit_of_each_group() -> None
             assert await groups.committed(name) == {(topic_id, 0): offset}
 
     Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+
+
+@pytest.mark.slow
+def test_a_record_that_nobody_can_read_stops_the_groups_of_its_partition_only() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1)
+        await groups.commit("whole", {("t", 0): 1})
+        await groups.commit("damaged", {("t", 0): 2})
+        node = cluster.nodes[1].node
+        assert node is not None
+        replicas = node.view().replicas
+        assert replicas is not None
+        number = coordinator_partition("damaged", 16)
+        assert number != coordinator_partition("whole", 16)
+        replica = next(
+            each
+            for each in replicas
+            if each.topic_name == "__groups" and each.log.key.partition == number
+        )
+        log = CoordinatorLog(replicas, replica.log.key, replica.leader_epoch)
+        await log.append([(b"\xff", b"\xff")], wall_ms=1_000)
+        cluster.nodes[1].kill()
+        await cluster.nodes[1].restart()
+        assert await groups.committed("whole") == {(topic_id, 0): 1}
+        request = groups_pb2.FetchOffsetsRequest(group="damaged", member_epoch=-1)
+        for _ in range(10):
+            data = await cluster.call(1, "GroupService/FetchOffsets", request.SerializeToString())
+            told = groups_pb2.FetchOffsetsResponse.FromString(data)
+            assert int(told.error.code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(10)
+
+    Cluster(controllers=1, roles="controller,broker").run(work)

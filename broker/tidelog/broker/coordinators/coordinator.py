@@ -11,6 +11,7 @@ has not said, nor begin a core while appends of the one before may still reach t
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -53,7 +54,8 @@ WAITING_MAX: Final = 10_000
 ANSWER_MS: Final = 30_000
 """Longest wait for an answer; what was submitted goes on."""
 RELOAD_MS: Final = 1_000
-"""Between a failure and the next loading."""
+"""Between a failure and the next loading; twice as long after each that fails as well."""
+RELOAD_MS_MAX: Final = 60_000
 STEPS_A_TURN: Final = 64
 """Messages that a core is told before the loop may turn."""
 NS_PER_MS: Final = 1_000_000
@@ -109,6 +111,8 @@ class GroupCoordinator:
         self._is_tick_due = False
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_request_id = 0
+        self._failed_loads = 0
+        """One after the other."""
         self._appending: dict[asyncio.Future[Appended], None] = {}
         self._settled = asyncio.Event()
 
@@ -200,7 +204,17 @@ class GroupCoordinator:
             await self._wait_settled()
             if failure is not None and self._led == leader_epoch:
                 self._events.warning("group_coordinator_failed", partition=self.key, error=failure)
-                await self._clock.sleep(RELOAD_MS)
+                await self._pause(leader_epoch)
+
+    async def _pause(self, leader_epoch: LeaderEpoch) -> None:
+        """Before the next try, unless another broker is to try instead."""
+        pause_ms = min(RELOAD_MS << min(self._failed_loads, 10), RELOAD_MS_MAX)
+        self._failed_loads += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                while self._led == leader_epoch:
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def _hold(self, leader_epoch: LeaderEpoch) -> TidelogError | None:
         """Coordinate as long as the image says so; the failure that ended it earlier."""
@@ -222,6 +236,7 @@ class GroupCoordinator:
         error = not_coordinator(self.key)
         try:
             count = await log.load(core.apply)
+            self._failed_loads = 0
             self._log, self._core = log, core
             self._perform(core.step(self._settings))
             now_ms, wall_ms = self._now_ms(), self._time.now_ms()
