@@ -161,6 +161,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", choices=["kafka"], nargs="*", default=[])
     parser.add_argument("--only", default=",".join(PARTS), help="some of " + ",".join(PARTS))
     parser.add_argument("--lines", default="", help="a pattern: only lines whose key has it")
+    sizes = parser.add_argument("--nodes", type=int, choices=(1, 3), nargs="*", default=(1, 3))
+    sizes.help = "clusters of that many"
     parser.add_argument("--repetitions", type=int, help="default: 3, of replicated lines 2")
     parser.add_argument("--records", type=int, default=1_000_000, help="of each single line")
     parser.add_argument("--length", type=float, default=2.0, help="seconds of a replicated line")
@@ -180,7 +182,7 @@ def main() -> None:
     run.prepare()
     if "start" in run.parts:
         run.first_record()
-    for nodes in (1, 3):
+    for nodes in run.given.nodes:
         run.of_nodes(nodes)
     if "idle" in run.parts:
         idle.show(run.given.consumers)
