@@ -189,6 +189,8 @@ def test_a_record_that_fits_no_request_is_refused_with_its_size() -> None:
 def test_a_timestamp_that_no_record_holds_is_refused() -> None:
     error = refusal(values=[b"a", b"b"], timestamps_ms=[1, 1 << 62])
     assert error.code is ErrorCode.INVALID_TIMESTAMP
+    with pytest.raises(TypeError, match="milliseconds"):
+        GivenRecords("t", [b"a", b"b"], None, None, [1, 1.5], ProducerOptions())  # type: ignore[list-item]
 
 
 def test_what_is_not_bytes_needs_a_serializer() -> None:

@@ -86,9 +86,14 @@ class RecordHandler:
                     progress.note(name, record, None if is_last else records[place + 1].offset)
                     count += 1
         finally:
-            self._put_back(progress.left)
-            if self._commit is not None and progress.done:
-                self._commit(progress.done)
+            # What is another member's by now is its affair: it reads from what was committed.
+            assigned = self._consumer.assignment()
+            for name, offset in progress.left.items():
+                if name in assigned:
+                    self._consumer.seek(name, offset)
+            done = {name: offset for name, offset in progress.done.items() if name in assigned}
+            if self._commit is not None and done:
+                self._commit(done)
         return count
 
     def stop(self) -> None:
@@ -121,10 +126,3 @@ class RecordHandler:
             self._timeout_s
         )
         self._dead_letters += 1
-
-    def _put_back(self, left: Mapping[TopicPartition, int]) -> None:
-        """What was read and is not done is read again, unless it is another member's by now."""
-        assigned = self._consumer.assignment()
-        for name, offset in left.items():
-            if name in assigned:
-                self._consumer.seek(name, offset)

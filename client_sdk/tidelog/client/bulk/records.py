@@ -127,6 +127,8 @@ def check_timestamps(topic: str, timestamps_ms: int | Sequence[int] | None) -> N
     if timestamps_ms is None or (not isinstance(timestamps_ms, int) and not timestamps_ms):
         return
     of_all = (timestamps_ms,) if isinstance(timestamps_ms, int) else timestamps_ms
+    if set(map(type, of_all)) != {int}:
+        raise TypeError("timestamp_ms is a whole number of milliseconds for each value")
     for found in (min(of_all), max(of_all)):
         if not -TIMESTAMP_MS_MAX < found < TIMESTAMP_MS_MAX:
             raise bad_timestamp(topic, found)
