@@ -200,3 +200,48 @@ def test_what_is_not_bytes_needs_a_serializer() -> None:
     source = GivenRecords("t", ["a"], [bytearray(b"k")], None, 5, options)
     columns, _ = source.take(0, 1, 9)
     assert list(columns.rows()) == [(5, b"k", b"a", ())]
+
+
+def sealed_rows(batch: Batch) -> list[Any]:
+    """What a reader finds in the batch."""
+    return [
+        (at, key, value, tuple(headers))
+        for _, at, _, key, value, headers in decode_records(encode_batch(batch.columns))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((None, b"v"), (b"", b"v")),
+        ((b"", b"v"), (None, b"v")),
+        ((b"k", b""), (b"k", None)),
+        ((b"k", b"vv"), (b"kk", b"v")),
+    ],
+)
+def test_records_of_one_size_that_are_not_alike_stay_what_they_are(first: Any, second: Any) -> None:
+    """Long enough to be encoded by columns if all were alike."""
+    records = [(*entry, None, 7) for entry in [first] * 40 + [second] * 40]
+    accumulator = accumulator_of(ProducerOptions())
+    appending = Appending(pieces(columns_of(records, ProducerOptions()), 0, None))
+    while appending.has_more():
+        appending.step(accumulator, accumulator.routes["t"])
+    (batch,) = accumulator.open.values()
+    assert sealed_rows(batch) == [(7, key, value, ()) for key, value, _, _ in records]
+
+
+@pytest.mark.parametrize("single", [(b"key", b"v" * 9), (None, b"longer than before")])
+def test_calls_with_a_single_record_between_them_share_a_batch(single: Any) -> None:
+    options, (key, value) = ProducerOptions(), single
+    accumulator = accumulator_of(options)
+    route = accumulator.routes["t"]
+    run: list[Record] = [(None, b"v" * 9, None, 7)] * 40
+    for is_last in (False, True):
+        appending = Appending(pieces(columns_of(run, options), 0, None))
+        while appending.has_more():
+            appending.step(accumulator, route)
+        if not is_last:
+            accumulator.append(route, 0, 7, key, value, (), 100)
+    (batch,) = accumulator.open.values()
+    of_run = [(7, None, b"v" * 9, ())] * 40
+    assert sealed_rows(batch) == [*of_run, (7, key, value, ()), *of_run]
