@@ -86,9 +86,11 @@ def test_calls_and_single_records_keep_their_order(
 ) -> None:
     with clients.Producer(bootstrap_servers=server.address, batch_size=2_000) as producer:
         for number in range(0, 600, 6):
-            producer.send("t", b"%d" % number, partition=0)
+            single = producer.send("t", b"%d" % number, partition=0)
             values = [b"%d" % each for each in range(number + 1, number + 6)]
-            producer.send_batch("t", values, partition=0)
+            many = producer.send_batch("t", values, partition=0)
+        assert single.get(20).offset == 594
+        assert many.get(20).offsets() == [595, 596, 597, 598, 599]
     assert [int(record[3]) for record in stored(server, "t", 0)] == list(range(600))
 
 
