@@ -86,12 +86,14 @@ def test_calls_and_single_records_keep_their_order(
 ) -> None:
     with clients.Producer(bootstrap_servers=server.address, batch_size=2_000) as producer:
         for number in range(0, 600, 6):
-            single = producer.send("t", b"%d" % number, partition=0)
+            producer.send("t", b"%d" % number, partition=0)
             values = [b"%d" % each for each in range(number + 1, number + 6)]
-            many = producer.send_batch("t", values, partition=0)
-        assert single.get(20).offset == 594
-        assert many.get(20).offsets() == [595, 596, 597, 598, 599]
-    assert [int(record[3]) for record in stored(server, "t", 0)] == list(range(600))
+            producer.send_batch("t", values, partition=0)
+        single = producer.send("t", b"600", partition=0)
+        many = producer.send_batch("t", [b"601", b"602"], partition=0)
+        assert single.get(20).offset == 600
+        assert many.get(20).offsets() == [601, 602]
+    assert [int(record[3]) for record in stored(server, "t", 0)] == list(range(603))
 
 
 def test_a_broken_stream_stores_nothing_twice(clients: Clients, server: ContractServer) -> None:
