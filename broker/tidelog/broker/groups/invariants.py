@@ -141,7 +141,8 @@ def _check_member_step(who: str, old: MemberView, new: MemberView) -> None:
         now = new.assigned.get(key, new.revoking.get(key))
         is_again = now is not None and now > epoch
         if now is None or is_again:
-            has_left = new.is_away or new.epoch > old.epoch
+            # What came with the member's present epoch it may never have heard of, and say so.
+            has_left = new.is_away or new.epoch > old.epoch or epoch == old.epoch
             assert has_left, f"{who}: {key} went without having been given up"
         else:
             assert now == epoch, f"{who}: {key} has epoch {now} after {epoch}"
