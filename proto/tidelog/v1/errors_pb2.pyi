@@ -187,7 +187,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """
     ERROR_CODE_UNKNOWN_MEMBER: _ErrorCode.ValueType  # 72
     """The group does not know this member: it was removed after a silence. Not retriable. Remedy:
-    Join again; raise session_timeout_ms if the silence was a slow handler.
+    Join again; raise max_poll_interval_ms if a handler is slow, session_timeout_ms if the process or
+    its network stood still.
     """
     ERROR_CODE_FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 73
     """The member epoch is not the one that the coordinator holds. Not retriable. Remedy: Join again."""
@@ -445,7 +446,8 @@ coordinator up again.
 """
 ERROR_CODE_UNKNOWN_MEMBER: ErrorCode.ValueType  # 72
 """The group does not know this member: it was removed after a silence. Not retriable. Remedy:
-Join again; raise session_timeout_ms if the silence was a slow handler.
+Join again; raise max_poll_interval_ms if a handler is slow, session_timeout_ms if the process or
+its network stood still.
 """
 ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 73
 """The member epoch is not the one that the coordinator holds. Not retriable. Remedy: Join again."""

@@ -16,6 +16,8 @@ from tidelog.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
     errors_pb2,
+    group_admin_pb2,
+    group_admin_pb2_grpc,
     groups_pb2,
     groups_pb2_grpc,
     records_pb2,
@@ -147,8 +149,23 @@ def test_a_stream_of_the_easy_path_goes_on_where_its_group_stopped(node: NodePro
         )
         records.ProduceRecords(request, timeout=CALL_SECONDS, wait_for_ready=True)
     assert read(node, acknowledged=3) == [b"0", b"1", b"2", b"3"]
+    # The member leaves behind the end of its stream; one that is killed first waits out a session.
+    wait_empty(node, "easy")
     node.restart()
     assert read(node, acknowledged=4) == [b"3"]
+
+
+def wait_empty(node: NodeProcess, group: str) -> None:
+    """Until the group has no member."""
+    end = time.monotonic() + TRY_SECONDS
+    with grpc.insecure_channel(node.bootstrap) as channel:
+        stub = group_admin_pb2_grpc.GroupAdminServiceStub(channel)
+        asked = group_admin_pb2.DescribeGroupsRequest(groups=[group])
+        while True:
+            told = stub.DescribeGroups(asked, timeout=CALL_SECONDS, wait_for_ready=True)
+            if told.groups[0].state == group_admin_pb2.GROUP_STATE_EMPTY:
+                return
+            assert time.monotonic() < end, told
 
 
 def read(node: NodeProcess, *, acknowledged: int) -> list[bytes]:
