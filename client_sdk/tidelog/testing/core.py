@@ -25,6 +25,8 @@ from tidelog.wire.nearest import did_you_mean
 REPLICAS_MAX: Final = 3
 """Of a topic that asks for no number of them."""
 UUID_BYTES: Final = 16
+LOOK_SECONDS: Final = 0.02
+"""Between two looks at what the nodes know."""
 PREFIX: Final = "tidelog-test-"
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -105,11 +107,13 @@ class ClusterCore:
             await self._restart(self.node(number, "restart"))
 
     async def heal(self) -> None:
-        """All nodes are up and go on."""
+        """All nodes are up, go on, and are counted in by the controller."""
         async with self._turn:
             for node in self.nodes.values():
                 node.resume()
             await _together([node.start() for node in self.nodes.values() if not node.is_up])
+            while not self._are_all_counted_in():
+                await asyncio.sleep(LOOK_SECONDS)
 
     def state(self, number: int) -> NodeState:
         """How a node is."""
@@ -156,6 +160,11 @@ class ClusterCore:
                 hint=f"restart({number}) starts it.",
             )
         return node
+
+    def _are_all_counted_in(self) -> bool:
+        """Whether a new topic could have a replica on each of them."""
+        image = self._newest_image()
+        return image is not None and not any(each.is_fenced for each in image.brokers.values())
 
     def _newest_image(self) -> Image | None:
         views = [node.node.view() for node in self.nodes.values() if node.node and node.is_up]
