@@ -244,6 +244,8 @@ class _Reading:
     def _write(self, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+        # A write of which the pipe took a part before its reader went can look like a whole one.
+        check_reader(sys.stdout.fileno())
 
     def _stalled(self) -> Exception:
         from tidelog.wire.errors import ErrorCode, TidelogError
