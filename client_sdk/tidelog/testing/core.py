@@ -112,7 +112,8 @@ class ClusterCore:
             for node in self.nodes.values():
                 node.resume()
             await _together([node.start() for node in self.nodes.values() if not node.is_up])
-            while not self._are_all_counted_in():
+            # Nodes tell nobody outside of what their images learn.
+            while not self._are_all_counted_in():  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
 
     def state(self, number: int) -> NodeState:
