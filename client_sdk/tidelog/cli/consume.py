@@ -224,7 +224,7 @@ class _Reading:
             batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES)
             if batches:
                 last_news = time.monotonic()
-                self._write(b"".join(map(self._take, batches)))
+                write_out(b"".join(map(self._take, batches)))
                 continue
             check_reader(sys.stdout.fileno())
             if self._ends and time.monotonic() - last_news > _STALL_SECONDS_MAX:
@@ -241,12 +241,6 @@ class _Reading:
             self._unfinished.discard(name)
         return rendered
 
-    def _write(self, data: bytes) -> None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        # A write of which the pipe took a part before its reader went can look like a whole one.
-        check_reader(sys.stdout.fileno())
-
     def _stalled(self) -> Exception:
         from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -257,6 +251,15 @@ class _Reading:
             happened=f"nothing came for {_STALL_SECONDS_MAX:.0f} s from {waiting}",
             hint="look whether its leader runs: tidelog topic describe",
         )
+
+
+def write_out(data: bytes) -> None:
+    """Records as they are printed. Raises BrokenPipeError also where a pipe took a part before its
+    reader went, which can look like a whole write: a group would commit what nobody has read.
+    """
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    check_reader(sys.stdout.fileno())
 
 
 def check_reader(descriptor: int) -> None:

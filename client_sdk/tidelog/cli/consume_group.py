@@ -62,6 +62,8 @@ class GroupReading:
             raise KeyboardInterrupt from None
 
     def _turn(self) -> None:
+        from tidelog.cli.consume import check_reader, write_out
+
         batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES)
         parts = []
         for batch in batches:
@@ -70,11 +72,8 @@ class GroupReading:
             if next_offset is not None:
                 self._written[batch.topic_partition] = next_offset
         if batches:
-            sys.stdout.buffer.write(b"".join(parts))
-            sys.stdout.buffer.flush()
+            write_out(b"".join(parts))
         else:
-            from tidelog.cli.consume import check_reader
-
             check_reader(sys.stdout.fileno())
         if self._written and time.monotonic() - self._committed_at >= COMMIT_SECONDS:
             self._consumer.commit_async(self._still_ours())
