@@ -262,6 +262,9 @@ def test_files_that_are_of_no_use_are_refused_when_the_client_is_made(
     locked = shop.ours.issue("locked")
     encrypt_key(locked.key)
     assert "is encrypted" in refusal(**trusting(shop.ours, locked)).happened
+    alone = refusal(**{**trusting(shop.ours, shop.alice), "ssl_keyfile": None})
+    assert "holds no private key" in alone.happened
+    assert "set ssl_keyfile" in alone.hint
 
 
 def test_what_would_be_left_out_in_silence_is_refused(shop: Shop) -> None:

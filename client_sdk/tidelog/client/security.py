@@ -80,6 +80,12 @@ def security_of(client: str, options: SecurityArguments) -> Security:
     )
     try:
         material = tls_files.read(files, _USER)
+        if certificate and options.ssl_keyfile is None and b"PRIVATE KEY" not in material.key:
+            raise _invalid(
+                client,
+                f"ssl_certfile ({certificate}) holds no private key, and ssl_keyfile is not given",
+                "set ssl_keyfile, or put the key into the same file",
+            )
         tls_files.prove(files, material, _USER)
     except TidelogError as error:
         raise TidelogError(
