@@ -1,15 +1,15 @@
 """The Disk port over a simulated medium: operations take time, fail as told, and end in order.
 
-Operations that change something pass one writer, as on a real disk; each takes effect when its
-time is over. A process that dies leaves its operations undone from that moment on.
+Operations that change something pass one writer, and flushes a thread beside it, as on a real disk;
+each takes effect when its time is over. A process that dies leaves them undone from then on.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar, cast
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
-from tidelog.chaos.sim.clock import set_done, sleep_ns
+from tidelog.chaos.sim.clock import sleep_ns
+from tidelog.chaos.sim.disk_turns import Turns, Work
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.loop import SimulatedLoop
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
@@ -20,9 +20,6 @@ from tidelog.ports.real.disk_lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _T = TypeVar("_T")
-Work = Callable[[bool], _T]
-"""An effect on the medium; told whether its process died in the middle of it."""
-
 _READ_NS: Final = (5_000, 200_000)
 _WRITE_NS: Final = (5_000, 300_000)
 _FLUSH_NS: Final = (200_000, 8_000_000)
@@ -81,7 +78,9 @@ class SimulatedDisk:
         self.faults = faults
         self._trace = trace
         self._files: list[SimulatedFile] = []
-        self._turns: list[_Turn] = []
+        self._writes = Turns(loop)
+        self._flushes = Turns(loop)
+        """Nobody who waits for no flush stands behind one."""
         self._is_shut = False
 
     @property
@@ -140,7 +139,10 @@ class SimulatedDisk:
         places = [self._directory(path, tried) for path in directories]
         names = [(place, place.made) for place in places]
         await self._in_turn(
-            lambda is_dying: self._flush_now(covered, names, tried, is_dying), tried, _FLUSH_NS
+            lambda is_dying: self._flush_now(covered, names, tried, is_dying),
+            tried,
+            _FLUSH_NS,
+            self._flushes,
         )
 
     # -- names ---------------------------------------------------------------------------------
@@ -185,9 +187,8 @@ class SimulatedDisk:
 
     async def shutdown(self) -> None:
         """Close everything, let the lock go; flushes nothing."""
-        if self._turns:
-            with contextlib.suppress(TidelogError):
-                await asyncio.shield(self._turns[-1].done)
+        await self._writes.finish()
+        await self._flushes.finish()
         self._is_shut = True
         for file in self._files:
             file.open_count = 0
@@ -197,49 +198,19 @@ class SimulatedDisk:
 
     # -- the writer ----------------------------------------------------------------------------
 
-    async def _in_turn(self, work: Work[_T], tried: str, cost_ns: tuple[int, int]) -> _T:
-        """Queue work for the writer. It takes effect even if the caller does not wait for it."""
+    async def _in_turn(
+        self, work: Work[_T], tried: str, cost_ns: tuple[int, int], turns: Turns | None = None
+    ) -> _T:
+        """Queue work for the writer, or for another thread."""
         self._check_usable(tried)
-        done: asyncio.Future[None] = asyncio.Future(loop=self._loop)
-        turn = _Turn(work=work, tried=tried, cost_ns=cost_ns, done=done)
-        self._turns.append(turn)
-        if len(self._turns) == 1:
-            self._begin_turn()
-        await asyncio.shield(done)
-        return cast("_T", turn.result)
-
-    def _begin_turn(self) -> None:
-        turn = self._turns[0]
-        self._loop.call_at_ns(
-            self._loop.now_ns + self._cost_ns(turn.cost_ns, turn.tried),
-            self._end_turn,
-            turn,
-            context=self._loop.world_context,
-        )
-
-    def _end_turn(self, turn: "_Turn") -> None:
-        if not self._turns or self._turns[0] is not turn:
-            return  # the process died meanwhile
-        del self._turns[0]
-        try:
-            turn.result = turn.work(False)
-        except TidelogError as error:
-            if not turn.done.done():
-                turn.done.set_exception(error)
-                turn.done.exception()
-        else:
-            set_done(turn.done)
-        if self._turns:
-            self._begin_turn()
+        return await (turns or self._writes).take(work, lambda: self._cost_ns(cost_ns, tried))
 
     def die(self, *, is_machine: bool) -> None:
         """The process died: of the work under way a part is done, of what waited nothing."""
-        under_way = self._turns[:1]
-        self._turns.clear()
-        for turn in under_way:
-            if not is_machine and self._random.chance(0.5):
+        for work in (self._writes.die(), self._flushes.die()):
+            if work is not None and not is_machine and self._random.chance(0.5):
                 with contextlib.suppress(TidelogError):
-                    turn.work(True)
+                    work(True)
         self._is_shut = True
         if self._medium.holder is self:
             self._medium.holder = None
@@ -444,24 +415,6 @@ class SimulatedDisk:
 
     def _name_of(self, path: str) -> str:
         return f"{self.name}/{path}" if path else self.name
-
-
-class _Turn:
-    """Work that waits for the writer."""
-
-    def __init__(
-        self,
-        *,
-        work: Callable[[bool], object],
-        tried: str,
-        cost_ns: tuple[int, int],
-        done: asyncio.Future[None],
-    ) -> None:
-        self.work = work
-        self.tried = tried
-        self.cost_ns = cost_ns
-        self.done = done
-        self.result: object = None
 
 
 def _check_path(path: str, tried: str) -> None:

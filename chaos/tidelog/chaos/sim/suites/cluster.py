@@ -272,6 +272,7 @@ _SIM: Final = "chaos/tidelog/chaos/sim"
 _WORLD: Final = (
     "clock",
     "disk",
+    "disk_turns",
     "exchange",
     "fabric",
     "faults",

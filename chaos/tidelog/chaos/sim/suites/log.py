@@ -476,8 +476,8 @@ _SIM: Final = "chaos/tidelog/chaos/sim"
 _BROKER: Final = "broker/tidelog/broker"
 _CHECKERS: Final = ("log_derived", "log_medium", "log_model", "log_records")
 _WORLD: Final = (
-    *("clock", "disk", "faults", "loop", "medium", "nemesis", "process", "seeds", "trace"),
-    *("worker", "worker_files", "world"),
+    *("clock", "disk", "disk_turns", "faults", "loop", "medium", "nemesis", "process"),
+    *("seeds", "trace", "worker", "worker_files", "world"),
 )
 
 LOG: Final = Suite(

@@ -32,6 +32,7 @@ _CHECKERS: Final = (
 _WORLD: Final = (
     "clock",
     "disk",
+    "disk_turns",
     "exchange",
     "fabric",
     "faults",
