@@ -5,9 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
 
+# A module is compiled once: tests start hundreds of nodes and commands, and without a place to keep
+# what is compiled each of them spends most of its start on compiling all of it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Arguments that the targets pass on, all optional.
 T ?= tests
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 SUITE ?=
 CASE ?=
@@ -43,7 +47,7 @@ fix: ## let the formatter and the linter rewrite what they can
 	@$(BIN)/ruff format
 	@$(PYTHON) -m tools.generate_docs
 
-test: ## every test, in WORKERS=2 processes, or those under T=path (ARGS="-k name -x")
+test: ## every test, in WORKERS=3 processes, or those under T=path (ARGS="-k name -x")
 	@tools/setup.sh dev
 	@$(PYTHON) -m pytest $(if $(filter tests,$(T)),--numprocesses=$(WORKERS)) $(ARGS) $(T)
 

@@ -4,6 +4,7 @@ Owns how a missing tool is treated: elsewhere a skip with the ways to get it, un
 failure; and how many workers share the tests, and what tests tell is shown at the end.
 """
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """In a worker only: elsewhere the order of the files stays."""
     if hasattr(config, "workerinput"):
         distribution.longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays to the end: no collection of garbage has to look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

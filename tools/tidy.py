@@ -5,6 +5,7 @@ sources; they never import them, except `packages_import`, which does so in a pr
 """
 
 import ast
+import gc
 import re
 import sys
 import tomllib
@@ -49,24 +50,44 @@ PURE: Final = (
 """Modules that only decide; a name without suffix is a package or a single file."""
 
 Rule = Callable[[Path], Iterator[str]]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_LOOKED_AT: Final = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Attribute,
+    ast.For,
+    ast.comprehension,
+)
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
-    """The syntax tree; an empty one for a file that `sources_parse` complains about."""
+def _tree(path: Path) -> ast.Module | SyntaxError:
     try:
         return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    except SyntaxError:
-        return ast.Module(body=[ast.Expr(ast.Constant("x" * 80))], type_ignores=[])
+    except SyntaxError as error:
+        return error
+
+
+def _parsed(path: Path) -> ast.Module:
+    """The syntax tree; an empty one for a file that `sources_parse` complains about."""
+    tree = _tree(path)
+    if isinstance(tree, ast.Module):
+        return tree
+    return ast.Module(body=[ast.Expr(ast.Constant("x" * 80))], type_ignores=[])
+
+
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Those of the syntax tree that rules look at: a file is walked once for all of them."""
+    return [node for node in ast.walk(_parsed(path)) if isinstance(node, _LOOKED_AT)]
 
 
 def sources_parse(top: Path) -> Iterator[str]:
     """Every other rule reads the syntax tree."""
     for path in python_files(top):
-        try:
-            ast.parse((top / path).read_text(encoding="utf-8"))
-        except SyntaxError as error:
-            yield f"{path}:{error.lineno}: {error.msg}"
+        tree = _tree(top / path)
+        if isinstance(tree, SyntaxError):
+            yield f"{path}:{tree.lineno}: {tree.msg}"
 
 
 def files_are_short(top: Path) -> Iterator[str]:
@@ -80,8 +101,8 @@ def files_are_short(top: Path) -> Iterator[str]:
 def functions_are_short(top: Path) -> Iterator[str]:
     """A function that needs more lines branches and computes at once."""
     for path in python_files(top):
-        for node in ast.walk(_parsed(top / path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for node in _nodes(top / path):
+            if isinstance(node, _Function):
                 count = (node.end_lineno or node.lineno) - node.lineno + 1
                 if count > FUNCTION_LINES_MAX:
                     yield (
@@ -197,8 +218,8 @@ def tests_are_sentences(top: Path) -> Iterator[str]:
     for path in python_files(top):
         if path.parts[0] != "tests":
             continue
-        for node in ast.walk(_parsed(top / path)):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for node in _nodes(top / path):
+            if not isinstance(node, _Function):
                 continue
             words = node.name.removeprefix("test_").split("_")
             if node.name.startswith("test") and len(words) < TEST_NAME_WORDS_MIN:
@@ -217,7 +238,7 @@ def executors_stay_behind_ports(top: Path) -> Iterator[str]:
     for path in python_files(top):
         if path.parts[0] not in ROOTS or path.parts[0] == "ports":
             continue
-        for node in ast.walk(_parsed(top / path)):
+        for node in _nodes(top / path):
             if isinstance(node, ast.Attribute) and node.attr == "run_in_executor":
                 yield f"{path}:{node.lineno}: run_in_executor is banned outside ports/"
 
@@ -235,7 +256,7 @@ def pure_modules_iterate_no_set(top: Path) -> Iterator[str]:
     for path in python_files(top):
         if not str(path).startswith(PURE):
             continue
-        for node in ast.walk(_parsed(top / path)):
+        for node in _nodes(top / path):
             if isinstance(node, ast.For | ast.comprehension) and _is_set(node.iter):
                 yield f"{path}:{node.iter.lineno}: iterates a set"
 
@@ -292,6 +313,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def main() -> int:
     """Prints every fault of every rule."""
+    gc.disable()  # syntax trees stay until the end: looking through them again costs most of it
     found = [f"{line} [{rule.__name__}]" for rule in RULES for line in rule(TOP)]
     print("\n".join(found) if found else f"{len(RULES)} rules hold")
     return 1 if found else 0

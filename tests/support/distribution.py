@@ -2,7 +2,8 @@
 
 Owns that the tests of a file stay together and in order, so that a file's fixtures are made once;
 that planted bugs, which share nothing, go wherever there is time; that files with long tests come
-first, so that the workers end together. What a test finds never depends on any of it.
+first, so that the workers end together; that those which wait for real processes stand between
+those which compute, so that the processors have work. What a test finds never depends on it.
 """
 
 from typing import Any, Final
@@ -10,8 +11,10 @@ from typing import Any, Final
 import pytest
 
 SHARES_NOTHING: Final = "::test_a_planted_bug_is_found_"
-WEIGHTS: Final = ("spark", "live", "slow")
-"""Marks, those of the longest tests first."""
+LIVE: Final = "live"
+SLOW: Final = "slow"
+MARKS: Final = ("spark", LIVE, SLOW)
+"""Of long tests; a file is of the first one that any of its tests has."""
 
 
 def scope_of(test: str) -> str:
@@ -32,13 +35,27 @@ def make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Files with long tests to the front; within a file the order stays."""
-    weights: dict[str, int] = {}
+    """Spark's files, then live and slow ones by turns, then all others; in a file nothing moves."""
+    ranks: dict[str, int] = {}
     for item in items:
-        weight = min(
-            (WEIGHTS.index(mark.name) for mark in item.iter_markers() if mark.name in WEIGHTS),
-            default=len(WEIGHTS),
-        )
+        names = {mark.name for mark in item.iter_markers()}
+        rank = next((rank for rank, name in enumerate(MARKS) if name in names), len(MARKS))
         scope = scope_of(item.nodeid)
-        weights[scope] = min(weight, weights.get(scope, weight))
-    items.sort(key=lambda item: weights[scope_of(item.nodeid)])
+        ranks[scope] = min(rank, ranks.get(scope, rank))
+    places = _places(ranks)
+    items.sort(key=lambda item: places[scope_of(item.nodeid)])
+
+
+def _places(ranks: dict[str, int]) -> dict[str, tuple[int, float]]:
+    """What to sort the scopes by: live and slow ones are spread evenly over the same stretch."""
+    live, slow = MARKS.index(LIVE), MARKS.index(SLOW)
+    counts = {rank: list(ranks.values()).count(rank) for rank in (live, slow)}
+    seen = {live: 0.5, slow: 0.5}
+    places: dict[str, tuple[int, float]] = {}
+    for scope, rank in ranks.items():
+        if rank in seen:
+            places[scope] = (live, seen[rank] / counts[rank])
+            seen[rank] += 1
+        else:
+            places[scope] = (rank, 0.0)
+    return places

@@ -19,24 +19,35 @@ class _Item(pytest.Item):
         """Never called."""
 
 
+def ordered(request: pytest.FixtureRequest, marks: dict[str, str]) -> list[str]:
+    """Tests with at most one mark each, as the workers get them."""
+    items: list[pytest.Item] = []
+    for name, mark in marks.items():
+        item = _Item.from_parent(request.session, name=name, nodeid=name)
+        if mark:
+            item.add_marker(mark)
+        items.append(item)
+    longest_first(items)
+    return [item.nodeid for item in items]
+
+
 def test_files_with_long_tests_come_first_and_keep_their_order(
     request: pytest.FixtureRequest,
 ) -> None:
-    names = ["a.py::1", "b.py::1", "b.py::2", "c.py::1", "d.py::1"]
-    marks = {"b.py::2": "slow", "c.py::1": "spark", "d.py::1": "slow"}
-    items: list[pytest.Item] = []
-    for name in names:
-        item = _Item.from_parent(request.session, name=name, nodeid=name)
-        if name in marks:
-            item.add_marker(marks[name])
-        items.append(item)
-    longest_first(items)
-    assert [item.nodeid for item in items] == [
-        "c.py::1",
-        "b.py::1",
-        "b.py::2",
-        "d.py::1",
-        "a.py::1",
+    marks = {"a.py::1": "", "b.py::1": "", "b.py::2": "slow", "c.py::1": "spark", "d.py::1": "slow"}
+    assert ordered(request, marks) == ["c.py::1", "b.py::1", "b.py::2", "d.py::1", "a.py::1"]
+
+
+def test_files_that_wait_stand_between_those_that_compute(request: pytest.FixtureRequest) -> None:
+    marks = {f"live{number}.py::1": "live" for number in range(2)}
+    marks |= {f"slow{number}.py::1": "slow" for number in range(4)}
+    assert [name.partition(".")[0] for name in ordered(request, marks)] == [
+        "slow0",
+        "live0",
+        "slow1",
+        "slow2",
+        "live1",
+        "slow3",
     ]
 
 
