@@ -30,47 +30,10 @@ def hashes(program: str = PLAIN, *, suite: str = "skeleton", **environment: str)
     return found
 
 
-@pytest.fixture(scope="module")
-def expected() -> list[str]:
-    return hashes(PYTHONHASHSEED="0")
-
-
 @pytest.mark.slow
-def test_seeds_have_trace_hashes_of_their_own(expected: list[str]) -> None:
-    assert len(set(expected)) == int(SEEDS)
-
-
-@pytest.mark.slow
-def test_another_hash_seed_gives_the_same_trace(expected: list[str]) -> None:
-    assert hashes(PYTHONHASHSEED="12345") == expected
-
-
-@pytest.mark.slow
-def test_a_perturbed_heap_gives_the_same_trace(expected: list[str]) -> None:
-    assert hashes(JUNK, PYTHONHASHSEED="1") == expected
-
-
-@pytest.mark.slow
-def test_another_allocator_gives_the_same_trace(expected: list[str]) -> None:
-    assert hashes(PYTHONMALLOC="malloc", PYTHONHASHSEED="2") == expected
-
-
-@pytest.mark.slow
-def test_an_eager_collector_gives_the_same_trace(expected: list[str]) -> None:
-    assert hashes(EAGER, PYTHONHASHSEED="3") == expected
-
-
-@pytest.mark.slow
-def test_a_quorum_gives_the_same_traces_whatever_is_around_it() -> None:
-    first = hashes(suite="quorum", PYTHONHASHSEED="0")
+@pytest.mark.parametrize("suite", ["skeleton", "quorum", "log"])
+def test_a_suite_gives_the_same_traces_whatever_is_around_it(suite: str) -> None:
+    first = hashes(suite=suite, PYTHONHASHSEED="0")
     assert len(set(first)) == int(SEEDS)
-    assert hashes(JUNK, suite="quorum", PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
-    assert hashes(EAGER, suite="quorum", PYTHONHASHSEED="3") == first
-
-
-@pytest.mark.slow
-def test_the_partition_log_gives_the_same_traces_whatever_is_around_it() -> None:
-    first = hashes(suite="log", PYTHONHASHSEED="0")
-    assert len(set(first)) == int(SEEDS)
-    assert hashes(JUNK, suite="log", PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
-    assert hashes(EAGER, suite="log", PYTHONHASHSEED="3") == first
+    assert hashes(JUNK, suite=suite, PYTHONHASHSEED="12345", PYTHONMALLOC="malloc") == first
+    assert hashes(EAGER, suite=suite, PYTHONHASHSEED="3") == first
