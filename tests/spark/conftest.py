@@ -4,11 +4,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tidelog.chaos.live.node_process import NodeProcess
+
+BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java machine that lives for a minute: what it would learn to do faster costs it more."""
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +24,7 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     scratch = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2]")
+        .config("spark.driver.extraJavaOptions", BRIEF)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
