@@ -4,8 +4,10 @@ import struct
 
 import google_crc32c
 import pytest
+from msgspec.structs import replace
 
 from tidelog.wire.batch import (
+    PLACE_BYTES,
     CorruptBatch,
     TimestampType,
     batch_checksum,
@@ -13,6 +15,7 @@ from tidelog.wire.batch import (
     decode_records,
     encode_batch,
     fetch_sum,
+    place,
     read_header,
     route_sum,
     stamp,
@@ -50,6 +53,16 @@ def test_a_stamp_changes_base_offset_and_leader_epoch_and_nothing_else() -> None
     assert data == b"before" + BATCH + b"after"
 
 
+@pytest.mark.parametrize(("base_offset", "leader_epoch"), [(0, -1), (7, 0), (2**40, 9)])
+def test_a_place_in_front_of_the_rest_is_the_stamped_batch(
+    base_offset: int, leader_epoch: int
+) -> None:
+    stamped = bytearray(BATCH)
+    stamp(stamped, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+    header = replace(read_header(BATCH), base_offset=base_offset, leader_epoch=leader_epoch)
+    assert place(header) + BATCH[PLACE_BYTES:] == stamped
+
+
 def test_append_time_replaces_all_timestamps_and_the_checksum() -> None:
     data = bytearray(b"before" + BATCH)
     stamp_append_time(data, 6, 2_000)
@@ -70,6 +83,9 @@ def test_stamps_outside_the_format_are_bugs() -> None:
     with pytest.raises(AssertionError):
         stamp(data, 40, base_offset=0, leader_epoch=0)
     assert data == BATCH
+    for outside in ({"base_offset": -1}, {"leader_epoch": -2}):
+        with pytest.raises(AssertionError):
+            place(replace(read_header(BATCH), **outside))
 
 
 def test_a_route_sum_is_over_topic_id_partition_and_checksum() -> None:

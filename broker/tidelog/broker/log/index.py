@@ -37,19 +37,17 @@ class SparseIndex:
 
     def add(self, base_offset: int, byte_position: int, max_timestamp: int) -> None:
         """Take note of a batch that was appended."""
-        if not self._positions:
-            assert byte_position == 0, "the first batch begins the segment"
-            self._add_entry(base_offset, byte_position)
-        elif byte_position - self._positions[-1] >= INTERVAL_BYTES:
-            assert base_offset > self._offsets[-1], "offsets grow with positions"
-            self._add_entry(base_offset, byte_position)
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
-
-    def _add_entry(self, base_offset: int, byte_position: int) -> None:
-        # The highest timestamp before this batch: what lies below an entry can be skipped by time.
-        self._offsets.append(base_offset)
-        self._positions.append(byte_position)
-        self._max_timestamps.append(self.max_timestamp)
+        positions = self._positions
+        if not positions or byte_position - positions[-1] >= INTERVAL_BYTES:
+            assert positions or byte_position == 0, "the first batch begins the segment"
+            assert not positions or base_offset > self._offsets[-1], "offsets grow with positions"
+            # With the highest timestamp before this batch: what lies below an entry can be
+            # skipped by time.
+            self._offsets.append(base_offset)
+            positions.append(byte_position)
+            self._max_timestamps.append(self.max_timestamp)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
 
     def floor(self, offset: int) -> Place:
         """The last indexed batch that begins at or below the offset."""

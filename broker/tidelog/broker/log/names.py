@@ -20,7 +20,7 @@ _OFFSET_DIGITS: Final = 20
 _GENERATION_DIGITS: Final = 8
 
 
-class PartitionKey(msgspec.Struct, frozen=True, order=True):
+class PartitionKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Which partition: everything that is stored or sent between nodes is keyed by it."""
 
     topic_id: TopicId
@@ -30,7 +30,7 @@ class PartitionKey(msgspec.Struct, frozen=True, order=True):
         return directory_name(self)
 
 
-class SegmentKey(msgspec.Struct, frozen=True, order=True):
+class SegmentKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Which segment of which partition; a name is never used for other bytes."""
 
     partition: PartitionKey

@@ -156,7 +156,11 @@ class DirectoryCore:
         """Take the messages in their order, then begin what can be begun."""
         effects: list[Effect] = []
         for message in messages:
-            self._on_message(message, effects)
+            # Nearly all of them are: the other kinds are told apart behind.
+            if isinstance(message, AppendBatch):
+                self._on_append(message, effects)
+            else:
+                self._on_message(message, effects)
         if self.cuts:
             core_cut.advance(self, effects)
         if self.removals:
@@ -205,8 +209,6 @@ class DirectoryCore:
 
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
         match message:
-            case AppendBatch():
-                self._on_append(message, effects)
             case WriteEnded():
                 core_write.on_write_ended(self, message.error, effects)
             case FlushEnded():
@@ -257,6 +259,8 @@ class DirectoryCore:
                 self.is_full = message.is_full
             case FlushAll():
                 self._on_flush_all(effects)
+            case AppendBatch():
+                self._on_append(message, effects)
             case _:
                 assert_never(message)
 

@@ -12,6 +12,7 @@ from tidelog.broker.partition import core_again
 from tidelog.broker.partition.messages import AppendBatch
 from tidelog.broker.partition.rounds import Following, Partition, Planned, SegmentPlan, WriteRound
 from tidelog.broker.partition.stamping import NO_APPEND_TIME_MS, stamped
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -23,16 +24,12 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     settings, size_bytes = partition.settings, len(append.batch)
     is_append_time = settings.is_append_time and not append.is_replica
     timestamp = append.append_time_ms if is_append_time else append.header.max_timestamp
-    plan = partition.plan or _plan_for(partition, size_bytes, timestamp)
+    plan = partition.plan
     if plan is None:
-        return False
-    if (
-        partition.plan is not None
-        and plan.size_bytes
-        and _is_full(
-            partition, plan.size_bytes + size_bytes, timestamp - plan.first_timestamp, plan
-        )
-    ):
+        plan = _plan_for(partition, size_bytes, timestamp)
+        if plan is None:
+            return False
+    elif plan.size_bytes and _is_full(settings, plan, plan.size_bytes + size_bytes, timestamp):
         return False
     if append.is_replica:
         header = append.header
@@ -48,13 +45,16 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     if not plan.size_bytes:
         plan.first_timestamp = timestamp
     plan.size_bytes += size_bytes
-    plan.end_offset = header.next_offset
+    plan.end_offset = end_offset = header.next_offset
     if header.producer_id >= 0 and not append.is_replica:
         core_again.note(plan, header)
-    plan.is_flush_awaited = plan.is_flush_awaited or append.is_flush_awaited
+    if append.is_flush_awaited:
+        plan.is_flush_awaited = True
     round_.size_bytes += size_bytes
     round_.planned.append(
-        Planned(append, plan, header, timestamp if is_append_time else NO_APPEND_TIME_MS)
+        Planned(
+            append, plan, header, end_offset, timestamp if is_append_time else NO_APPEND_TIME_MS
+        )
     )
     return True
 
@@ -94,7 +94,7 @@ def _plan_for(partition: Partition, size_bytes: int, timestamp: int) -> SegmentP
     plan.first_timestamp = active.first_timestamp
     if not length or not (
         partition.is_roll_asked
-        or _is_full(partition, length + size_bytes, timestamp - active.first_timestamp, plan)
+        or _is_full(partition.settings, plan, length + size_bytes, timestamp)
     ):
         return plan
     return None if partition.is_unflushed else _new_plan(partition)
@@ -106,12 +106,12 @@ def _new_plan(partition: Partition) -> SegmentPlan:
     return SegmentPlan(partition, SegmentKey(log.key, log.log_end_offset), 0, is_new=True)
 
 
-def _is_full(partition: Partition, size_bytes: int, age_ms: int, plan: SegmentPlan) -> bool:
-    """Whether a segment that would be so long and so old takes no more."""
-    settings = partition.settings
+def _is_full(settings: TopicSettings, plan: SegmentPlan, size_bytes: int, timestamp: int) -> bool:
+    """Whether a segment that would be so long, and reach so far in time, takes no more."""
     if size_bytes > settings.segment_bytes:
         return True
-    return age_ms > settings.segment_ms and plan.first_timestamp != NO_TIMESTAMP
+    first = plan.first_timestamp
+    return timestamp - first > settings.segment_ms and first != NO_TIMESTAMP
 
 
 def _check_copy(partition: Partition, append: AppendBatch, plan: SegmentPlan) -> None:

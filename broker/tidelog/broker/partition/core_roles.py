@@ -199,7 +199,7 @@ def answer_written(
         effects.append(Refuse(token=answer.token, error=stopping(append.key)))
     else:
         assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
-        awaiting = Awaiting(answer, partition, planned.header.next_offset)
+        awaiting = Awaiting(answer, partition, planned.end_offset)
         partition.role.awaiting.append(awaiting)
 
 

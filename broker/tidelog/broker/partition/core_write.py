@@ -49,13 +49,15 @@ def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
     effects.append(
         Write(
             writes=tuple(
-                SegmentWrite(
-                    segment=plan.segment,
-                    is_new=plan.is_new,
-                    byte_position=plan.byte_position,
-                    pieces=plan.pieces,
-                )
-                for plan in round_.plans
+                [
+                    SegmentWrite(
+                        segment=plan.segment,
+                        is_new=plan.is_new,
+                        byte_position=plan.byte_position,
+                        pieces=plan.pieces,
+                    )
+                    for plan in round_.plans
+                ]
             ),
             marks=round_.marks,
         )
@@ -126,18 +128,18 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
         core.written_promises += round_.promises
     _begin_segments(core, round_)
     for planned in round_.planned:
-        header, plan = planned.header, planned.plan
+        header, plan, append = planned.header, planned.plan, planned.append
         partition = plan.partition
         partition.log.take_in(header)
         answer = Acknowledge(
-            token=planned.append.token,
+            token=append.token,
             base_offset=header.base_offset,
             append_time_ms=planned.append_time_ms,
         )
         if partition.role is not None or plan.role is not None:
             core_roles.answer_written(core, planned, answer, effects)
-        elif planned.append.is_flush_awaited:
-            core.awaiting.append(Awaiting(answer, partition, header.next_offset))
+        elif append.is_flush_awaited:
+            core.awaiting.append(Awaiting(answer, partition, planned.end_offset))
         else:
             effects.append(answer)
     for plan in round_.plans:
@@ -203,7 +205,7 @@ def _cut_back(
         Awaiting(
             Refuse(token=planned.append.token, error=error),
             planned.plan.partition,
-            planned.header.next_offset,
+            planned.end_offset,
         )
         for planned in round_.planned
     ]

@@ -162,14 +162,14 @@ class DirectoryOwner(OwnerRequests):
         match effect:
             case Acknowledge():
                 self._acknowledge(effect)
-            case Done():
-                self._done(effect)
-            case Refuse():
-                self._refuse(effect)
             case Advanced():
                 self._on_advanced(effect.key)
             case Moved():
                 self._on_moved(effect.key)
+            case Done():
+                self._done(effect)
+            case Refuse():
+                self._refuse(effect)
             case Write():
                 scope.start(self._write(effect), name="write")
             case Flush():
@@ -213,7 +213,12 @@ class DirectoryOwner(OwnerRequests):
             await self._append(effect)
 
     async def _append(self, effect: Write) -> None:
-        appends = [Append(await self._files.for_write(each), each.pieces) for each in effect.writes]
+        appends = []
+        for each in effect.writes:
+            file = self._files.find(each.segment)
+            if file is None or file.size_bytes != each.byte_position:
+                file = await self._files.for_write(each)
+            appends.append(Append(file, each.pieces))
         if self._marks.is_long:
             replaced = self._marks
             self._marks = await replaced.made_anew(self._known())

@@ -244,8 +244,10 @@ class OwnerRequests:
 
         A batch that is alone passes whatever its size: refused, it never would be stored.
         """
-        self._refuse_when_stopping(f"append to {log.key}")
-        if self.queued_bytes and self.queued_bytes + len(batch) > self._queued_bytes_max:
+        if self._is_stopping:
+            self._refuse_when_stopping(f"append to {log.key}")
+        size_bytes = len(batch)
+        if self.queued_bytes and self.queued_bytes + size_bytes > self._queued_bytes_max:
             raise TidelogError(
                 ErrorCode.RESOURCE_EXHAUSTED,
                 tried=f"append to {log.key}",
@@ -254,8 +256,8 @@ class OwnerRequests:
             )
         token = self._new_token()
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = _Waiting(done, log, len(batch))
-        self.queued_bytes += len(batch)
+        self._waiting[token] = _Waiting(done, log, size_bytes)
+        self.queued_bytes += size_bytes
         self._tell(
             AppendBatch(
                 token=token,
@@ -353,8 +355,10 @@ class OwnerRequests:
         return await answer
 
     def _tell(self, message: Message) -> None:
+        # Whoever finds something in the inbox finds the owner woken.
+        if not self._inbox:
+            self._news.set()
         self._inbox.append(message)
-        self._news.set()
 
     def _done(self, effect: Done) -> None:
         asking = self._asking.pop(effect.token)
@@ -373,7 +377,7 @@ class OwnerRequests:
             done.set_exception(fresh(effect.error))
 
     def _acknowledge(self, effect: Acknowledge) -> None:
-        if effect.token in self._copying:
+        if self._copying and effect.token in self._copying:
             copying = self._copying.pop(effect.token)
             if copying.end_offset is not None and not copying.done.done():
                 copying.done.set_result(copying.end_offset)

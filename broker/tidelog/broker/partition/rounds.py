@@ -177,6 +177,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     plan: SegmentPlan
     header: BatchHeader
     """As it is stored."""
+    end_offset: Offset
     append_time_ms: int
     """-1: it keeps its own timestamps."""
 

@@ -3,7 +3,14 @@
 from msgspec.structs import replace
 
 from tidelog.broker.partition.messages import AppendBatch
-from tidelog.wire.batch import HEADER_BYTES, BatchHeader, read_header, stamp, stamp_append_time
+from tidelog.wire.batch import (
+    PLACE_BYTES,
+    BatchHeader,
+    place,
+    read_header,
+    stamp,
+    stamp_append_time,
+)
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 NO_APPEND_TIME_MS = -1
@@ -22,7 +29,5 @@ def stamped(
         stamp(whole, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         stamp_append_time(whole, 0, append.append_time_ms)
         return (whole,), read_header(whole)
-    head = bytearray(batch[:HEADER_BYTES])
-    stamp(head, 0, base_offset=base_offset, leader_epoch=leader_epoch)
     header = replace(append.header, base_offset=base_offset, leader_epoch=leader_epoch)
-    return (head, memoryview(batch)[HEADER_BYTES:]), header
+    return (place(header), memoryview(batch)[PLACE_BYTES:]), header

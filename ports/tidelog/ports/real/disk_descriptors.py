@@ -124,10 +124,13 @@ class Descriptors:
 
     def unpin(self, file: RealFile) -> None:
         """The descriptor may be evicted again."""
-        with self._changing():
+        with self._table:
             assert file.pin_count > 0, f"{file.path} is not pinned"
             file.pin_count -= 1
-            if file.open_count == 0 and file.pin_count == 0:
+            is_last = file.open_count == 0 and file.pin_count == 0
+        if is_last:
+            with self._changing():
+                # Closed, and so never pinned again: it is dropped by whoever finds it so.
                 self._drop(file)
 
     def close(self, file: RealFile) -> None:

@@ -45,7 +45,7 @@ from tidelog.wire.batch.limits import (
     RECORDS_PER_BATCH_MAX,
     Limits,
 )
-from tidelog.wire.batch.stamp import stamp, stamp_append_time
+from tidelog.wire.batch.stamp import PLACE_BYTES, place, stamp, stamp_append_time
 from tidelog.wire.batch.uniform import UniformRun, run_times
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "HEADER_BYTES",
     "MAGIC",
     "NO_ACCELERATOR",
+    "PLACE_BYTES",
     "RECORDS_PER_BATCH_MAX",
     "BatchHeader",
     "BatchTooLarge",
@@ -86,6 +87,7 @@ __all__ = [
     "has_accelerator",
     "iterate_headers",
     "peek_size",
+    "place",
     "read_header",
     "record_size_estimate",
     "route_sum",

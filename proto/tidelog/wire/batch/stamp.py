@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from tidelog.wire.batch.checksum import checksum
-from tidelog.wire.batch.header import peek_size
+from tidelog.wire.batch.header import BatchHeader, peek_size
 from tidelog.wire.batch.layout import (
     APPEND_TIME_BIT,
     ATTRIBUTES_POSITION,
@@ -22,6 +22,9 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
+_PLACE: Final = struct.Struct(">qii")
+PLACE_BYTES: Final = _PLACE.size
+"""Base offset, batch length and leader epoch: what a leader stamps lies within these."""
 
 
 def stamp(buffer: bytearray, position: int, *, base_offset: int, leader_epoch: int) -> None:
@@ -31,6 +34,13 @@ def stamp(buffer: bytearray, position: int, *, base_offset: int, leader_epoch: i
     assert leader_epoch >= -1, f"a leader epoch is -1 or more: {leader_epoch}"
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def place(header: BatchHeader) -> bytes:
+    """The first `PLACE_BYTES` of a batch that has this header; what follows is as it was sealed."""
+    assert header.base_offset >= 0, f"a base offset is not negative: {header.base_offset}"
+    assert header.leader_epoch >= -1, f"a leader epoch is -1 or more: {header.leader_epoch}"
+    return _PLACE.pack(header.base_offset, header.batch_length, header.leader_epoch)
 
 
 def stamp_append_time(buffer: bytearray, position: int, timestamp_ms: int) -> None:
