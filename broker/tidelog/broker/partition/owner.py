@@ -29,6 +29,7 @@ from tidelog.broker.partition.messages import (
     Effect,
     Flush,
     FlushEnded,
+    Message,
     Moved,
     Refuse,
     ReleaseFiles,
@@ -142,21 +143,33 @@ class DirectoryOwner(OwnerRequests):
             while True:
                 await self._news.wait()
                 self._news.clear()
-                messages, self._inbox = self._inbox, []
-                effects = self._core.step(messages)
-                for message in messages:
-                    if isinstance(message, CutEnded):
-                        self._files.end_cut(message.key)
-                    elif isinstance(message, AddPartition):
-                        self._marks.note_served(message.log.key)
-                for effect in effects:
-                    self._perform(effect, scope)
-                turns, self._asked_for_turn = self._asked_for_turn, []
-                for turn in turns:
-                    if not turn.done():
-                        turn.set_result(None)
+                self._take_turn(scope)
                 if self._is_stopping and not self._inbox and self._core.is_idle:
                     return
+
+    def _take_turn(self, scope: TaskScope) -> None:
+        """All that was told is taken in, and what it leads to is begun."""
+        messages, self._inbox = self._inbox, []
+        effects = self._core.step(messages)
+        for message in messages:
+            if isinstance(message, CutEnded):
+                self._files.end_cut(message.key)
+            elif isinstance(message, AddPartition):
+                self._marks.note_served(message.log.key)
+        for effect in effects:
+            self._perform(effect, scope)
+        turns, self._asked_for_turn = self._asked_for_turn, []
+        for turn in turns:
+            if not turn.done():
+                turn.set_result(None)
+
+    def _end(self, message: Message, scope: TaskScope) -> None:
+        """A child of the owning task has done what it was started for: the turn that takes this in
+        is taken at once, which saves those who wait a round of the event loop."""
+        self._inbox.append(message)
+        self._take_turn(scope)
+        if self._is_stopping:
+            self._news.set()
 
     def _perform(self, effect: Effect, scope: TaskScope) -> None:
         match effect:
@@ -171,14 +184,14 @@ class DirectoryOwner(OwnerRequests):
             case Refuse():
                 self._refuse(effect)
             case Write():
-                scope.start(self._write(effect), name="write")
+                scope.start(self._write(effect, scope), name="write")
             case Flush():
-                scope.start(self._flush(effect), name="flush")
+                scope.start(self._flush(effect, scope), name="flush")
             case Truncate():
-                scope.start(self._truncate(effect), name="truncate")
+                scope.start(self._truncate(effect, scope), name="truncate")
             case CutTail():
                 self._files.begin_cut(effect.key)
-                scope.start(self._cut(effect), name="cut")
+                scope.start(self._cut(effect, scope), name="cut")
             case RemoveFiles():
                 scope.start(self._remove(effect), name="remove")
             case RemoveDirectory():
@@ -189,14 +202,14 @@ class DirectoryOwner(OwnerRequests):
             case _:
                 assert_never(effect)
 
-    async def _write(self, effect: Write) -> None:
+    async def _write(self, effect: Write, scope: TaskScope) -> None:
+        failure = None
         try:
             await self._append_or_make_room(effect)
-        except TidelogError as error:
-            self._tell(WriteEnded(error=error))
-        else:
             self._marks.take_in()
-            self._tell(WriteEnded())
+        except TidelogError as error:
+            failure = error
+        self._end(WriteEnded(error=failure), scope)
 
     async def _append_or_make_room(self, effect: Write) -> None:
         """A trim that does not fit could never free the room that it lacks."""
@@ -237,18 +250,19 @@ class DirectoryOwner(OwnerRequests):
                 known[key] = msgspec.structs.replace(marks, log_start_offset=starts[key])
         return known
 
-    async def _flush(self, effect: Flush) -> None:
+    async def _flush(self, effect: Flush, scope: TaskScope) -> None:
         # A segment that a full disk refused to make has no file, and nothing to be flushed.
         found = [self._files.find(segment) for segment in effect.segments]
         files = [file for file in found if file is not None]
         if effect.with_marks:
             files += self._marks.to_flush()
+        failure = None
         try:
             await self._disk.flush(files, directories=effect.directories)
         except TidelogError as error:
-            self._tell(FlushEnded(error=error))
-        else:
-            self._tell(FlushEnded())
+            failure = error
+        self._end(FlushEnded(error=failure), scope)
+        if failure is None:
             await self._close_retired()
 
     async def _close_retired(self) -> None:
@@ -259,13 +273,13 @@ class DirectoryOwner(OwnerRequests):
             with contextlib.suppress(TidelogError):
                 await self._disk.close(file)
 
-    async def _truncate(self, effect: Truncate) -> None:
+    async def _truncate(self, effect: Truncate, scope: TaskScope) -> None:
+        failure = None
         try:
             await self._cut_back(effect.lengths)
         except TidelogError as error:
-            self._tell(TruncateEnded(error=error))
-        else:
-            self._tell(TruncateEnded())
+            failure = error
+        self._end(TruncateEnded(error=failure), scope)
 
     async def _cut_back(self, lengths: Sequence[tuple[SegmentKey, int]]) -> None:
         await self._marks.cut_back()
@@ -274,14 +288,15 @@ class DirectoryOwner(OwnerRequests):
             if (file := self._files.find(segment)) is not None:
                 await self._disk.truncate(file, size_bytes)
 
-    async def _cut(self, effect: CutTail) -> None:
+    async def _cut(self, effect: CutTail, scope: TaskScope) -> None:
         try:
             cut = await cut_tail(self._disk, self._files, effect)
         except TidelogError as error:
-            self._tell(CutEnded(key=effect.key, error=error))
+            ended = CutEnded(key=effect.key, error=error)
         else:
             self.cut_count += 1
-            self._tell(CutEnded(key=effect.key, cut=cut))
+            ended = CutEnded(key=effect.key, cut=cut)
+        self._end(ended, scope)
 
     async def _remove(self, effect: RemoveFiles) -> None:
         # What a removal leaves behind is removed by the next start; a broken disk shows elsewhere.
