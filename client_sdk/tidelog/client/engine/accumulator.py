@@ -20,6 +20,9 @@ from tidelog.client.engine.run import Run
 from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, Header
 
 SLAB_BYTES = 16 * 1024
+STICKY_NS = 10_000_000
+"""Records without a key stay so long with a partition, however soon its batches are sealed: spread
+over all of them, each small batch would cost its leader a flush of its own."""
 BUFFER_SLABS_MIN = 8
 """Of a run's slabs so many fit into the buffer at least: one partition does not take all of it."""
 
@@ -37,7 +40,7 @@ class AccumulatorLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Route:
     """One topic as the accumulator sees it: an open batch and a count of unfinished ones each."""
 
-    __slots__ = ("busy", "name", "open", "partition_count", "sticky", "topic_id")
+    __slots__ = ("busy", "name", "open", "partition_count", "sticky", "sticky_until_ns", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, partition_count: int) -> None:
         assert partition_count > 0, f"topic {name} has no partitions"
@@ -48,6 +51,8 @@ class Route:
         self.busy = [0] * partition_count
         """Sealed batches that are not done."""
         self.sticky = 0
+        self.sticky_until_ns = 0
+        """A batch that has lingered before, and has room, does not move it."""
 
     def move_sticky(self) -> None:
         """The next partition for records without a key: the one with the least on its way."""
@@ -190,6 +195,15 @@ class Accumulator:
             route.move_sticky()
         self.sealed.append(batch)
 
+    def _seal_lingered(self, route: Route, batch: Batch, now_ns: int) -> None:
+        """It has room: records without a key stay with its partition for a while."""
+        sticky = route.sticky
+        self.seal(route, batch)
+        if now_ns < route.sticky_until_ns:
+            route.sticky = sticky
+        elif route.sticky != sticky:
+            route.sticky_until_ns = now_ns + STICKY_NS
+
     def seal_due(self, now_ns: int) -> None:
         """Seal what has lingered or is full, unless it would only wait behind others."""
         limits = self.limits
@@ -198,7 +212,11 @@ class Accumulator:
             if not lingered and batch.size_bytes < limits.batch_bytes:
                 continue
             route = self.routes[batch.topic]
-            if route.busy[batch.partition] < limits.in_flight_max:
+            if route.busy[batch.partition] >= limits.in_flight_max:
+                continue
+            if batch.size_bytes < limits.batch_bytes:
+                self._seal_lingered(route, batch, now_ns)
+            else:
                 self.seal(route, batch)
 
     def seal_all(self) -> None:
