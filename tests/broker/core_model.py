@@ -34,6 +34,7 @@ from tidelog.broker.partition.messages import (
     RollSegment,
     SegmentSealed,
     TailCut,
+    Tick,
     TrimHead,
     Truncate,
     TruncateEnded,
@@ -341,6 +342,8 @@ class CoreModel:
                 self.end_flush()
             elif self.cuts:
                 self.end_cut()
+            elif self.core.are_marks_unflushed:
+                self.tell(Tick(now_ms=self.core.now_ms))
             else:
                 return
         raise AssertionError("the core never comes to rest")

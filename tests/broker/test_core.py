@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.broker.core_model import CoreModel, failure, key_of
 from tidelog.broker.log.marks import Mark, MarkKind
-from tidelog.broker.partition.messages import Acknowledge, Refuse, Write
+from tidelog.broker.partition.messages import Acknowledge, FlushAll, Refuse, Tick, Write
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode
 
@@ -104,6 +104,55 @@ def test_a_full_disk_does_not_keep_the_core_busy_with_marks() -> None:
     model.end_write(failure(ErrorCode.STORAGE_FULL))
     model.end_truncate()
     assert model.write is None
+
+
+def test_marks_are_flushed_by_themselves_only_after_a_quiet_tick() -> None:
+    model = CoreModel()
+    model.append()
+    model.end_write()
+    model.end_flush()
+    assert model.marks == {}
+    model.end_write()
+    assert model.marks == {key_of(0): 1}, "written at once: the death of the process takes nothing"
+    assert not model.has_flush, "who comes now would wait for it"
+    model.append()
+    model.end_write()
+    assert model.has_flush
+    assert model.flush[0].with_marks
+    model.end_flush()
+    model.end_write()
+    assert not model.has_flush
+    model.tell(Tick(now_ms=200))
+    assert model.has_flush
+    assert (model.flush[0].with_marks, model.flush[0].segments) == (True, ())
+    model.end_flush()
+    assert model.core.is_idle
+
+
+def test_a_tick_flushes_no_marks_while_batches_are_on_their_way() -> None:
+    model = CoreModel()
+    model.append()
+    model.end_write()
+    model.end_flush()
+    model.end_write()
+    model.append()
+    model.tell(Tick(now_ms=200))
+    assert not model.has_flush
+    model.end_write()
+    assert model.has_flush
+    assert len(model.flush[0].segments) == 1
+    assert model.flush[0].with_marks
+
+
+def test_a_node_that_stops_does_not_wait_for_a_tick() -> None:
+    model = CoreModel()
+    model.append()
+    model.tell(FlushAll())
+    model.end_write()
+    model.end_flush()
+    model.end_write()
+    model.end_flush()
+    assert model.core.is_idle
 
 
 def test_marks_that_did_not_fit_are_written_with_the_next_batches() -> None:

@@ -12,8 +12,9 @@ waits; one flush round is in flight at a time and covers all that was written be
       ▲                     │                                   high watermark moved)
       └── held: the active segment is full and not flushed yet
 
-What a flush has made durable is marked: the mark is written with the next write and flushed with
-the next round, so that a restart can tell a torn tail from damage to what was acknowledged.
+What a flush has made durable is marked: the mark is written with the next write, or at once where
+nothing waits, and flushed with the next round, or after a tick without one, so that a restart can
+tell a torn tail from damage to what was acknowledged.
 
 On a topic with flush=replicated the high watermark moves with the write, and what nobody waits for
 is flushed with a round of its own only after the flush interval (`Tick`), or before a roll.
@@ -135,6 +136,8 @@ class DirectoryCore:
         self.postponed_marks: dict[PartitionKey, Offset] = {}
         """Of a write that did not fit: written with the next batches, not by themselves."""
         self.are_marks_unflushed = False
+        self.are_marks_due = False
+        """Nothing was flushed for so long that marks are flushed by themselves."""
         self.committed_marks: dict[PartitionKey, Offset] = {}
         """COMMITTED marks to be written, with whatever is written next."""
         self.are_committed_marks_due = False
@@ -327,6 +330,7 @@ class DirectoryCore:
         assert now_ms >= self.now_ms, f"time went back from {self.now_ms} to {now_ms}"
         self.now_ms = now_ms
         self.are_committed_marks_due = bool(self.committed_marks)
+        self.are_marks_due = self.are_marks_unflushed
         while self.lazy:
             partition = next(iter(self.lazy.values()))
             if now_ms - partition.lazy_since_ms < self._flush_interval_ms:
@@ -334,14 +338,15 @@ class DirectoryCore:
             self.make_dirty(partition)
 
     def _begin_flush(self, effects: list[Effect]) -> None:
-        """Flush what was written; marks go with it, and by themselves only when all is quiet, or
-        when somebody waits for them.
+        """Flush what was written. Marks go with it, and by themselves only after a quiet tick, or
+        when somebody waits for them: a batch that came meanwhile would wait for two rounds.
         """
         if self.flush is not None or self.is_truncating:
             return
         if not self.dirty:
             is_quiet = self.write is None and not self.queue
-            if not self.are_marks_unflushed or not (is_quiet or self.written_promises):
+            is_due = is_quiet and (self.are_marks_due or self.is_stopping)
+            if not self.are_marks_unflushed or not (is_due or self.written_promises):
                 return
         ends, segments = [], []
         for partition in self.dirty:
@@ -359,7 +364,7 @@ class DirectoryCore:
                 with_marks=self.are_marks_unflushed,
             )
         )
-        self.are_marks_unflushed = False
+        self.are_marks_unflushed = self.are_marks_due = False
         self.dirty, self.dirty_directories = [], {}
         self.awaiting, self.written_promises = [], []
 
