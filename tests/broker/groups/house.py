@@ -9,7 +9,7 @@ import msgspec
 
 from tidelog.broker.groups.answers import Response
 from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.invariants import GroupView, check, check_step, view
+from tidelog.broker.groups.invariants import GroupView, Told, check, check_step, view
 from tidelog.broker.groups.messages import (
     Answer,
     AppendCommitted,
@@ -153,7 +153,7 @@ class House:
         """One message into the core."""
         before = view(self.core.groups)
         self.perform(self.core.step(message))
-        self.check(before)
+        self.check(before, message)
 
     def pass_time(self, ms: int) -> None:
         """Time goes on, with a tick whenever one is due."""
@@ -162,8 +162,9 @@ class House:
             due_ms = max(self.now_ms, self.core.next_deadline_ms())
             self._move_to(due_ms)
             before = view(self.core.groups)
-            self.perform(self.core.tick(Tick(now_ms=self.now_ms, wall_ms=self.wall_ms)))
-            self.check(before)
+            tick = Tick(now_ms=self.now_ms, wall_ms=self.wall_ms)
+            self.perform(self.core.tick(tick))
+            self.check(before, tick)
             assert self.core.next_deadline_ms() > self.now_ms, "a tick leaves nothing due"
         self._move_to(end_ms)
 
@@ -216,9 +217,9 @@ class House:
         """A core that has only the log."""
         return self.load(self.log)
 
-    def check(self, before: dict[str, GroupView]) -> None:
+    def check(self, before: dict[str, GroupView], told: Told) -> None:
         """Everything that is true after every step."""
         check(self.core.groups)
-        check_step(before, view(self.core.groups))
+        check_step(before, view(self.core.groups), told)
         if self.is_rebuilt_checked:
             assert persistent(self.rebuilt().groups) == persistent(self.core.groups)

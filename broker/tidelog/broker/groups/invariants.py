@@ -11,16 +11,29 @@ itself after a load, tests and simulations after everything.
 6. No epoch falls; what one life of a group has, another begins with anew.
 7. A partition that has another owner than before has a higher partition_assignment_epoch, unless a
    static member is back under a new member id.
-8. A partition leaves a living member only after it was to be given up, or when the member joins
-   again or is away.
+8. What a living member owns is changed by nothing but its own heartbeat. That takes a partition
+   from it, or gives it the same one anew, only if it lets go of it: it says what it owns and does
+   not name the partition, or it joins, or it goes away. And what is to be given up stays so until
+   then.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.broker.groups.messages import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    Completion,
+    Heartbeat,
+    Message,
+    Tick,
+)
 from tidelog.broker.groups.state import Group, Member
 from tidelog.broker.log.names import PartitionKey
+
+Told = Message | Completion | Tick
+"""What a core is told in one step."""
 
 
 def check(groups: Mapping[str, Group]) -> None:
@@ -104,15 +117,15 @@ def view(groups: Mapping[str, Group]) -> dict[str, GroupView]:
     }
 
 
-def check_step(before: Mapping[str, GroupView], after: Mapping[str, GroupView]) -> None:
-    """Of two states, one step apart."""
+def check_step(before: Mapping[str, GroupView], after: Mapping[str, GroupView], told: Told) -> None:
+    """Of two states, one step apart; `told`: what the core was told in that step."""
     for name, old in before.items():
         new = after.get(name)
         if new is not None and new.epoch > 0:
-            _check_group_step(name, old, new)
+            _check_group_step(name, old, new, told)
 
 
-def _check_group_step(name: str, old: GroupView, new: GroupView) -> None:
+def _check_group_step(name: str, old: GroupView, new: GroupView, told: Told) -> None:
     assert new.epoch >= old.epoch, f"`{name}`: group_epoch fell"
     assert new.assignment_epoch >= old.assignment_epoch, f"`{name}`: assignment_epoch fell"
     owners: dict[PartitionKey, tuple[str, int]] = {}
@@ -123,7 +136,8 @@ def _check_group_step(name: str, old: GroupView, new: GroupView) -> None:
     for member_id, former in old.members.items():
         present = new.members.get(member_id)
         if present is not None:
-            _check_member_step(f"{member_id} of `{name}`", former, present)
+            said = _said_by(told, name, member_id)
+            _check_member_step(f"{member_id} of `{name}`", former, present, said)
         for owned in (former.assigned, former.revoking):
             for key, epoch in owned.items():
                 holder, now = owners.get(key, (member_id, epoch))
@@ -131,18 +145,34 @@ def _check_group_step(name: str, old: GroupView, new: GroupView) -> None:
                     assert now > epoch, f"`{name}`: {key} of {member_id}@{epoch} now {holder}@{now}"
 
 
+def _said_by(told: Told, group: str, member_id: str) -> Heartbeat | None:
+    if isinstance(told, Heartbeat) and (told.group, told.member_id) == (group, member_id):
+        return told
+    return None
+
+
 def _is_same_instance(former: MemberView, present: MemberView) -> bool:
     return former.instance_id != "" and former.instance_id == present.instance_id
 
 
-def _check_member_step(who: str, old: MemberView, new: MemberView) -> None:
+def _check_member_step(who: str, old: MemberView, new: MemberView, said: Heartbeat | None) -> None:
+    """`said`: the member's own heartbeat; None: the step was about something else."""
     assert new.epoch >= old.epoch, f"{who}: member_epoch fell"
-    for key, epoch in old.assigned.items():
+    if said is None:
+        assert new == old, f"{who}: what it owns changed behind its back"
+        return
+    for key, epoch in (*old.assigned.items(), *old.revoking.items()):
         now = new.assigned.get(key, new.revoking.get(key))
-        is_again = now is not None and now > epoch
-        if now is None or is_again:
-            # What came with the member's present epoch it may never have heard of, and say so.
-            has_left = new.is_away or new.epoch > old.epoch or epoch == old.epoch
-            assert has_left, f"{who}: {key} went without having been given up"
+        if now is None or now > epoch:
+            assert _lets_go(said, key), f"{who}: {key} went without having been given up"
         else:
             assert now == epoch, f"{who}: {key} has epoch {now} after {epoch}"
+            is_back = key in old.revoking and key in new.assigned
+            assert not is_back, f"{who}: {key} is its own again and was not given up"
+
+
+def _lets_go(said: Heartbeat, key: PartitionKey) -> bool:
+    """Whether by this heartbeat the member reads the partition no more."""
+    if said.member_epoch in (JOINING_EPOCH, AWAY_EPOCH):
+        return True
+    return said.owned is not None and key not in said.owned

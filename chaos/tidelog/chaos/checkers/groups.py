@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.invariants import GroupView, check, check_step, view
+from tidelog.broker.groups.invariants import GroupView, Told, check, check_step, view
 from tidelog.broker.groups.messages import AppendRecords
 from tidelog.broker.groups.records import (
     AnyValue,
@@ -226,13 +226,15 @@ class GroupsWatch:
         self._steps += 1
         return view(core.groups) if self._steps % _CHECK_EVERY == 0 else None
 
-    def after_step(self, core: GroupCoordinatorCore, before: dict[str, GroupView] | None) -> None:
+    def after_step(
+        self, core: GroupCoordinatorCore, before: dict[str, GroupView] | None, told: Told
+    ) -> None:
         """The core's own invariants."""
         if before is None:
             return
         try:
             check(core.groups)
-            check_step(before, view(core.groups))
+            check_step(before, view(core.groups), told)
         except AssertionError as error:
             self._violate("invariant", str(error))
 

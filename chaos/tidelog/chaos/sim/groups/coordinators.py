@@ -201,7 +201,7 @@ class Coordinators:
         assert core is not None, "a broker without a core is not asked"
         before = self._watch.before_step(core)
         effects = core.step(message)
-        self._watch.after_step(core, before)
+        self._watch.after_step(core, before, message)
         self._perform(broker, effects)
 
     def _tick(self) -> None:
@@ -211,8 +211,9 @@ class Coordinators:
             if core is None or broker.is_paused or core.next_deadline_ms() > self.now_ms:
                 continue
             before = self._watch.before_step(core)
-            effects = core.tick(Tick(now_ms=self.now_ms, wall_ms=self._wall_ms))
-            self._watch.after_step(core, before)
+            tick = Tick(now_ms=self.now_ms, wall_ms=self._wall_ms)
+            effects = core.tick(tick)
+            self._watch.after_step(core, before, tick)
             self._perform(broker, effects)
 
     def _perform(self, broker: Broker, effects: list[Effect]) -> None:

@@ -88,6 +88,21 @@ def free_what_is_not_mentioned() -> Substitution:
     return Substitution(reconcile, "next_step", next_step)
 
 
+def free_what_came_last() -> Substitution:
+    """What a member was given last, and should have no more, is free without its word."""
+    original = reconcile.next_step
+
+    def next_step(
+        group: Group, member: Member, owned: Mapping[PartitionKey, None] | None
+    ) -> Ownership:
+        after = original(group, member, owned)
+        last = {key for key, epoch in member.assigned.items() if epoch == member.epoch}
+        kept = {key: epoch for key, epoch in after.revoking.items() if key not in last}
+        return Ownership(after.epoch, after.assigned, kept)
+
+    return Substitution(reconcile, "next_step", next_step)
+
+
 def give_at_the_old_epoch() -> Substitution:
     """What is new is given under the epoch that the member had before."""
     original = reconcile.next_step
@@ -208,6 +223,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "give_before_it_is_free": _plant(give_before_it_is_free, "two_owners", "read_twice"),
     "free_what_is_to_be_given_up": _plant(free_what_is_to_be_given_up, "read_twice"),
     "free_what_is_not_mentioned": _plant(free_what_is_not_mentioned, "read_twice"),
+    "free_what_came_last": _plant(free_what_came_last, "invariant"),
     "give_at_the_old_epoch": _plant(give_at_the_old_epoch, "reused_epoch", "stale_commit"),
     "stop_everything_at_a_change": _plant(stop_everything_at_a_change, "stopped_untouched"),
     "answer_before_it_is_committed": _plant(
