@@ -4,18 +4,27 @@ Owns the moment from which that is said. It must never stop what is safe: acks=a
 set that a leader waits for holds whoever may lead next (`replication.in_sync_set`), and a cluster
 without a controller goes on serving. What is not is a reader that waits here for news of a
 partition that another broker leads by now: it is told to look again, once in the time of a session.
+Nor are answers from memory: coordinators ask `is_in_contact` first.
 """
 
 from typing import Final
 
 from tidelog.broker.replica_watchers import ReplicaWatchers
 from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
-from tidelog.metadata_quorum.stream.session_client import BrokerSession
+from tidelog.metadata_quorum.stream.session_client import ANSWER_MS, BrokerSession
 from tidelog.ports import Clock
 from tidelog.server import log_events
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 LOOK_MS: Final = 500
+CONTACT_MS: Final = SESSION_TIMEOUT_MS - ANSWER_MS
+"""The controller counts a session from the heartbeat; the broker from the answer, which comes up to
+ANSWER_MS later. Within this silence nobody has ended the session for it."""
+
+
+def is_in_contact(session: BrokerSession) -> bool:
+    """Whether a controller was heard so lately that the session cannot be over."""
+    return session.silent_ms < CONTACT_MS
 
 
 class ContactWatch:

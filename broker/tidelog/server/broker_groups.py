@@ -44,6 +44,7 @@ class BrokerGroups:
         cluster_id: str,
         broker_id: BrokerId,
         address_of: Callable[[BrokerId], str | None],
+        is_in_contact: Callable[[], bool],
     ) -> None:
         self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
         self.coordinators = GroupCoordinators(
@@ -51,6 +52,7 @@ class BrokerGroups:
             ports.clock,
             broker_id=broker_id,
             make_core=GroupCoordinatorCore,
+            is_in_contact=is_in_contact,
             events=log_events,
             meter=meter,
         )

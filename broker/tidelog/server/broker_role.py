@@ -34,7 +34,7 @@ from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
 from tidelog.server import log_events, storage_format
-from tidelog.server.broker_contact import ContactWatch
+from tidelog.server.broker_contact import ContactWatch, is_in_contact
 from tidelog.server.broker_groups import BrokerGroups
 from tidelog.server.broker_replication import BrokerReplication
 from tidelog.server.configuration import NodeConfiguration
@@ -103,6 +103,7 @@ class BrokerRole:
             cluster_id=identity.cluster_id,
             broker_id=broker_id,
             address_of=self.replication.address_of,
+            is_in_contact=lambda: self.session is not None and is_in_contact(self.session),
         )
 
     def _make_producer_ids(self) -> ProducerIds:

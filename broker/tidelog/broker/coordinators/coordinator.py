@@ -5,6 +5,8 @@ lead, loaded from the log, thrown away when it leads no more or an append has fa
 submit and await; one that is cancelled drops its answer only. It must never answer what the core
 has not said, nor begin a core while appends of the one before may still reach the log.
 
+What a broker without contact to a controller may answer, `proof` says.
+
     led ─▶ appends of before are settled ─▶ load ─▶ serve ─┬─ led no more ─▶ NOT_COORDINATOR
      ▲                                                     └─ append failed ─▶ told by the core
      └──────────────────────────── still led, after a pause ──────┘
@@ -18,6 +20,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.broker.coordinators.log import CoordinatorLog
+from tidelog.broker.coordinators.proof import LeadershipProof
 from tidelog.broker.errors import fresh
 from tidelog.broker.groups.answers import Response
 from tidelog.broker.groups.core import GroupCoordinatorCore
@@ -86,6 +89,7 @@ class GroupCoordinator:
         key: PartitionKey,
         *,
         make_core: Callable[[], GroupCoordinatorCore],
+        is_in_contact: Callable[[], bool],
         events: EventLog,
         meter: Meter,
     ) -> None:
@@ -95,6 +99,7 @@ class GroupCoordinator:
         self._clock = clock
         self._time = time
         self._make_core = make_core
+        self._is_in_contact = is_in_contact
         self._events = events
         self._topics: tuple[GroupTopic, ...] = ()
         self._settings = SettingsChanged(defaults=GroupSettings())
@@ -103,13 +108,16 @@ class GroupCoordinator:
         self._changed = asyncio.Event()
         self._log: CoordinatorLog | None = None
         self._core: GroupCoordinatorCore | None = None
-        """There once it is loaded."""
+        """There once it is loaded, and `_proof` with it."""
+        self._proof: LeadershipProof | None = None
         self._rebalances = 0
         """Of the present core, as far as they are counted."""
         self._inbox: list[_Told] = []
         self._news = asyncio.Event()
         self._is_tick_due = False
         self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._proving = 0
+        """Requests that wait until it is shown that this broker leads."""
         self._last_request_id = 0
         self._failed_loads = 0
         """One after the other."""
@@ -160,16 +168,14 @@ class GroupCoordinator:
 
     async def ask(self, request: AnyRequest) -> Response:
         """Submit a request and wait for its answer; its id and its times are filled in here."""
-        if self._led is None:
-            raise not_coordinator(self.key)
-        if self._core is None:
-            raise loading(self.key)
-        if len(self._waiting) >= WAITING_MAX:
-            raise TidelogError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                tried=f"ask the coordinator of {self.key}",
-                happened=f"{WAITING_MAX} requests wait for it already",
-            )
+        self._check_asked()
+        if not self._is_in_contact() and self._proof is not None:
+            self._proving += 1
+            try:
+                await self._proof.wait()
+            finally:
+                self._proving -= 1
+            self._check_asked()
         self._last_request_id += 1
         request_id = self._last_request_id
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -189,6 +195,19 @@ class GroupCoordinator:
                 happened=f"what it has to store is not committed after {ANSWER_MS} ms",
                 hint="`tidelog topic describe __groups` shows which replicas are missing.",
             ) from None
+
+    def _check_asked(self) -> None:
+        """Whether it can be asked now."""
+        if self._led is None:
+            raise not_coordinator(self.key)
+        if self._core is None:
+            raise loading(self.key)
+        if len(self._waiting) + self._proving >= WAITING_MAX:
+            raise TidelogError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                tried=f"ask the coordinator of {self.key}",
+                happened=f"{WAITING_MAX} requests wait for it already",
+            )
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -238,6 +257,7 @@ class GroupCoordinator:
             count = await log.load(core.apply)
             self._failed_loads = 0
             self._log, self._core = log, core
+            self._proof = LeadershipProof(log, self._time.now_ms)
             self._perform(core.step(self._settings))
             now_ms, wall_ms = self._now_ms(), self._time.now_ms()
             self._perform(core.step(LoadEnded(now_ms=now_ms, wall_ms=wall_ms)))
@@ -297,7 +317,7 @@ class GroupCoordinator:
     def _resign(self, error: TidelogError) -> None:
         """Whoever waits is told to look elsewhere, or to ask again."""
         was_there = self._core is not None
-        self._core = self._log = None
+        self._core = self._log = self._proof = None
         self._inbox.clear()
         self._is_tick_due = False
         waiting, self._waiting = self._waiting, {}

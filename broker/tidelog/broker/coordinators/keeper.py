@@ -44,6 +44,7 @@ class GroupCoordinators:
         *,
         broker_id: BrokerId,
         make_core: Callable[[], GroupCoordinatorCore],
+        is_in_contact: Callable[[], bool],
         events: EventLog,
         meter: Meter,
     ) -> None:
@@ -52,6 +53,7 @@ class GroupCoordinators:
         self._clock = clock
         self._broker_id = broker_id
         self._make_core = make_core
+        self._is_in_contact = is_in_contact
         self._events = events
         self._coordinators: dict[PartitionId, GroupCoordinator] = {}
         """Of every partition that this broker has led."""
@@ -138,6 +140,7 @@ class GroupCoordinators:
             SteadyTime(self._clock),
             key,
             make_core=self._make_core,
+            is_in_contact=self._is_in_contact,
             events=self._events,
             meter=self._meter,
         )

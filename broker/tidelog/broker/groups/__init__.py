@@ -24,6 +24,9 @@ Theory of operation. `GroupCoordinatorCore` (core.py) is a state and a log of re
    indeterminate to its sender, and each request may be sent again: a commit twice is a commit once,
    a heartbeat is numbered by its member, a departure or removal of who is gone changes nothing.
 
+What a core only looks up it tells without an append. Whether its broker may still do so is for the
+glue to know (`coordinators.proof`).
+
 A group moves from one assignment to the next member by member (KIP-848's way):
 
     group_epoch        one more whenever members, subscriptions or partition counts change

@@ -12,6 +12,7 @@ stops the load otherwise.
     TargetKey           what a member should own in the end
     OwnedKey            what it owns, since which epoch, and how far it has come
     OffsetKey           how far the group has read a partition
+    MEANINGLESS         nothing: a tombstone under it tells that its writer led the partition
 """
 
 from typing import Final, NoReturn
@@ -170,6 +171,8 @@ class _Envelope(msgspec.Struct, array_like=True):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+MEANINGLESS: Final = _ENCODER.encode(("nothing",))
+"""A key of no known type, which every release skips."""
 _KEY_DECODER: Final = msgspec.msgpack.Decoder(Key)
 _VALUE_DECODER: Final = msgspec.msgpack.Decoder(AnyValue)
 _ANY_KEY_DECODER: Final = msgspec.msgpack.Decoder(_AnyKey)

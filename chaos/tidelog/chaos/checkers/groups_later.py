@@ -7,6 +7,7 @@ read at one time is judged at once.
 from typing import Final
 
 from tidelog.broker.groups.messages import AppendRecords, StoredRecord
+from tidelog.broker.groups.records import MEANINGLESS
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.trace import Trace
@@ -49,6 +50,8 @@ class LaterWatch(GroupsWatch):
 
     def judge_record(self, key: bytes, value: bytes | None) -> None:
         """The next committed record of a partition of `__groups`."""
+        if key == MEANINGLESS:
+            return
         self.on_committed(AppendRecords(token=1, records=(StoredRecord(key, value),)))
 
     def judge_answers(self) -> None:
