@@ -27,7 +27,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/groups.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xf2\x02\n\x15GroupHeartbeatRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x11\x12\x19\n\x11group_instance_id\x18\x04 \x01(\t\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1f\n\x12session_timeout_ms\x18\x06 \x01(\rH\x01\x88\x01\x01\x12!\n\x14rebalance_timeout_ms\x18\x07 \x01(\rH\x02\x88\x01\x01\x12.\n\x0csubscription\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.Subscription\x12*\n\x05owned\x18\t \x01(\x0b\x32\x1b.tidelog.v1.OwnedPartitions\x12\x1a\n\x12heartbeat_sequence\x18\n \x01(\x04\x42\x07\n\x05_rackB\x15\n\x13_session_timeout_msB\x17\n\x15_rebalance_timeout_ms\"]\n\x0cSubscription\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x15\n\rtopic_pattern\x18\x02 \x01(\t\x12&\n\x08\x61ssignor\x18\x03 \x01(\x0e\x32\x14.tidelog.v1.Assignor\">\n\x0fOwnedPartitions\x12+\n\x06topics\x18\x01 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"\xff\x01\n\x16GroupHeartbeatResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cmember_epoch\x18\x02 \x01(\x11\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\r\x12\x32\n\nassignment\x18\x04 \x01(\x0b\x32\x1e.tidelog.v1.AssignedPartitions\x12\x13\n\x0bgroup_epoch\x18\x05 \x01(\x11\x12\x18\n\x10\x61ssignment_epoch\x18\x06 \x01(\x11\x12\x1a\n\x12session_timeout_ms\x18\x07 \x01(\r\x12\x0f\n\x07is_idle\x18\x08 \x01(\x08\"G\n\x12\x41ssignedPartitions\x12\x31\n\npartitions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.AssignedPartition\"p\n\x11\x41ssignedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\"\n\x1apartition_assignment_epoch\x18\x03 \x01(\x11\x12\x12\n\ntopic_name\x18\x04 \x01(\t\"y\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x11\x12)\n\x07offsets\x18\x04 \x03(\x0b\x32\x18.tidelog.v1.OffsetCommit\"u\n\x0cOffsetCommit\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x10\n\x08metadata\x18\x05 \x01(\t\"\x7f\n\x15\x43ommitOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12/\n\x07results\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.OffsetCommitResult\x12\x13\n\x0bthrottle_ms\x18\x03 \x01(\r\"[\n\x12OffsetCommitResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x92\x01\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x16\n\x0erequire_stable\x18\x03 \x01(\x08\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x11\"f\n\x14\x46\x65tchOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.CommittedOffset\"\xb2\x01\n\x0f\x43ommittedOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x11\x12\x10\n\x08metadata\x18\x06 \x01(\t\x12\x16\n\x0e\x63ommit_time_ms\x18\x07 \x01(\x12*p\n\tGroupType\x12\x1a\n\x16GROUP_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15GROUP_TYPE_RECONCILED\x10\x01\x12\x16\n\x12GROUP_TYPE_CLASSIC\x10\x02\x12\x14\n\x10GROUP_TYPE_SHARE\x10\x03*N\n\x08\x41ssignor\x12\x18\n\x14\x41SSIGNOR_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41SSIGNOR_UNIFORM\x10\x01\x12\x12\n\x0e\x41SSIGNOR_RANGE\x10\x02\x32\xb4\x02\n\x0cGroupService\x12\x63\n\x0eGroupHeartbeat\x12!.tidelog.v1.GroupHeartbeatRequest\x1a\".tidelog.v1.GroupHeartbeatResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\x12`\n\rCommitOffsets\x12 .tidelog.v1.CommitOffsetsRequest\x1a!.tidelog.v1.CommitOffsetsResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\x12]\n\x0c\x46\x65tchOffsets\x12\x1f.tidelog.v1.FetchOffsetsRequest\x1a .tidelog.v1.FetchOffsetsResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x03\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/groups.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x86\x03\n\x15GroupHeartbeatRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x11\x12\x19\n\x11group_instance_id\x18\x04 \x01(\t\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1f\n\x12session_timeout_ms\x18\x06 \x01(\rH\x01\x88\x01\x01\x12!\n\x14rebalance_timeout_ms\x18\x07 \x01(\rH\x02\x88\x01\x01\x12.\n\x0csubscription\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.Subscription\x12*\n\x05owned\x18\t \x01(\x0b\x32\x1b.tidelog.v1.OwnedPartitions\x12\x1a\n\x12heartbeat_sequence\x18\n \x01(\x04\x12\x12\n\ntakes_over\x18\x0b \x01(\x08\x42\x07\n\x05_rackB\x15\n\x13_session_timeout_msB\x17\n\x15_rebalance_timeout_ms\"]\n\x0cSubscription\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x15\n\rtopic_pattern\x18\x02 \x01(\t\x12&\n\x08\x61ssignor\x18\x03 \x01(\x0e\x32\x14.tidelog.v1.Assignor\">\n\x0fOwnedPartitions\x12+\n\x06topics\x18\x01 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"\xff\x01\n\x16GroupHeartbeatResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cmember_epoch\x18\x02 \x01(\x11\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\r\x12\x32\n\nassignment\x18\x04 \x01(\x0b\x32\x1e.tidelog.v1.AssignedPartitions\x12\x13\n\x0bgroup_epoch\x18\x05 \x01(\x11\x12\x18\n\x10\x61ssignment_epoch\x18\x06 \x01(\x11\x12\x1a\n\x12session_timeout_ms\x18\x07 \x01(\r\x12\x0f\n\x07is_idle\x18\x08 \x01(\x08\"G\n\x12\x41ssignedPartitions\x12\x31\n\npartitions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.AssignedPartition\"p\n\x11\x41ssignedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\"\n\x1apartition_assignment_epoch\x18\x03 \x01(\x11\x12\x12\n\ntopic_name\x18\x04 \x01(\t\"y\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x11\x12)\n\x07offsets\x18\x04 \x03(\x0b\x32\x18.tidelog.v1.OffsetCommit\"u\n\x0cOffsetCommit\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x10\n\x08metadata\x18\x05 \x01(\t\"\x7f\n\x15\x43ommitOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12/\n\x07results\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.OffsetCommitResult\x12\x13\n\x0bthrottle_ms\x18\x03 \x01(\r\"[\n\x12OffsetCommitResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x92\x01\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x16\n\x0erequire_stable\x18\x03 \x01(\x08\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x11\"f\n\x14\x46\x65tchOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.CommittedOffset\"\xb2\x01\n\x0f\x43ommittedOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x11\x12\x10\n\x08metadata\x18\x06 \x01(\t\x12\x16\n\x0e\x63ommit_time_ms\x18\x07 \x01(\x12*p\n\tGroupType\x12\x1a\n\x16GROUP_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15GROUP_TYPE_RECONCILED\x10\x01\x12\x16\n\x12GROUP_TYPE_CLASSIC\x10\x02\x12\x14\n\x10GROUP_TYPE_SHARE\x10\x03*N\n\x08\x41ssignor\x12\x18\n\x14\x41SSIGNOR_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41SSIGNOR_UNIFORM\x10\x01\x12\x12\n\x0e\x41SSIGNOR_RANGE\x10\x02\x32\xb4\x02\n\x0cGroupService\x12\x63\n\x0eGroupHeartbeat\x12!.tidelog.v1.GroupHeartbeatRequest\x1a\".tidelog.v1.GroupHeartbeatResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\x12`\n\rCommitOffsets\x12 .tidelog.v1.CommitOffsetsRequest\x1a!.tidelog.v1.CommitOffsetsResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\x12]\n\x0c\x46\x65tchOffsets\x12\x1f.tidelog.v1.FetchOffsetsRequest\x1a .tidelog.v1.FetchOffsetsResponse\"\n\xaa\xa0\x19\x06\x08\x03\x10\x03\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,36 +40,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['CommitOffsets']._serialized_options = b'\252\240\031\006\010\003\020\001\030\001'
   _globals['_GROUPSERVICE'].methods_by_name['FetchOffsets']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['FetchOffsets']._serialized_options = b'\252\240\031\006\010\003\020\003\030\001'
-  _globals['_GROUPTYPE']._serialized_start=1990
-  _globals['_GROUPTYPE']._serialized_end=2102
-  _globals['_ASSIGNOR']._serialized_start=2104
-  _globals['_ASSIGNOR']._serialized_end=2182
+  _globals['_GROUPTYPE']._serialized_start=2010
+  _globals['_GROUPTYPE']._serialized_end=2122
+  _globals['_ASSIGNOR']._serialized_start=2124
+  _globals['_ASSIGNOR']._serialized_end=2202
   _globals['_GROUPHEARTBEATREQUEST']._serialized_start=116
-  _globals['_GROUPHEARTBEATREQUEST']._serialized_end=486
-  _globals['_SUBSCRIPTION']._serialized_start=488
-  _globals['_SUBSCRIPTION']._serialized_end=581
-  _globals['_OWNEDPARTITIONS']._serialized_start=583
-  _globals['_OWNEDPARTITIONS']._serialized_end=645
-  _globals['_GROUPHEARTBEATRESPONSE']._serialized_start=648
-  _globals['_GROUPHEARTBEATRESPONSE']._serialized_end=903
-  _globals['_ASSIGNEDPARTITIONS']._serialized_start=905
-  _globals['_ASSIGNEDPARTITIONS']._serialized_end=976
-  _globals['_ASSIGNEDPARTITION']._serialized_start=978
-  _globals['_ASSIGNEDPARTITION']._serialized_end=1090
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1092
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1213
-  _globals['_OFFSETCOMMIT']._serialized_start=1215
-  _globals['_OFFSETCOMMIT']._serialized_end=1332
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=1334
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=1461
-  _globals['_OFFSETCOMMITRESULT']._serialized_start=1463
-  _globals['_OFFSETCOMMITRESULT']._serialized_end=1554
-  _globals['_FETCHOFFSETSREQUEST']._serialized_start=1557
-  _globals['_FETCHOFFSETSREQUEST']._serialized_end=1703
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=1705
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=1807
-  _globals['_COMMITTEDOFFSET']._serialized_start=1810
-  _globals['_COMMITTEDOFFSET']._serialized_end=1988
-  _globals['_GROUPSERVICE']._serialized_start=2185
-  _globals['_GROUPSERVICE']._serialized_end=2493
+  _globals['_GROUPHEARTBEATREQUEST']._serialized_end=506
+  _globals['_SUBSCRIPTION']._serialized_start=508
+  _globals['_SUBSCRIPTION']._serialized_end=601
+  _globals['_OWNEDPARTITIONS']._serialized_start=603
+  _globals['_OWNEDPARTITIONS']._serialized_end=665
+  _globals['_GROUPHEARTBEATRESPONSE']._serialized_start=668
+  _globals['_GROUPHEARTBEATRESPONSE']._serialized_end=923
+  _globals['_ASSIGNEDPARTITIONS']._serialized_start=925
+  _globals['_ASSIGNEDPARTITIONS']._serialized_end=996
+  _globals['_ASSIGNEDPARTITION']._serialized_start=998
+  _globals['_ASSIGNEDPARTITION']._serialized_end=1110
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1112
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1233
+  _globals['_OFFSETCOMMIT']._serialized_start=1235
+  _globals['_OFFSETCOMMIT']._serialized_end=1352
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=1354
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=1481
+  _globals['_OFFSETCOMMITRESULT']._serialized_start=1483
+  _globals['_OFFSETCOMMITRESULT']._serialized_end=1574
+  _globals['_FETCHOFFSETSREQUEST']._serialized_start=1577
+  _globals['_FETCHOFFSETSREQUEST']._serialized_end=1723
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=1725
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=1827
+  _globals['_COMMITTEDOFFSET']._serialized_start=1830
+  _globals['_COMMITTEDOFFSET']._serialized_end=2008
+  _globals['_GROUPSERVICE']._serialized_start=2205
+  _globals['_GROUPSERVICE']._serialized_end=2513
 # @@protoc_insertion_point(module_scope)

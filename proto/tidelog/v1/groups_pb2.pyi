@@ -93,6 +93,7 @@ class GroupHeartbeatRequest(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _builtins.int
     OWNED_FIELD_NUMBER: _builtins.int
     HEARTBEAT_SEQUENCE_FIELD_NUMBER: _builtins.int
+    TAKES_OVER_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """1 to 249 bytes of UTF-8."""
     member_id: _builtins.str
@@ -106,7 +107,7 @@ class GroupHeartbeatRequest(_message.Message):
     """
     group_instance_id: _builtins.str
     """A name for a static member that stays the same when its process starts anew; empty: a dynamic
-    member. Held by another living member: INSTANCE_ID_IN_USE.
+    member. Held by another living member: INSTANCE_ID_IN_USE, unless `takes_over` is set.
     """
     rack: _builtins.str
     """Where the member stands; at a change."""
@@ -123,6 +124,11 @@ class GroupHeartbeatRequest(_message.Message):
     """One more with every heartbeat that the member sends, from 1 on, also after it has joined again:
     a heartbeat that its sender gave up may arrive after later ones, and is told by it. 0: the
     member does not number them; then it must not give up a call before its answer.
+    """
+    takes_over: _builtins.bool
+    """Only when joining, with a `group_instance_id`: whoever held it is gone, or is to be. The member
+    takes its place at once, also if it has not left; that one's next request is refused with
+    UNKNOWN_MEMBER, and what it has not committed is read again.
     """
     @_builtins.property
     def subscription(self) -> Global___Subscription:
@@ -147,10 +153,11 @@ class GroupHeartbeatRequest(_message.Message):
         subscription: Global___Subscription | None = ...,
         owned: Global___OwnedPartitions | None = ...,
         heartbeat_sequence: _builtins.int = ...,
+        takes_over: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "group", b"group", "group_instance_id", b"group_instance_id", "heartbeat_sequence", b"heartbeat_sequence", "member_epoch", b"member_epoch", "member_id", b"member_id", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "_rebalance_timeout_ms", b"_rebalance_timeout_ms", "_session_timeout_ms", b"_session_timeout_ms", "group", b"group", "group_instance_id", b"group_instance_id", "heartbeat_sequence", b"heartbeat_sequence", "member_epoch", b"member_epoch", "member_id", b"member_id", "owned", b"owned", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "subscription", b"subscription", "takes_over", b"takes_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015

@@ -119,7 +119,8 @@ class SubscribeBegin(_message.Message):
     """
     group_instance_id: _builtins.str
     """A name for a static member; empty: a dynamic one. A static member that comes back within its
-    session timeout gets its partitions back.
+    session timeout gets its partitions back, through whichever broker it comes. A stream that has
+    the same name and is still open then ends with INSTANCE_ID_IN_USE.
     """
     client_rack: _builtins.str
     """Where the client stands; empty: unknown."""

@@ -1,51 +1,19 @@
 """A coordinator that hears from no controller answers only what it can still vouch for."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
 from tests.broker.coordinators.group_world import Groups, Member, settle
+from tests.broker.coordinators.hand_log import HandLog, turns
 from tests.server.cluster_in_world import Cluster
 from tests.server.test_replicas_in_world import isolate
-from tidelog.broker.coordinators.log import CoordinatorLog, KeyValue
 from tidelog.broker.coordinators.proof import LeadershipProof
 from tidelog.broker.groups.records import MEANINGLESS, decode_record
-from tidelog.broker.partition.owner import Appended
 from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.server.broker_contact import CONTACT_MS
 from tidelog.v1 import errors_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-
-class HandLog(CoordinatorLog):
-    """Appends end when the test says so."""
-
-    def __init__(self) -> None:
-        self.under_way: list[asyncio.Future[Appended]] = []
-
-    def append(self, records: Sequence[KeyValue], wall_ms: int) -> "asyncio.Future[Appended]":
-        assert [key for key, _ in records] == [MEANINGLESS]
-        self.under_way.append(asyncio.get_running_loop().create_future())
-        return self.under_way[-1]
-
-    def check(self, appended: Appended) -> None:
-        if appended.leader_epoch != 1:
-            raise TidelogError(ErrorCode.NOT_LEADER, tried="append", happened="another epoch")
-
-    async def end(self, number: int, leader_epoch: int = 1) -> None:
-        """Of the append with this number, from 0."""
-        self.under_way[number].set_result(appended(leader_epoch))
-        await turns()
-
-
-def appended(leader_epoch: int) -> Appended:
-    return Appended(base_offset=0, append_time_ms=0, log_start_offset=0, leader_epoch=leader_epoch)
-
-
-async def turns() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
@@ -56,7 +24,7 @@ def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
         await turns()
         late = [asyncio.ensure_future(proof.wait()) for _ in range(3)]
         await turns()
-        assert len(log.under_way) == 1
+        assert log.appends == [[MEANINGLESS]]
         await log.end(0)
         assert (first.done(), [each.done() for each in late]) == (True, [False] * 3)
         assert len(log.under_way) == 2

@@ -232,6 +232,49 @@ def test_a_broken_stream_leaves_at_once_and_another_goes_on() -> None:
     Cluster(controllers=1, roles="controller,broker").run(work)
 
 
+def test_a_static_member_whose_broker_died_goes_on_at_once_through_another() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 2, replicas=3)
+        await groups.produce("t", 0, 3)
+        coordinator = await groups.coordinator("g")
+        first, second = (each for each in groups.living() if each != coordinator)
+        async with subscribed(cluster, first, instance="i") as reader:
+            await reader.until(lambda: len(reader.records) == 3)
+            await reader.acknowledge(("t", 0, 1))
+            cluster.nodes[first].kill()
+            await reader.until(lambda: False)
+        began_ns = cluster.world.loop.now_ns
+        async with subscribed(cluster, second, instance="i") as other:
+            await other.until(lambda: bool(other.assigned))
+            assert other.assigned == [("t", 0), ("t", 1)]
+            assert cluster.world.loop.now_ns - began_ns < 5_000_000_000, "not a session's 45 s"
+            await other.until(lambda: len(other.records) == 2)
+            assert other.records == [("t", 0, 1), ("t", 0, 2)]
+
+    three().run(work)
+
+
+def test_of_two_streams_of_one_name_the_later_one_stays() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 1)
+        await groups.produce("t", 0, 2)
+        async with (
+            subscribed(cluster, instance="i") as former,
+            subscribed(cluster, group="h") as reader,
+        ):
+            await former.until(lambda: len(former.records) == 2)
+            await reader.until(lambda: len(reader.records) == 2)
+            async with subscribed(cluster, instance="i") as later:
+                await later.until(lambda: len(later.records) == 2)
+                await former.until(lambda: False)
+                assert former.code is ErrorCode.INSTANCE_ID_IN_USE
+                assert await later.acknowledge(("t", 0, 2)) == []
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+
+
 def test_latest_begins_where_the_first_owner_began_also_for_the_next_one() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)

@@ -74,7 +74,9 @@ class GroupModel(RuleBasedStateMachine):
     def _seat(self, which: int) -> Seat:
         return self.seats[which % len(self.seats)]
 
-    def _join(self, subscription: Subscription, instance_id: str) -> None:
+    def _join(
+        self, subscription: Subscription, instance_id: str, *, takes_over: bool = False
+    ) -> None:
         self.names += 1
         member = PlainMember(
             "g",
@@ -83,6 +85,7 @@ class GroupModel(RuleBasedStateMachine):
             instance_id=instance_id,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
+            takes_over=takes_over,
         )
         self.seats.append(Seat(member=member))
 
@@ -186,7 +189,7 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.seats)
     @rule(
         which=st.integers(0, 9),
-        how=st.sampled_from(["leave", "away", "crash", "again", "subscribe"]),
+        how=st.sampled_from(["leave", "away", "crash", "replace", "again", "subscribe"]),
     )
     def change(self, which: int, how: str) -> None:
         seat = self._seat(which)
@@ -203,6 +206,11 @@ class GroupModel(RuleBasedStateMachine):
             case "crash":
                 self.seats.remove(seat)
                 self._join(seat.member.subscription, seat.member.instance_id)
+            case "replace" if seat.member.instance_id:
+                self.seats.remove(seat)
+                member = seat.member
+                self._join(member.subscription, member.instance_id, takes_over=True)
+                self._beat(self.seats[-1], "answered")
             case "again":
                 seat.member.stop_reading()
             case _:

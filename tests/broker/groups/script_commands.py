@@ -3,7 +3,7 @@
 topics a=3 b=2          all topics that there are; their ids are their names
 settings session=1000   session, interval, retention, in milliseconds
 slow | fast             appends wait for `commit`, or are committed at once
-join m1 a,b             [as=instance] [pattern=x.*] [by=range]: a first heartbeat
+join m1 a,b             [as=instance] [over] [pattern=x.*] [by=range]: a first heartbeat
 beat m1                 [gives up]: the next one; `lost`: its answer does not arrive
 late m1 | arrive m1     a heartbeat is made now, and arrives then
 again m1                it stops reading everything and joins again
@@ -150,6 +150,7 @@ class Script:
             instance_id=options.get("as", ""),
             session_timeout_ms=self.house.settings.session_timeout_ms,
             rebalance_timeout_ms=300_000,
+            takes_over="over" in words,
         )
         self.members[words[0]] = member
         self._beat([words[0]])

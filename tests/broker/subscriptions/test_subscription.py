@@ -323,6 +323,29 @@ def test_it_leaves_for_good_or_for_a_while(instance: str, epoch: int) -> None:
     assert departure.member_epoch == epoch
 
 
+def test_the_first_joining_takes_the_place_of_an_earlier_stream_and_a_later_one_does_not() -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, group_instance_id="i"))
+    stream.pass_time(0)
+    first = stream.last(SendHeartbeat)
+    stream.answer(refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    stream.pass_time(limits.RETRY_MS)
+    again = stream.last(SendHeartbeat)
+    stream.answer(assigned(P0))
+    stream.pass_time(1_000)
+    stays = stream.last(SendHeartbeat)
+    stream.answer(refused(ErrorCode.UNKNOWN_MEMBER))
+    joins = stream.last(SendHeartbeat)
+    told = [
+        each.request for each in (first, again, stays, joins) if isinstance(each, SendHeartbeat)
+    ]
+    assert [each.takes_over for each in told] == [True, True, False, False]
+    assert told[-1].member_epoch == JOINING_EPOCH
+    stream.answer(refused(ErrorCode.INSTANCE_ID_IN_USE))
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.INSTANCE_ID_IN_USE
+
+
 def test_without_a_group_nothing_is_committed() -> None:
     stream = Stream(msgspec.structs.replace(BEGIN, group=""))
     stream.take(stream.core.on_topics({P0: "t"}, 0))

@@ -47,7 +47,6 @@ from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.meter import Meter, count
 from tidelog.broker.partition.owner import Appended
-from tidelog.broker.replicas import Replicas
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
@@ -83,11 +82,11 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        replicas: Replicas,
         clock: Clock,
         time: SteadyTime,
         key: PartitionKey,
         *,
+        open_log: Callable[[PartitionKey, LeaderEpoch], CoordinatorLog],
         make_core: Callable[[], GroupCoordinatorCore],
         is_in_contact: Callable[[], bool],
         events: EventLog,
@@ -95,7 +94,7 @@ class GroupCoordinator:
     ) -> None:
         self._meter = meter
         self.key = key
-        self._replicas = replicas
+        self._open_log = open_log
         self._clock = clock
         self._time = time
         self._make_core = make_core
@@ -249,7 +248,7 @@ class GroupCoordinator:
 
     async def _work(self, leader_epoch: LeaderEpoch, failures: list[TidelogError]) -> None:
         started_ns = self._clock.monotonic_ns()
-        log = CoordinatorLog(self._replicas, self.key, leader_epoch)
+        log = self._open_log(self.key, leader_epoch)
         core = self._make_core()
         self._rebalances = 0
         error = not_coordinator(self.key)

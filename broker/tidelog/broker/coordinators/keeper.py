@@ -13,6 +13,7 @@ from typing import Final
 
 from tidelog.broker.coordinators.coordinator import NS_PER_MS, GroupCoordinator, not_coordinator
 from tidelog.broker.coordinators.group_settings import settings_of
+from tidelog.broker.coordinators.log import CoordinatorLog
 from tidelog.broker.coordinators.places import (
     groups_topic,
     not_available,
@@ -135,10 +136,10 @@ class GroupCoordinators:
 
     def _begin(self, key: PartitionKey, scope: TaskScope) -> GroupCoordinator:
         made = GroupCoordinator(
-            self._replicas,
             self._clock,
             SteadyTime(self._clock),
             key,
+            open_log=lambda key, epoch: CoordinatorLog(self._replicas, key, epoch),
             make_core=self._make_core,
             is_in_contact=self._is_in_contact,
             events=self._events,

@@ -95,7 +95,6 @@ def _on_first_join(world: World, draft: Draft, heartbeat: Heartbeat) -> Heartbea
     draft.put(MemberKey(group.name, heartbeat.member_id), words)
     member = draft.group().members[heartbeat.member_id]
     _hear(world, member, heartbeat)
-    world.timers.watch_member(group, member)
     targets.on_change(world, draft)
     return _settle(world, draft, member, None, JOINING_EPOCH, is_assignment_told=True)
 
@@ -106,7 +105,7 @@ def _find_former(group: Group, heartbeat: Heartbeat) -> Member | None:
     if not heartbeat.group_instance_id or holder is None:
         return None
     former = group.members[holder]
-    if not former.is_away:
+    if not (former.is_away or heartbeat.takes_over):
         raise TidelogError(
             ErrorCode.INSTANCE_ID_IN_USE,
             tried=TRIED.format(heartbeat),
@@ -127,7 +126,10 @@ def _check_room(world: World, group: Group, former: Member | None) -> None:
 
 
 def _replace(world: World, draft: Draft, former: Member, heartbeat: Heartbeat) -> HeartbeatAnswer:
-    """A static member is back under a new member id: nothing else moves."""
+    """A static member is back under a new member id: nothing else moves.
+
+    One that has not left before may read on until it hears of it; nothing that it commits counts.
+    """
     group = draft.group()
     words = heard_words(world, former.words, heartbeat)
     assigned, target = former.assigned, group.targets.get(former.member_id)
@@ -140,7 +142,6 @@ def _replace(world: World, draft: Draft, former: Member, heartbeat: Heartbeat) -
     member = group.members[heartbeat.member_id]
     _hear(world, member, heartbeat)
     _store_owned(draft, member, assigned, epoch=former.epoch, previous_epoch=JOINING_EPOCH)
-    world.timers.watch_member(group, member)
     if is_change:
         targets.on_change(world, draft)
     return _settle(world, draft, member, None, JOINING_EPOCH, is_assignment_told=True)

@@ -59,6 +59,8 @@ class Heartbeat(Request, frozen=True, kw_only=True):
     heartbeat_sequence: int = 0
     """Grows with every heartbeat that the member sends; 0: it does not number them."""
     group_instance_id: str = ""
+    takes_over: bool = False
+    """Whoever has the group_instance_id and has not left is to be replaced."""
     rack: str | None = None
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None

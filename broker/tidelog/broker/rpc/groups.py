@@ -93,6 +93,7 @@ def read_heartbeat(
         member_epoch=message.member_epoch,
         heartbeat_sequence=message.heartbeat_sequence,
         group_instance_id=message.group_instance_id,
+        takes_over=message.takes_over,
         rack=message.rack if message.HasField("rack") else None,
         session_timeout_ms=message.session_timeout_ms or None,
         rebalance_timeout_ms=message.rebalance_timeout_ms or None,

@@ -209,6 +209,7 @@ def _heartbeat_message(request: Heartbeat) -> groups_pb2.GroupHeartbeatRequest:
         member_epoch=request.member_epoch,
         heartbeat_sequence=request.heartbeat_sequence,
         group_instance_id=request.group_instance_id,
+        takes_over=request.takes_over,
         rack=request.rack,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,

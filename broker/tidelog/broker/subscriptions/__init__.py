@@ -16,4 +16,7 @@ to the coordinator and to leaders, on this broker or on others, and to the clien
     it is acknowledged. If that takes longer than the client may take, the stream ends.
  4. When the coordinator does not know the member any more, everything is forgotten at once; what
     was not acknowledged is sent again to whoever owns it then.
+ 5. A stream with a group_instance_id takes the place of one of that name at once, as it begins, on
+    whichever broker that was. Who lost its place so joins no more: of two streams of one name the
+    later one stays.
 """

@@ -1,7 +1,9 @@
 """The member that a broker is for one client: heartbeats, and what comes of their answers. Pure.
 
-Owns epoch, sequence and deadlines. It must never have two heartbeats in flight, nor go on as a
-member after a silence in which the coordinator may have removed it.
+Owns epoch, sequence and deadlines. A stream's first joining takes the place of whoever has its
+group_instance_id: the client has come back, perhaps from a broker that died. A later one does not:
+another stream has taken this one's place then, and it has to end. It must never have two heartbeats
+in flight, nor go on as a member after a silence in which the coordinator may have removed it.
 """
 
 from collections.abc import Iterable
@@ -32,6 +34,8 @@ class Membership:
         self.is_idle = False
         self.is_in_flight = False
         self._sequence = 0
+        self._has_joined = False
+        """Once, at least."""
         self._due_ms = now_ms
         self._heard_ms = now_ms
         self._session_ms = NEVER_MS
@@ -71,6 +75,7 @@ class Membership:
         begin = self._begin
         return self._request(
             self.epoch,
+            takes_over=is_joining and begin.group_instance_id != "" and not self._has_joined,
             subscription=Subscription(topics=begin.topics, topic_pattern=begin.topic_pattern)
             if is_joining
             else None,
@@ -90,6 +95,7 @@ class Membership:
     def take(self, answer: HeartbeatAnswer, now_ms: int) -> None:
         """The coordinator has answered."""
         self.is_in_flight = False
+        self._has_joined = True
         self.epoch = answer.member_epoch
         self.is_idle = answer.is_idle
         self._heard_ms = now_ms
@@ -113,6 +119,7 @@ class Membership:
         self,
         epoch: int,
         *,
+        takes_over: bool = False,
         subscription: Subscription | None = None,
         rack: str | None = None,
         rebalance_timeout_ms: int | None = None,
@@ -129,6 +136,7 @@ class Membership:
             member_epoch=epoch,
             heartbeat_sequence=self._sequence,
             group_instance_id=begin.group_instance_id,
+            takes_over=takes_over,
             rack=rack,
             rebalance_timeout_ms=rebalance_timeout_ms,
             subscription=subscription,

@@ -36,12 +36,15 @@ class PlainMember:
         instance_id: str = "",
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
+        takes_over: bool = False,
     ) -> None:
         self.group: Final = group
         self.member_id: Final = member_id
         self.instance_id: Final = instance_id
         self.session_timeout_ms: Final = session_timeout_ms
         self.rebalance_timeout_ms: Final = rebalance_timeout_ms
+        self.takes_over = takes_over
+        """Until it has joined: whoever has its instance id is dead."""
         self.subscription = subscription
         self.epoch = JOINING_EPOCH
         self.told: dict[PartitionKey, int] = {}
@@ -91,6 +94,7 @@ class PlainMember:
             member_epoch=self.epoch,
             heartbeat_sequence=self._sequence,
             group_instance_id=self.instance_id,
+            takes_over=is_joining and self.takes_over,
             session_timeout_ms=self.session_timeout_ms if is_full else None,
             rebalance_timeout_ms=self.rebalance_timeout_ms if is_full else None,
             subscription=self.subscription if is_full or self._is_subscription_news else None,
@@ -112,6 +116,7 @@ class PlainMember:
     def on_answer(self, sent: Heartbeat, answer: HeartbeatAnswer, sent_ms: int) -> None:
         """The answer to its last heartbeat."""
         self.answers += 1
+        self.takes_over = False
         self.epoch = answer.member_epoch
         self.interval_ms = answer.heartbeat_interval_ms
         self._is_full = False
