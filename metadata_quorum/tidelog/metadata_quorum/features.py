@@ -22,11 +22,16 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 
 SUPPORTED: Final[Mapping[str, FeatureRange]] = {
-    GROUP_VERSION: FeatureRange(0, 0),
+    GROUP_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(1, 1),
     TRANSACTION_VERSION: FeatureRange(0, 0),
 }
-"""What this release speaks, in ascending order of name; level 0: the feature is off."""
+"""What this release speaks, in ascending order of name; level 0: the feature is off.
+
+`group.version` 1: groups whose members the coordinator assigns, with records of version 1 in
+`__groups`. Off, no broker names a coordinator: a cluster whose metadata are of before, or with
+brokers that do not know groups, takes them up once the level is raised.
+"""
 
 OFF: Final = FeatureRange(0, 0)
 

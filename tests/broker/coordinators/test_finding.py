@@ -4,16 +4,20 @@ import asyncio
 
 import pytest
 
+from tests.broker.coordinators.group_world import Groups, Member
 from tests.server.cluster_in_world import Cluster
 from tidelog.v1 import (
     admin_pb2,
     common_pb2,
     coordinator_pb2,
     errors_pb2,
+    groups_pb2,
+    metadata_admin_pb2,
     produce_pb2,
     topic_admin_pb2,
 )
 from tidelog.wire.batch import encode_batch, read_header, route_sum
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 from tidelog.wire.partitioner import coordinator_partition
 
@@ -62,6 +66,38 @@ def test_the_topic_is_made_at_first_use_and_every_broker_names_the_same_coordina
         assert (listed.name, listed.is_internal) == ("__groups", True)
 
     Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+
+
+async def set_group_version(cluster: Cluster, level: int) -> None:
+    """As an operator does."""
+    request = metadata_admin_pb2.FinaliseFeaturesRequest(allow_downgrade=True)
+    request.levels.add(name="group.version", level=level)
+    method = "MetadataAdminService/FinaliseFeatures"
+    await cluster.call(1, method, request.SerializeToString())
+
+
+@pytest.mark.slow
+def test_groups_are_off_while_their_feature_is() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 1)
+        await set_group_version(cluster, 0)
+        with pytest.raises(TidelogError) as caught:
+            await find(cluster, 1, "g")
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "group.version=1" in caught.value.hint
+        await set_group_version(cluster, 1)
+        member = Member(groups, "g", "m", ["t"])
+        await member.join()
+        await set_group_version(cluster, 0)
+        request = groups_pb2.GroupHeartbeatRequest(
+            group="g", member_id="m", member_epoch=member.epoch, heartbeat_sequence=2
+        ).SerializeToString()
+        data = await cluster.call(1, "GroupService/GroupHeartbeat", request)
+        told = groups_pb2.GroupHeartbeatResponse.FromString(data)
+        assert int(told.error.code) == ErrorCode.UNSUPPORTED_VERSION
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
 
 
 def test_with_too_few_living_brokers_the_missing_ones_are_named() -> None:

@@ -52,6 +52,7 @@ def test_the_invariants_see_two_owners() -> None:
         (beat("m2", 2, owned=()), {"assigned": {}}, "changed behind its back"),
         (beat("m1", 0, group="h"), {"assigned": {}}, "changed behind its back"),
         (Tick(now_ms=0, wall_ms=0), {"revoking": {}}, "changed behind its back"),
+        (Tick(now_ms=0, wall_ms=0), {"is_away": True}, "changed behind its back"),
     ],
 )
 def test_the_invariants_see_what_a_step_takes_from_a_living_member(
@@ -66,3 +67,19 @@ def test_the_invariants_see_what_a_step_takes_from_a_living_member(
             check_step(old, new, told)
     else:
         check_step(old, new, told)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "complaint"), [({A0: 1}, ""), ({A0: 1, A1: 2}, "given more"), ({A0: 2}, "given")]
+)
+def test_the_invariants_let_an_absent_member_lose_and_not_gain(
+    assigned: dict[PartitionKey, int], complaint: str
+) -> None:
+    before = MemberView(2, "i", {A0: 1, key("a", 2): 1}, {}, is_away=True)
+    old = {"g": GroupView(3, 3, {"m1": before})}
+    new = {"g": GroupView(3, 3, {"m1": replace(before, assigned=assigned)})}
+    if complaint:
+        with pytest.raises(AssertionError, match=complaint):
+            check_step(old, new, Tick(now_ms=0, wall_ms=0))
+    else:
+        check_step(old, new, Tick(now_ms=0, wall_ms=0))

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.broker.coordinators.places import (
     Place,
+    check_groups_on,
     groups_topic,
     not_available,
     place_of,
@@ -57,6 +58,7 @@ class CoordinatorFinder:
             raise invalid(_TRIED, f"the request has {len(groups)} keys, not 1 to {KEYS_MAX}")
         for group in groups:
             validate_group(group, tried=_TRIED)
+        check_groups_on(self._metadata.image(), tried=_TRIED)
         failure = await self._topic_made(context)
         image = self._metadata.image()
         await self._replicas.wait_applied(image.version)

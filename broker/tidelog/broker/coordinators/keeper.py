@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.coordinator import NS_PER_MS, GroupCoordinator,
 from tidelog.broker.coordinators.group_settings import settings_of
 from tidelog.broker.coordinators.log import CoordinatorLog
 from tidelog.broker.coordinators.places import (
+    check_groups_on,
     groups_topic,
     not_available,
     partition_of,
@@ -75,6 +76,7 @@ class GroupCoordinators:
     def of(self, group: str) -> GroupCoordinator:
         """The one that coordinates the group; NOT_COORDINATOR if that is another broker's."""
         image = self._replicas.applied
+        check_groups_on(image, tried=f"coordinate group {group}")
         topic = groups_topic(image)
         if topic is None:
             raise not_available(group, why_no_topic(image))

@@ -2,7 +2,8 @@
 
 Owns the rule: a group belongs to one partition of `__groups`, by the murmur2 of its name, and who
 leads that partition coordinates it. It must never guess a broker: without a leader there is no
-coordinator, and the error names who would have to come back.
+coordinator, and the error names who would have to come back. While `group.version` is at level 0
+there is none for anybody.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ import msgspec
 
 from tidelog.broker.errors import invalid
 from tidelog.metadata_quorum.controller.internal_topics import GROUPS_TOPIC, shortage_of
+from tidelog.metadata_quorum.features import GROUP_VERSION
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
@@ -34,6 +36,19 @@ def validate_group(group: str, *, tried: str) -> None:
     size = len(group.encode())
     if not 1 <= size <= GROUP_NAME_BYTES_MAX:
         raise invalid(tried, f"the group's name has {size} bytes, not 1 to {GROUP_NAME_BYTES_MAX}")
+
+
+def check_groups_on(image: Image, *, tried: str) -> None:
+    """UNSUPPORTED_VERSION while the cluster runs without groups."""
+    level = image.features.get(GROUP_VERSION, 0)
+    if level < 1:
+        raise TidelogError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            tried=tried,
+            happened=f"the cluster runs {GROUP_VERSION} at level {level}: groups are off",
+            hint=f"`tidelog cluster features {GROUP_VERSION}=1 --execute` turns them on, once "
+            "every broker is of this release.",
+        )
 
 
 def groups_topic(image: Image) -> TopicImage | None:

@@ -14,7 +14,7 @@ itself after a load, tests and simulations after everything.
 8. What a living member owns is changed by nothing but its own heartbeat. That takes a partition
    from it, or gives it the same one anew, only if it lets go of it: it says what it owns and does
    not name the partition, or it joins, or it goes away. And what is to be given up stays so until
-   then.
+   then. One that is away reads nothing: whatever comes may take from it, and gives it nothing.
 """
 
 from collections.abc import Mapping
@@ -158,6 +158,9 @@ def _is_same_instance(former: MemberView, present: MemberView) -> bool:
 def _check_member_step(who: str, old: MemberView, new: MemberView, said: Heartbeat | None) -> None:
     """`said`: the member's own heartbeat; None: the step was about something else."""
     assert new.epoch >= old.epoch, f"{who}: member_epoch fell"
+    if said is None and old.is_away and new.is_away:
+        assert new.assigned.items() <= old.assigned.items(), f"{who} is away and was given more"
+        return
     if said is None:
         assert new == old, f"{who}: what it owns changed behind its back"
         return
