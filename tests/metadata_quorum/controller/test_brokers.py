@@ -127,7 +127,8 @@ def test_a_registration_that_cannot_be_is_refused(change: dict[str, object]) -> 
 
 
 def test_a_broker_that_cannot_speak_a_level_in_force_is_refused() -> None:
-    wanted = msgspec.structs.replace(clusters.registration(1), features={})
+    spoken = {"group.version": FeatureRange(0, 1)}
+    wanted = msgspec.structs.replace(clusters.registration(1), features=spoken)
     happened = refused(clusters.empty(), wanted, ErrorCode.UNSUPPORTED_VERSION)
     assert "metadata.version" in happened
 
@@ -234,7 +235,8 @@ SUPPORTED = {"metadata.version": FeatureRange(1, 3), "group.version": FeatureRan
 def speaking(features: dict[str, FeatureRange]) -> Image:
     """A cluster with one broker that speaks these levels."""
     image = clusters.empty()
-    wanted = msgspec.structs.replace(clusters.registration(1), features=features)
+    spoken = {"group.version": FeatureRange(0, 1), **features}
+    wanted = msgspec.structs.replace(clusters.registration(1), features=spoken)
     return clusters.after(image, register(image, wanted, is_living=False))
 
 
