@@ -2,7 +2,9 @@
 
 Owns the member's epoch, what it holds, and what the user's side was told of it. It must never let
 the coordinator believe that a partition was given up while the user's side still reads it, nor
-have two heartbeats in flight. Commits and lookups belong to `offsets_desk`.
+have two heartbeats in flight: only who closes sends the departure behind one that is not answered
+yet, over the same connection, since he does not wait long. Commits and lookups belong to
+`offsets_desk`.
 
 Theory of operation. A heartbeat says what the member holds; its answer, what it should hold. What
 is missing from it is to be given up: the user's side is told (`Revoke`), finishes, commits, and
@@ -319,15 +321,21 @@ class Membership:
 
     @property
     def _can_send(self) -> bool:
-        if self.in_flight is not None or self._coordinator.address is None:
+        address = self._coordinator.address
+        if address is None:
             return False
+        if self.in_flight is not None:
+            is_behind = self._is_closing and self.in_flight.address == address
+            if self.in_flight.departs or not is_behind:
+                return False
         if self.departure is not None:
             return self._may_depart
         return self.stage in (Stage.JOINING, Stage.JOINED)
 
     def _send(self, now_ns: int) -> None:
         address = self._coordinator.address
-        assert self.in_flight is None, "a heartbeat is in flight already"
+        is_last = self._is_closing and self.departure is not None
+        assert self.in_flight is None or is_last, "a heartbeat is in flight already"
         assert address is not None, "a heartbeat goes to a coordinator that is known"
         self._sent += 1
         departs = self.departure is not None
