@@ -7,13 +7,13 @@ from typing import Self, Unpack
 from tidelog.client import options as client_options
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.asking import all_failed
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.security import security_of
 from tidelog.client.sync.admin_base import is_passed_over, share_ms
-from tidelog.client.sync.connections import all_failed
 from tidelog.wire.errors import TidelogError
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from tidelog.client import wire
 from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
@@ -52,6 +53,11 @@ class AsyncClusterCalls:
         """
         if not self.metadata.is_known:
             timeout_ms = min(timeout_ms, self._bootstrap_timeout_ms)
+            if len(self._bootstrap) > 1 and not only_reads(method):
+                # As in the synchronous driver: first find out which of them answer.
+                deadline = time.monotonic() + timeout_ms / 1000
+                await self.refresh((), timeout_ms)
+                timeout_ms = max(1, int((deadline - time.monotonic()) * 1000))
 
         async def attempt(left_ms: int) -> bytes:
             limit_ms = min(left_ms, self._request_timeout_ms)

@@ -6,11 +6,11 @@ failure means is said by the synchronous driver's words: there is one list of re
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client import lifecycle
+from tidelog.client.aio.rounds import Round
 from tidelog.client.security import Security
 from tidelog.client.sync import connections as words
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -28,6 +28,7 @@ class AsyncConnections:
         self._channels: dict[str, aio.Channel] = {}
         self._unnamed: set[str] = set()
         """Addresses whose channel wants a name that their node does not have any more."""
+        self._answered: dict[str, None] = {}
         self._is_closed = False
 
     async def channel(self, address: str) -> aio.Channel:
@@ -110,25 +111,18 @@ class AsyncConnections:
                 error, address=address, tried=tried, timeout_ms=timeout_ms
             )
             raise failure from None
+        self._answered[address] = None
         return answer
 
     async def call_any(
         self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
     ) -> bytes:
-        """Ask one address after the other; the error names each of them."""
-        assert addresses, "a round needs an address"
-        deadline = time.monotonic() + timeout_ms / 1000
-        failures: list[tuple[str, TidelogError]] = []
-        for place, address in enumerate(addresses):
-            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-            # The last address may use all that is left: nobody waits behind it.
-            is_last = place == len(addresses) - 1
-            share_ms = left_ms if is_last else min(left_ms, words.ADDRESS_TIMEOUT_MS)
-            try:
-                return await self.call(address, method, data, share_ms)
-            except TidelogError as error:
-                failures.append((address, error))
-        raise words.all_failed(failures)
+        """Ask one address after the other (`rounds`); the error names each of them."""
+        return await Round(self, addresses, method, data, timeout_ms).answer()
+
+    def has_answered(self, address: str) -> bool:
+        """Whether a call to it succeeded since the client began: then it is not one that hangs."""
+        return address in self._answered
 
     def stream(self, address: str, method: str) -> Any:
         """A bidirectional stream to where a call was just answered: `write`, `read`, `cancel`."""

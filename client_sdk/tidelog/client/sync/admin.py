@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tidelog.client import leaders, wire, wire_directories
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS
 from tidelog.client.directory_types import BrokerLogDirs
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
@@ -17,7 +18,6 @@ from tidelog.client.sync.admin_quorum import QuorumCalls
 from tidelog.client.sync.admin_quotas import QuotaCalls
 from tidelog.client.sync.admin_records import RecordCalls
 from tidelog.client.sync.admin_topics import TopicCalls
-from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS
 from tidelog.client.types import (
     ClusterDescription,
     CreatedTopic,

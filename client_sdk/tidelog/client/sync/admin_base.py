@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from tidelog.client import options as client_options
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import PeerError
@@ -17,7 +18,7 @@ from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.security import security_of
 from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import ADDRESS_TIMEOUT_MS, Connections, all_failed
+from tidelog.client.sync.connections import Connections
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from tidelog.client import wire
+from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
@@ -51,6 +52,11 @@ class ClusterCalls:
         """
         if not self.metadata.is_known:
             timeout_ms = min(timeout_ms, self._bootstrap_timeout_ms)
+            if len(self._bootstrap) > 1 and not only_reads(method):
+                # Which of them answer is found out by a call that two of them may have at a time.
+                deadline = time.monotonic() + timeout_ms / 1000
+                self.refresh((), timeout_ms)
+                timeout_ms = max(1, int((deadline - time.monotonic()) * 1000))
 
         def attempt(left_ms: int) -> bytes:
             limit_ms = min(left_ms, self._request_timeout_ms)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import lifecycle, wire
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS, Answer, OnAnswer
 from tidelog.client.security import Security
+from tidelog.client.sync.rounds import Round
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -23,14 +24,10 @@ if TYPE_CHECKING:
     from tidelog.ports.real.tls_reasons import Mistake
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-ADDRESS_TIMEOUT_MS: Final = 3_000
-"""How long one address may stay silent before the next one is asked."""
 CLIENT_ID_HEADER: Final = "tidelog-client-id"
 
 NEVER_CONNECTED: Final = "failed to connect to all addresses"
 
-Answer = bytes | TidelogError
-OnAnswer = Callable[[Answer], None]
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
@@ -68,6 +65,7 @@ class Connections:
         self._channels: dict[str, grpc.Channel] = {}
         self._unnamed: set[str] = set()
         """Addresses whose channel wants a name that their node does not have any more."""
+        self._answered: dict[str, None] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -154,11 +152,16 @@ class Connections:
         def on_done(done: Any) -> None:
             lifecycle.let_go(done)
             if done.code().value[0] == 0:
+                self._answered[address] = None
                 on_answer(done.result())
             else:
                 on_answer(self.error_of(done, address=address, tried=tried, timeout_ms=timeout_ms))
 
         call.add_done_callback(on_done)
+
+    def has_answered(self, address: str) -> bool:
+        """Whether a call to it succeeded since the client began: then it is not one that hangs."""
+        return address in self._answered
 
     def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
         """One call, waited for; Ctrl-C ends the wait."""
@@ -174,8 +177,8 @@ class Connections:
         timeout_ms: int,
         on_answer: OnAnswer,
     ) -> None:
-        """Ask one address after the other; the error names each of them."""
-        _Round(self, addresses, method, data, timeout_ms, on_answer).ask_next()
+        """Ask one address after the other (`rounds`); the error names each of them."""
+        Round(self, addresses, method, data, timeout_ms, on_answer).begin()
 
     def call_any(
         self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
@@ -235,67 +238,6 @@ def _ping_options() -> list[tuple[str, int]]:
     from tidelog.ports.real import network_options
 
     return network_options.ping_options()
-
-
-class _Round:
-    """Every address once, in order, until one answers."""
-
-    def __init__(
-        self,
-        connections: Connections,
-        addresses: Sequence[str],
-        method: str,
-        data: bytes,
-        timeout_ms: int,
-        on_answer: OnAnswer,
-    ) -> None:
-        assert addresses, "a round needs an address"
-        self._connections = connections
-        self._left = list(addresses)
-        self._method = method
-        self._data = data
-        self._deadline = time.monotonic() + timeout_ms / 1000
-        self._on_answer = on_answer
-        self._errors: list[tuple[str, TidelogError]] = []
-
-    def ask_next(self) -> None:
-        address = self._left.pop(0)
-        left_ms = int((self._deadline - time.monotonic()) * 1000)
-        # The last address may use all that is left: nobody waits behind it.
-        timeout_ms = left_ms if not self._left else min(left_ms, ADDRESS_TIMEOUT_MS)
-
-        def on_answer(answer: Answer) -> None:
-            self._on_part(address, answer)
-
-        self._connections.call_later(
-            address, self._method, self._data, max(1, timeout_ms), on_answer
-        )
-
-    def _on_part(self, address: str, answer: Answer) -> None:
-        if isinstance(answer, bytes):
-            self._on_answer(answer)
-            return
-        self._errors.append((address, answer))
-        if self._left and time.monotonic() < self._deadline:
-            self.ask_next()
-            return
-        self._on_answer(all_failed(self._errors))
-
-
-def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
-    """Every address was asked, and why none of them could help."""
-    if all(not error.retriable for _, error in errors):
-        return errors[-1][1]
-    reasons = "; ".join(
-        error.happened if error.happened.startswith(address) else f"{address}: {error.happened}"
-        for address, error in errors
-    )
-    return TidelogError(
-        ErrorCode.UNAVAILABLE,
-        tried="reach the cluster",
-        happened=reasons,
-        hint="check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
-    )
 
 
 def unwrap(answer: Answer) -> bytes:

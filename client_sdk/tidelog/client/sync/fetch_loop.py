@@ -11,6 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.client import wire
+from tidelog.client.asking import Answer
 from tidelog.client.client_parts import metadata_came
 from tidelog.client.consumer_parts import FetchLoopSettings, fetch_request, offsets_came
 from tidelog.client.engine.consumer import ConsumerCore
@@ -26,7 +27,7 @@ from tidelog.client.engine.fetch_messages import (
     StreamOpened,
 )
 from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Answer, Connections
+from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.fetch_stream import FetchStream
 from tidelog.wire.errors import TidelogError
 

@@ -15,6 +15,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.client import lifecycle, wire_groups
+from tidelog.client.asking import Answer
 from tidelog.client.engine.group import GroupCore
 from tidelog.client.engine.group_messages import (
     FindCoordinator,
@@ -30,7 +31,7 @@ from tidelog.client.engine.group_messages import (
 from tidelog.client.group_side import GroupSide
 from tidelog.client.member_parts import bug_of, note
 from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Answer, Connections
+from tidelog.client.sync.connections import Connections
 from tidelog.wire.errors import TidelogError
 
 _log = logging.getLogger("tidelog.client")

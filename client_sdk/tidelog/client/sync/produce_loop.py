@@ -14,6 +14,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.client import wire
+from tidelog.client.asking import Answer, OnAnswer
 from tidelog.client.client_parts import metadata_came
 from tidelog.client.engine.accumulator import Accumulator
 from tidelog.client.engine.batch import Batch
@@ -42,7 +43,7 @@ from tidelog.client.producer_parts import (
     request_maker,
     waiting_text,
 )
-from tidelog.client.sync.connections import Answer, Connections, OnAnswer
+from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import complete
 from tidelog.client.sync.produce_stream import ProduceStream
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -1,0 +1,42 @@
+"""Calls that any node may answer: how long one address is waited for before the next one is asked.
+
+Owns the limits and the words for both drivers. It must never let a call that changes something be
+with two nodes at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+ADDRESS_TIMEOUT_MS: Final = 3_000
+"""How long one address may stay silent before the next one is asked instead."""
+HEDGE_MS: Final = 250
+"""How long an address that never answered may stay silent before the next one is asked beside it,
+if the call only reads: it may be one that swallows everything."""
+_READS: Final = ("Get", "Find", "List", "Describe")
+"""How the methods begin that two nodes may work at without harm."""
+
+Answer = bytes | TidelogError
+OnAnswer = Callable[[Answer], None]
+
+
+def only_reads(method: str) -> bool:
+    """Whether it does no harm to have two nodes work at the same call."""
+    return method.rpartition("/")[2].startswith(_READS)
+
+
+def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
+    """Every address was asked, and why none of them could help."""
+    if all(not error.retriable for _, error in errors):
+        return errors[-1][1]
+    reasons = "; ".join(
+        error.happened if error.happened.startswith(address) else f"{address}: {error.happened}"
+        for address, error in errors
+    )
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried="reach the cluster",
+        happened=reasons,
+        hint="check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
+    )
