@@ -168,7 +168,7 @@ def test_an_answer_from_before_a_seek_is_dropped() -> None:
     assert moved.session_epoch == 2
     world.answer(part(batch(5), 5), epoch=1)
     assert world.core.take() is None
-    assert world.core.batches_dropped == 1
+    assert world.core.intake.batches_dropped == 1
     world.answer(part(batch(100), 100), epoch=2)
     fetched = world.core.take()
     assert fetched is not None

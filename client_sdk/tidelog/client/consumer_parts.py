@@ -134,9 +134,9 @@ def split(fetched: Fetched) -> list[RawBatch]:
 def metrics_of(core: ConsumerCore, records_read: int) -> dict[str, float]:
     """A snapshot of a consumer's counters."""
     return {
-        "bytes_received": core.bytes_received,
+        "bytes_received": core.intake.bytes_received,
         "records_read": records_read,
-        "batches_dropped": core.batches_dropped,
+        "batches_dropped": core.intake.batches_dropped,
         "bytes_buffered": sum(len(fetched.data) for fetched in core.ready),
         "streams_opened": core.streams_opened,
         "truncations": core.recovery.truncations,

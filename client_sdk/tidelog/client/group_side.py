@@ -134,7 +134,7 @@ class GroupSide:
             self._drop(tuple(self._core.partitions))
         self.listener = listener
         self.subscription = subscription
-        self._core.is_member = True
+        self._core.be_member(subscription.topics, time.monotonic_ns())
         self._post(Subscribed(subscription=subscription))
 
     def end_membership(self) -> set[TopicPartition]:

@@ -27,8 +27,10 @@ from typing import assert_never
 
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_answer import check_epochs, no_offset, told, verified_headers
+from tidelog.client.engine.fetch_added import AddedPartitions
+from tidelog.client.engine.fetch_answer import no_offset, told
 from tidelog.client.engine.fetch_epochs import NO_EPOCH
+from tidelog.client.engine.fetch_intake import Intake
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
@@ -45,7 +47,6 @@ from tidelog.client.engine.fetch_messages import (
     OffsetsFailed,
     OffsetSpec,
     OpenStream,
-    PartitionBatches,
     QueryOffsets,
     StreamBroken,
     StreamOpened,
@@ -80,9 +81,9 @@ class ConsumerCore:
         self.ready = ReadyQueue(self.partitions, self.links)
         self.recovery = Recovery(settings, metadata, topics, backoff)
         self.errors: deque[TidelogError] = deque()
+        self.intake = Intake(settings, metadata, self.recovery, self.ready, self._leave)
+        self.added = AddedPartitions()
         self.streams_opened = 0
-        self.bytes_received = 0
-        self.batches_dropped = 0
         self._backoff = backoff
         self._by_id: dict[tuple[bytes, int], PartitionState] = {}
         self._effects: list[ConsumerEffect] = []
@@ -94,11 +95,25 @@ class ConsumerCore:
             self._leave(self.partitions.pop(gone))
         for name in names:
             if name not in self.partitions:
-                self.partitions[name] = PartitionState(name, self.settings.reset)
+                is_added = self.is_member and self.added.has(name)
+                self.partitions[name] = PartitionState(name, self.recovery.reset_of(is_added))
             if name.topic not in self.metadata.topics:
                 self.topics.want(name.topic, now_ns)
+        if self.is_member:
+            self.added.see_assigned(names, self.metadata.topics)
         self._index()
         self.ready.drop_void()
+
+    def be_member(self, topics: Iterable[str], now_ns: int) -> None:
+        """Of a group, which says what to assign: of these topics, and of others by pattern."""
+        self.is_member = True
+        self.added = AddedPartitions()
+        for name in topics:
+            known = self.metadata.topics.get(name)
+            if known is None:
+                self.topics.notice(name, now_ns)
+            else:
+                self.added.see(name, len(known.partitions))
 
     def subscribe(self, topics: Iterable[str], now_ns: int) -> None:
         """Read all partitions of these topics, as they become known."""
@@ -159,6 +174,7 @@ class ConsumerCore:
         """One message; the effects are to be performed in their order."""
         match message:
             case MetadataArrived():
+                self.added.see_missing(message.view, self.topics.noticed)
                 self._note_topics(self.topics.on_metadata(message.view, now_ns), now_ns)
             case MetadataFailed():
                 self._note_topics(self.topics.on_failure(message.error, now_ns), now_ns)
@@ -223,8 +239,10 @@ class ConsumerCore:
         self._index()
 
     def _on_topic_known(self, topic: RouteTopic, now_ns: int) -> None:
+        self.added.see(topic.topic, topic.partition_count)
         if topic.topic in self.subscribed:
-            reset = self.recovery.reset_of_added(topic.topic, self.partitions)
+            is_added = any(name.topic == topic.topic for name in self.partitions)
+            reset = self.recovery.reset_of(is_added)
             for number in range(topic.partition_count):
                 name = TopicPartition(topic.topic, number)
                 if name not in self.partitions:
@@ -417,84 +435,6 @@ class ConsumerCore:
     # Answers.
 
     def _on_fetch_answered(self, message: FetchAnswered, now_ns: int) -> None:
-        if (link := self._current(message.broker_id, message.stream)) is None:
-            return
-        link.failures = 0
-        for part in message.partitions:
-            size_bytes = len(part.batches)
-            link.receive(size_bytes)
-            self.bytes_received += size_bytes
-            state = self._by_id.get((part.topic_id, part.partition))
-            if (
-                state is None
-                or state.broker_id != message.broker_id
-                or message.session_epoch < state.session_epoch
-            ):
-                self.batches_dropped += 1
-                link.consume(size_bytes)
-                continue
-            if not self._on_part(state, part, message.broker_id, now_ns):
-                link.consume(size_bytes)
-
-    def _on_part(
-        self, state: PartitionState, part: PartitionBatches, broker_id: int, now_ns: int
-    ) -> bool:
-        """Whether the bytes now wait for the user."""
-        name = state.topic_partition
-        if part.leader_id is not None:
-            self.metadata.follow_hint(
-                name.topic, part.topic_id, part.partition, part.leader_id, part.leader_epoch
-            )
-        if part.error is not None:
-            state.leave_stream()
-            self.recovery.on_error(state, part.error, now_ns)
-            self.ready.drop_void()
-            return False
-        if part.high_watermark >= 0:
-            state.high_watermark = part.high_watermark
-        if part.log_start_offset >= 0:
-            state.log_start_offset = part.log_start_offset
-        if part.divergence is not None:
-            self._leave(state)
-            self.recovery.on_divergence(state, part.divergence, now_ns)
-            self.ready.drop_void()
-            return False
-        is_taken = False
-        if part.batches:
-            try:
-                is_taken = self._on_batches(state, part, broker_id)
-            except TidelogError as error:
-                # The bytes are not what the broker read: ask again, and tell.
-                self._leave(state)
-                if not self.recovery.go_to_leader(state, now_ns):
-                    state.error = error
-                return False
-        if part.preferred_replica >= 0:
-            self._leave(state)
-            self.recovery.on_preferred(state, part.preferred_replica, now_ns)
-        return is_taken
-
-    def _on_batches(self, state: PartitionState, part: PartitionBatches, broker_id: int) -> bool:
-        name = state.topic_partition
-        headers = verified_headers(part, name, state.fetch_offset, verify=self.settings.verify)
-        assert state.fetch_offset is not None, f"{state!r} is read without a position"
-        check_epochs(headers, name, state.epochs.latest)
-        first_offset, last = state.fetch_offset, headers[-1]
-        if last.next_offset <= first_offset:
-            return False
-        for header in headers:
-            state.epochs.note(header.leader_epoch, header.base_offset)
-        state.read_to(last.next_offset)
-        self.ready.add(
-            Fetched(
-                topic_partition=name,
-                data=part.batches,
-                first_offset=first_offset,
-                next_offset=last.next_offset,
-                high_watermark=part.high_watermark,
-                leader_epoch=last.leader_epoch,
-                broker_id=broker_id,
-                generation=state.generation,
-            )
-        )
-        return True
+        link = self._current(message.broker_id, message.stream)
+        if link is not None:
+            self.intake.take(message, link, self._by_id, now_ns)

@@ -13,8 +13,6 @@ the leader is asked to serve by itself for the next lease.
       └────────────────────────────────────────────────────────────────────────────────┘
 """
 
-from collections.abc import Mapping
-
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.consumer_settings import ConsumerSettings
 from tidelog.client.engine.fetch_answer import recreated, truncated
@@ -24,7 +22,6 @@ from tidelog.client.engine.metadata import BrokerView, MetadataCache
 from tidelog.client.engine.outcomes import STALE_METADATA
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.errors import PeerError
-from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -110,16 +107,13 @@ class Recovery:
         else:
             state.need_reset(self._settings.reset)
 
-    def reset_of_added(
-        self, topic: str, assigned: Mapping[TopicPartition, PartitionState]
-    ) -> OffsetSpec | None:
-        """Where partitions begin that a subscribed topic is seen to have.
+    def reset_of(self, is_added: bool) -> OffsetSpec | None:
+        """Where a partition without a position begins.
 
-        Those that were added while it was read have nothing that the reader could have meant to
-        skip: the latest offset would be behind what was written before he saw them.
+        Those that were added while their topic was read have nothing that the reader could have
+        meant to skip: the latest offset would be behind what was written before he saw them.
         """
         reset = self._settings.reset
-        is_added = any(name.topic == topic for name in assigned)
         return OffsetSpec.EARLIEST if is_added and reset is OffsetSpec.LATEST else reset
 
     def on_recreated(self, state: PartitionState) -> None:

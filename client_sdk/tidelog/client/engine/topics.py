@@ -61,6 +61,8 @@ class TopicDesk:
         self.metadata = metadata
         self.wanted: dict[str, int] = {}
         """Topics somebody waits for, and since when."""
+        self.noticed: dict[str, None] = {}
+        """Topics of which it would be good to know; they need not be there, and are not made."""
         self.used: dict[str, None] = {}
         self.gone: dict[str, None] = {}
         """Topics in use that are not there any more; told once."""
@@ -83,6 +85,12 @@ class TopicDesk:
             return
         self.refresh(now_ns)
 
+    def notice(self, topic: str, now_ns: int) -> None:
+        """Find out what the topic has, if it is there."""
+        if topic not in self.used and topic not in self.wanted:
+            self.noticed[topic] = None
+            self.refresh(now_ns)
+
     def refresh(self, now_ns: int) -> None:
         """The view is stale: ask again, at once unless that was done just now."""
         at_ns = self._asked_at_ns + self._backoff.delay_ns(max(1, self.failures))
@@ -101,7 +109,9 @@ class TopicDesk:
         self.is_fetching = True
         self._asked_at_ns = now_ns
         self.due_at_ns = None
-        names = dict.fromkeys((*self.used, *self.wanted))
+        # A request that may make topics names only those that somebody waits for.
+        also = self.wanted or self.noticed
+        names = dict.fromkeys((*self.used, *also))
         return [FetchMetadata(topics=tuple(names), may_create=bool(self.wanted))]
 
     def on_metadata(self, view: ClusterView, now_ns: int) -> list[TopicEffect]:
@@ -152,6 +162,7 @@ class TopicDesk:
         topic = self.metadata.topics.get(name)
         if error is None and topic is not None and topic.partitions:
             self.wanted.pop(name, None)
+            self.noticed.pop(name, None)
             self.used[name] = None
             self.gone.pop(name, None)
             route = RouteTopic(
