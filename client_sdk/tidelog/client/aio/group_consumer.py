@@ -7,43 +7,34 @@ may be coroutines. Every wait ends with its deadline or a cancellation.
 import asyncio
 import contextlib
 import inspect
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
 from tidelog.client.aio.member_loop import AsyncMemberLoop
-from tidelog.client.consumer_base import ConsumerBase
 from tidelog.client.consumer_parts import inside_listener, loop_settings
 from tidelog.client.engine.group import GroupCore
+from tidelog.client.group_base import GroupBase, left_ms, to_ns
 from tidelog.client.group_offsets import OnCommitted
 from tidelog.client.group_options import (
-    CLOSE_TIMEOUT_MS,
-    FAREWELL_IN_HASTE_S,
-    FAREWELL_S,
     GRACE_S,
     checked_offsets,
-    commit_error,
-    committed_of,
     details_of,
-    not_answered,
     settings_of,
 )
-from tidelog.client.group_side import LEASE_LOOK_S, GroupSide, Told
+from tidelog.client.group_side import GroupSide, Told
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")
-_log = logging.getLogger("tidelog.client")
-_LONGEST_S: Final = 3600.0
 
 
-class AsyncGroupConsumer(ConsumerBase):
+class AsyncGroupConsumer(GroupBase):
     """With or without a group; without one nothing here ever waits."""
 
     def __init__(self, name: str, arguments: ConsumerArguments) -> None:
@@ -101,7 +92,7 @@ class AsyncGroupConsumer(ConsumerBase):
             group = self._group_for(tried)
             deadline = self._deadline(timeout_ms)
             wanted = await self._wanted(group, offsets, deadline, tried)
-            number = group.offsets.commit_later(wanted, _ns(deadline), is_awaited=True)
+            number = group.offsets.commit_later(wanted, to_ns(deadline), is_awaited=True)
             if number is not None:
                 await self._wait_stored(group, number, deadline, tried)
             group.offsets.run_callbacks()
@@ -123,7 +114,7 @@ class AsyncGroupConsumer(ConsumerBase):
         for name in wanted or ():
             if not group.offsets.id_of(name):
                 self._state(name, tried)
-        group.offsets.commit_later(wanted, _ns(self._deadline(None)), callback)
+        group.offsets.commit_later(wanted, to_ns(self._deadline(None)), callback)
 
     async def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
@@ -134,16 +125,13 @@ class AsyncGroupConsumer(ConsumerBase):
         with self._exclusive(tried):
             group = self._group_for(tried)
             deadline = self._deadline(timeout_ms)
-            topic = await self._calls.topic(name.topic, _left_ms(deadline), tried=tried)
-            number = group.offsets.look_up({name: topic.topic_id}, _ns(deadline))
+            topic = await self._calls.topic(name.topic, left_ms(deadline), tried=tried)
+            number = group.offsets.look_up({name: topic.topic_id}, to_ns(deadline))
             try:
                 found = await self._wait_for(group, lambda: group.found(number), deadline + GRACE_S)
             finally:
                 group.offsets.give_up(number)
-            if found is None:
-                raise not_answered(tried)
-            at = committed_of(found)
-            return at if metadata or at is None else at.offset
+            return self._told_committed(found, tried, metadata=metadata)
 
     async def _wanted(
         self,
@@ -153,13 +141,10 @@ class AsyncGroupConsumer(ConsumerBase):
         tried: str,
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
         """Checked, and every topic known."""
-        self._note_position()
-        if offsets is None:
-            return None
-        wanted = checked_offsets(offsets)
-        for name in wanted:
+        wanted = self._chosen(offsets)
+        for name in wanted or ():
             if not group.offsets.id_of(name):
-                await self._calls.topic(name.topic, _left_ms(deadline), tried=tried)
+                await self._calls.topic(name.topic, left_ms(deadline), tried=tried)
         return wanted
 
     async def _wait_stored(
@@ -171,10 +156,7 @@ class AsyncGroupConsumer(ConsumerBase):
             )
         finally:
             group.offsets.give_up(number)
-        if failures is None:
-            raise not_answered(tried)
-        if failures:
-            raise commit_error(group.settings.group, failures)
+        self._check_stored(group, failures, tried)
 
     # Waiting.
 
@@ -196,16 +178,6 @@ class AsyncGroupConsumer(ConsumerBase):
     def _start_member(self, group: GroupSide) -> None:
         assert self._member is not None, "a group has a member's loop"
         self._member.start(group)
-
-    def _longest_wait(self, left: float) -> float:
-        """Until the deadline, or until the group wants something."""
-        group = self._group
-        if group is None:
-            return left
-        now_ns = time.monotonic_ns()
-        if not group.may_deliver(now_ns):
-            left = min(left, LEASE_LOOK_S)
-        return min(left, max(0.001, group.commit_due_s(now_ns)))
 
     async def _attend(self) -> None:
         """Take up what the group has told; the listener's errors come once all is in order."""
@@ -238,9 +210,7 @@ class AsyncGroupConsumer(ConsumerBase):
             self._loop.driver.spawn(_awaited(waiting), "rebalance listener")
 
     def _raise_error(self) -> None:
-        error = self._core.take_error()
-        if error is None and self._group is not None:
-            error = self._group.take_error()
+        error = self._take_error()
         if error is not None:
             self._loop.update()
             raise error
@@ -290,9 +260,6 @@ class AsyncGroupConsumer(ConsumerBase):
     def _update(self) -> None:
         self._loop.update()
 
-    def _deadline(self, timeout_ms: int | None) -> float:
-        return time.monotonic() + self._limit_ms(timeout_ms) / 1000
-
     # The farewell.
 
     async def _say_farewell(
@@ -307,23 +274,17 @@ class AsyncGroupConsumer(ConsumerBase):
         if group is None or member is None or not member.is_running:
             return
         if not in_haste:
-            limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
-            await self._commit_last(group, autocommit=autocommit, limit_s=limit_ms / 1000)
-        farewell_s = FAREWELL_IN_HASTE_S if in_haste else FAREWELL_S
-        if timeout_ms is not None:
-            farewell_s = min(farewell_s, timeout_ms / 1000)
+            await self._commit_last(group, timeout_ms, autocommit=autocommit)
+        farewell_s = self._farewell_s(timeout_ms, in_haste=in_haste)
         await member.leave(farewell_s)
 
-    async def _commit_last(self, group: GroupSide, *, autocommit: bool, limit_s: float) -> None:
-        self._note_position()
-        number = group.offsets.commit_delivered(is_awaited=True) if autocommit else None
+    async def _commit_last(
+        self, group: GroupSide, timeout_ms: int | None, *, autocommit: bool
+    ) -> None:
+        number, deadline = self._last_commit(group, timeout_ms, autocommit=autocommit)
         if number is not None:
-            deadline = time.monotonic() + limit_s
             failures = await self._wait_for(group, lambda: group.outcome(number), deadline)
-            if failures:
-                _log.warning("stop: %s", commit_error(group.settings.group, failures))
-            elif failures is None:
-                _log.warning("stop: %s", not_answered("commit what was delivered"))
+            self._note_last(group, failures, during="stop")
         group.offsets.run_callbacks()
         listener, had = group.listener, set(self._core.partitions)
         if listener is not None and had and group.is_member:
@@ -332,11 +293,3 @@ class AsyncGroupConsumer(ConsumerBase):
 
 async def _awaited(waiting: Awaitable[None]) -> None:
     await waiting
-
-
-def _ns(deadline: float) -> int:
-    return int(deadline * 1e9)
-
-
-def _left_ms(deadline: float) -> int:
-    return max(1, int((deadline - time.monotonic()) * 1000))

@@ -5,33 +5,24 @@ polls. Every wait ends with its deadline, a wake-up or Ctrl-C.
 """
 
 import contextlib
-import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from tidelog.client.consumer_base import ConsumerBase
 from tidelog.client.consumer_parts import concurrent_use, inside_listener, loop_settings
 from tidelog.client.engine.group import GroupCore
 from tidelog.client.engine.group_messages import LeaveWanted
 from tidelog.client.errors import WakeupError
+from tidelog.client.group_base import GroupBase, left_ms, to_ns
 from tidelog.client.group_offsets import OnCommitted
 from tidelog.client.group_options import (
-    CLOSE_TIMEOUT_MS,
-    FAREWELL_IN_HASTE_S,
-    FAREWELL_S,
     GRACE_S,
-    checked_offsets,
-    commit_error,
-    committed_of,
     details_of,
-    not_answered,
     settings_of,
 )
-from tidelog.client.group_side import LEASE_LOOK_S, GroupSide, Told
+from tidelog.client.group_side import GroupSide, Told
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -40,10 +31,9 @@ from tidelog.client.sync.member_loop import MemberLoop
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
-_log = logging.getLogger("tidelog.client")
 
 
-class GroupConsumer(ConsumerBase):
+class GroupConsumer(GroupBase):
     """With or without a group; without one nothing here ever waits."""
 
     def __init__(self, name: str, arguments: ConsumerArguments) -> None:
@@ -96,7 +86,7 @@ class GroupConsumer(ConsumerBase):
             group = self._group_for(tried)
             deadline = self._deadline(timeout_ms)
             wanted = self._wanted(group, offsets, deadline, tried)
-            number = group.offsets.commit_later(wanted, _ns(deadline), is_awaited=True)
+            number = group.offsets.commit_later(wanted, to_ns(deadline), is_awaited=True)
             if number is not None:
                 self._wait_stored(group, number, deadline, tried)
             group.offsets.run_callbacks()
@@ -115,7 +105,7 @@ class GroupConsumer(ConsumerBase):
             self._start_member(group)
             deadline = self._deadline(None)
             wanted = self._wanted(group, offsets, deadline, tried)
-            group.offsets.commit_later(wanted, _ns(deadline), callback)
+            group.offsets.commit_later(wanted, to_ns(deadline), callback)
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
@@ -126,16 +116,13 @@ class GroupConsumer(ConsumerBase):
         with self._exclusive(tried):
             group = self._group_for(tried)
             deadline = self._deadline(timeout_ms)
-            topic = self._calls.topic(name.topic, _left_ms(deadline), tried=tried)
-            number = group.offsets.look_up({name: topic.topic_id}, _ns(deadline))
+            topic = self._calls.topic(name.topic, left_ms(deadline), tried=tried)
+            number = group.offsets.look_up({name: topic.topic_id}, to_ns(deadline))
             try:
                 found = self._wait_for(group, lambda: group.found(number), deadline + GRACE_S)
             finally:
                 group.offsets.give_up(number)
-            if found is None:
-                raise not_answered(tried)
-            at = committed_of(found)
-            return at if metadata or at is None else at.offset
+            return self._told_committed(found, tried, metadata=metadata)
 
     def _wanted(
         self,
@@ -145,13 +132,10 @@ class GroupConsumer(ConsumerBase):
         tried: str,
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
         """Checked, and every topic known."""
-        self._note_position()
-        if offsets is None:
-            return None
-        wanted = checked_offsets(offsets)
-        for name in wanted:
+        wanted = self._chosen(offsets)
+        for name in wanted or ():
             if not group.offsets.id_of(name):
-                self._calls.topic(name.topic, _left_ms(deadline), tried=tried)
+                self._calls.topic(name.topic, left_ms(deadline), tried=tried)
         return wanted
 
     def _wait_stored(self, group: GroupSide, number: int, deadline: float, tried: str) -> None:
@@ -159,10 +143,7 @@ class GroupConsumer(ConsumerBase):
             failures = self._wait_for(group, lambda: group.outcome(number), deadline + GRACE_S)
         finally:
             group.offsets.give_up(number)
-        if failures is None:
-            raise not_answered(tried)
-        if failures:
-            raise commit_error(group.settings.group, failures)
+        self._check_stored(group, failures, tried)
 
     # Waiting.
 
@@ -184,17 +165,6 @@ class GroupConsumer(ConsumerBase):
     def _start_member(self, group: GroupSide) -> None:
         assert self._member is not None, "a group has a member's loop"
         self._member.start(group)
-
-    def _longest_wait(self, left: float) -> float:
-        """Until the deadline, or until the group wants something."""
-        left = 3600.0 if math.isinf(left) else left
-        group = self._group
-        if group is None:
-            return left
-        now_ns = time.monotonic_ns()
-        if not group.may_deliver(now_ns):
-            left = min(left, LEASE_LOOK_S)
-        return min(left, max(0.001, group.commit_due_s(now_ns)))
 
     def _attend(self) -> None:
         """Take up what the group has told; the listener's errors come once all is in order."""
@@ -226,9 +196,7 @@ class GroupConsumer(ConsumerBase):
 
     def _raise_error(self) -> None:
         self._raise_wakeup()
-        error = self._core.take_error()
-        if error is None and self._group is not None:
-            error = self._group.take_error()
+        error = self._take_error()
         if error is not None:
             raise error
 
@@ -267,9 +235,6 @@ class GroupConsumer(ConsumerBase):
     def _update(self) -> None:
         self._loop.update()
 
-    def _deadline(self, timeout_ms: int | None) -> float:
-        return time.monotonic() + self._limit_ms(timeout_ms) / 1000
-
     # The farewell.
 
     def _say_farewell(self, *, autocommit: bool, timeout_ms: int | None, in_haste: bool) -> None:
@@ -282,33 +247,17 @@ class GroupConsumer(ConsumerBase):
         if group is None or member is None or not member.is_running:
             return
         if not in_haste:
-            limit_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
-            self._commit_last(group, autocommit=autocommit, limit_s=limit_ms / 1000)
-        farewell_s = FAREWELL_IN_HASTE_S if in_haste else FAREWELL_S
-        if timeout_ms is not None:
-            farewell_s = min(farewell_s, timeout_ms / 1000)
-        member.inbox.put(LeaveWanted(deadline_ns=_ns(time.monotonic() + farewell_s)))
+            self._commit_last(group, timeout_ms, autocommit=autocommit)
+        farewell_s = self._farewell_s(timeout_ms, in_haste=in_haste)
+        member.inbox.put(LeaveWanted(deadline_ns=to_ns(time.monotonic() + farewell_s)))
         member.has_left.wait(farewell_s)
 
-    def _commit_last(self, group: GroupSide, *, autocommit: bool, limit_s: float) -> None:
-        self._note_position()
-        number = group.offsets.commit_delivered(is_awaited=True) if autocommit else None
+    def _commit_last(self, group: GroupSide, timeout_ms: int | None, *, autocommit: bool) -> None:
+        number, deadline = self._last_commit(group, timeout_ms, autocommit=autocommit)
         if number is not None:
-            deadline = time.monotonic() + limit_s
             failures = self._wait_for(group, lambda: group.outcome(number), deadline)
-            if failures:
-                _log.warning("close: %s", commit_error(group.settings.group, failures))
-            elif failures is None:
-                _log.warning("close: %s", not_answered("commit what was delivered"))
+            self._note_last(group, failures, during="close")
         group.offsets.run_callbacks()
         listener, had = group.listener, set(self._core.partitions)
         if listener is not None and had and group.is_member:
             self._call_listener(lambda: listener.on_partitions_revoked(had))
-
-
-def _ns(deadline: float) -> int:
-    return int(deadline * 1e9)
-
-
-def _left_ms(deadline: float) -> int:
-    return max(1, int((deadline - time.monotonic()) * 1000))
