@@ -6,11 +6,12 @@ its own coordinator.
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from tidelog.client import group_calls, wire_groups_admin
+from tidelog.client import group_calls, group_plans, wire_groups_admin
 from tidelog.client.group_calls import GroupSpecs, Outcomes, ResetTo
+from tidelog.client.group_plans import Plan, Settling
 from tidelog.client.group_types import (
     GroupDescription,
     GroupList,
@@ -25,7 +26,6 @@ from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import TidelogError
 
 T = TypeVar("T")
-Read = Callable[[bytes], Sequence[T | TidelogError]]
 
 
 class GroupCalls(OffsetCalls):
@@ -51,20 +51,13 @@ class GroupCalls(OffsetCalls):
         timeout_ms: int | None = None,
     ) -> GroupList:
         """The groups of all coordinators that answer, and how many did not."""
-        limit_ms = self._limit_ms(timeout_ms)
-        deadline = time.monotonic() + limit_ms / 1000
-        states, types = list(states_filter), list(types_filter)
-        groups: list[GroupListing] = []
-        missing, after_name = 0, ""
-        while True:
-            request = wire_groups_admin.list_groups_request(states, types, after_name=after_name)
-            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-            data = self._ask("list groups", wire_groups_admin.LIST_GROUPS, request, left_ms)
-            page, after_name = wire_groups_admin.read_groups(data)
-            groups += page.groups
-            missing = max(missing, page.missing_coordinators)
-            if not after_name:
-                return GroupList(groups=tuple(groups), missing_coordinators=missing)
+        pages = group_plans.Pages(states_filter, types_filter, self._limit_ms(timeout_ms))
+        while not pages.is_complete:
+            data = self._ask(
+                "list groups", wire_groups_admin.LIST_GROUPS, pages.next_request(), pages.left_ms
+            )
+            pages.take(data)
+        return pages.all()
 
     def describe_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None
@@ -78,18 +71,10 @@ class GroupCalls(OffsetCalls):
         self, group_ids: Iterable[str], timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | TidelogError]:
         """The same with each group's own outcome."""
-        tried = "describe groups"
         outcomes = Outcomes[GroupDescription](group_ids)
-        self._learn_brokers(tried, self._limit_ms(timeout_ms))
+        self._learn_brokers("describe groups", self._limit_ms(timeout_ms))
         names = self._group_topics(self._limit_ms(timeout_ms))
-        return self._settled(
-            tried,
-            wire_groups_admin.DESCRIBE_GROUPS,
-            outcomes,
-            wire_groups_admin.describe_groups_request,
-            lambda data: wire_groups_admin.read_descriptions(data, names),
-            timeout_ms,
-        )
+        return self._settled(group_plans.describe(outcomes, names), timeout_ms)
 
     def delete_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
@@ -103,16 +88,8 @@ class GroupCalls(OffsetCalls):
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
     ) -> dict[str, TidelogError | None]:
         """The same with each group's own outcome; None: it is gone."""
-        return self._settled(
-            "delete groups",
-            wire_groups_admin.DELETE_GROUPS,
-            Outcomes[None](group_ids, may_repeat=False),
-            lambda names: wire_groups_admin.delete_groups_request(
-                names, validate_only=validate_only
-            ),
-            wire_groups_admin.read_deleted_groups,
-            timeout_ms,
-        )
+        plan = group_plans.delete(group_ids, validate_only=validate_only)
+        return self._settled(plan, timeout_ms)
 
     def list_group_offsets(
         self,
@@ -152,21 +129,10 @@ class GroupCalls(OffsetCalls):
             return {}
         limit_ms = self._limit_ms(timeout_ms)
         places = self._group_places(wanted, limit_ms, tried)
-        request = wire_groups_admin.alter_offsets_request(
-            group_id,
-            [(places[name], offset) for name, offset in wanted.items()],
-            validate_only=validate_only,
-        )
-        outcomes = Outcomes[list[int | TidelogError]]([group_id])
-        self._settled(
-            tried,
-            wire_groups_admin.ALTER_OFFSETS,
-            outcomes,
-            lambda _: request,
-            wire_groups_admin.read_altered_offsets,
-            limit_ms,
-        )
-        answers = group_calls.one(outcomes)
+        placed = [(places[name], offset) for name, offset in wanted.items()]
+        plan = group_plans.alter_offsets(tried, group_id, placed, validate_only=validate_only)
+        self._settled(plan, limit_ms)
+        answers = group_calls.one(plan.outcomes)
         results = group_calls.of_partitions(tried, wanted, answers)
         return dict(zip(wanted, all_or_raise(results), strict=True))
 
@@ -210,24 +176,15 @@ class GroupCalls(OffsetCalls):
     ) -> dict[TopicPartition, TidelogError | None]:
         """The same with each partition's own outcome; None: it is forgotten."""
         tried = f"delete offsets of group {group_id}"
-        names = sorted({TopicPartition(*each) for each in partitions})
+        names = group_plans.unique(partitions)
         if not names:
             return {}
         limit_ms = self._limit_ms(timeout_ms)
         places = self._group_places(names, limit_ms, tried)
-        request = wire_groups_admin.delete_offsets_request(
-            group_id, [places[name] for name in names], validate_only=validate_only
-        )
-        outcomes = Outcomes[list[TidelogError | None]]([group_id])
-        self._settled(
-            tried,
-            wire_groups_admin.DELETE_OFFSETS,
-            outcomes,
-            lambda _: request,
-            wire_groups_admin.read_deleted_offsets,
-            limit_ms,
-        )
-        answers = group_calls.one(outcomes)
+        wanted = [places[name] for name in names]
+        plan = group_plans.delete_offsets(tried, group_id, wanted, validate_only=validate_only)
+        self._settled(plan, limit_ms)
+        answers = group_calls.one(plan.outcomes)
         results = group_calls.of_partitions(tried, names, answers)
         return dict(zip(names, results, strict=True))
 
@@ -240,52 +197,27 @@ class GroupCalls(OffsetCalls):
         """Make members leave, or all of them; ids of those that were members. A living one joins
         again.
         """
-        request = wire_groups_admin.remove_members_request(
-            group_id, group_calls.chosen_members(members)
-        )
-        outcomes = Outcomes[list[str]]([group_id], may_repeat=False)
-        self._settled(
-            f"remove members of group {group_id}",
-            wire_groups_admin.REMOVE_MEMBERS,
-            outcomes,
-            lambda _: request,
-            wire_groups_admin.read_removed_members,
-            timeout_ms,
-        )
-        return group_calls.one(outcomes)
+        plan = group_plans.remove_members(group_id, members)
+        self._settled(plan, timeout_ms)
+        return group_calls.one(plan.outcomes)
 
     # Inside.
 
-    def _settled(
-        self,
-        tried: str,
-        method: str,
-        outcomes: Outcomes[T],
-        make_request: Callable[[list[str]], bytes],
-        read: Read[T],
-        timeout_ms: int | None,
-    ) -> dict[str, T | TidelogError]:
-        """Ask until every name has an answer that stays, or the time is over."""
-        limit_ms = self._limit_ms(timeout_ms)
-        deadline = time.monotonic() + limit_ms / 1000
-        tries = 0
-        while asked := outcomes.missing():
-            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+    def _settled(self, plan: Plan[T], timeout_ms: int | None) -> dict[str, T | TidelogError]:
+        """Every name with an answer that stays, or with what there was when the time was over."""
+        settling = Settling(plan, self._limit_ms(timeout_ms))
+        may_repeat = plan.outcomes.may_repeat
+        while (request := settling.next_request()) is not None:
             try:
                 data = self._ask(
-                    tried, method, make_request(asked), left_ms, may_repeat=outcomes.may_repeat
+                    plan.tried, plan.method, request, settling.left_ms, may_repeat=may_repeat
                 )
-                is_done = outcomes.take(asked, read(data))
+                settling.take(data)
             except TidelogError as error:
-                is_done = outcomes.fail(asked, error)
-            if is_done:
-                continue
-            tries += 1
-            delay = self._calls.delay_seconds(tries)
-            if time.monotonic() + delay >= deadline:
-                break
-            time.sleep(delay)
-        return outcomes.all()
+                settling.fail(error)
+            if pause := settling.pause_s(self._calls.delay_seconds):
+                time.sleep(pause)
+        return plan.outcomes.all()
 
     def _group_topics(self, timeout_ms: int) -> dict[bytes, str]:
         """Names of topics by id."""
