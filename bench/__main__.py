@@ -12,22 +12,35 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
-from bench import lines, replicated
+from bench import lines, replicated, threads
 from bench.first_record import FirstRecord
 from bench.growth import idle, many
-from bench.lines import ROLE_SECONDS_MAX, topic
+from bench.lines import topic
 from bench.pace import Pace
 from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
 from bench.processes import python_child, resident_bytes
 from bench.settings import PARTITIONS
+from bench.soak import Soak
 from bench.systems import Kafka, System, Tidelog
 from bench.table import Table, median
 from bench.turns import FAILURES, Line, Turns, say
+from bench.window import ROLE_SECONDS_MAX
 
 MIB: Final = 1024 * 1024
-PARTS: Final = ("start", "single", "replicated", "latency", "idle", "partitions")
-OF_NODES: Final = {"single": (1,), "replicated": (1, 3), "latency": (1, 3)}
+PARTS: Final = ("start", "single", "threads", "replicated", "latency", "idle", "partitions")
+LONG_PARTS: Final = ("soak",)
+"""Only where they are asked for."""
+EVERY_PART: Final = (*PARTS, *LONG_PARTS)
+OF_NODES: Final = {
+    "single": (1,),
+    "threads": (1,),
+    "replicated": (1, 3),
+    "latency": (1, 3),
+    "soak": (1,),
+}
 """The parts that need a cluster, and of how many nodes."""
+SOAK_RATE: Final = 20_000
+LATENCY_RATE: Final = 1_000
 
 
 class Run:
@@ -77,11 +90,16 @@ class Run:
             ours, theirs = self.start(nodes, stack)
             if "single" in wanted:
                 self.single(ours, theirs)
+            if "threads" in wanted and ours is not None:
+                repetitions = self.given.repetitions or 3
+                threads.show(ours, self.given.records, self.given.length, repetitions)
             if "replicated" in wanted:
                 self.replicated(nodes, ours, theirs)
             if "latency" in wanted:
-                seconds, rate = self.given.seconds, self.given.rate
+                seconds, rate = self.given.seconds, self.given.rate or LATENCY_RATE
                 Pace(nodes, ours, theirs, seconds=seconds, rate=rate).run()
+            if "soak" in wanted and ours is not None:
+                self.soak(ours)
             for system in (ours, theirs):
                 if system is not None:
                     held = [f"{resident_bytes(pid) / MIB:.0f}" for pid in system.pids]
@@ -129,6 +147,14 @@ class Run:
         turns.show("consume")
         turns.show_ratios(replicated.pairs(nodes))
 
+    def soak(self, ours: System) -> None:
+        """Steady load for as long as `--seconds` says."""
+        rate, every = self.given.rate or SOAK_RATE, self.given.every
+        try:
+            Soak(ours, seconds=self.given.seconds, rate=rate, every_seconds=every).run()
+        except FAILURES as failure:
+            say(failure, "soak")
+
     def first_record(self) -> None:
         """From nothing to the first acknowledged record."""
         starts_count = self.given.repetitions or 3
@@ -159,15 +185,19 @@ def _first_record(system: str) -> FirstRecord:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--peers", choices=["kafka"], nargs="*", default=[])
-    parser.add_argument("--only", default=",".join(PARTS), help="some of " + ",".join(PARTS))
+    parser.add_argument("--only", default=",".join(PARTS), help="some of " + ",".join(EVERY_PART))
     parser.add_argument("--lines", default="", help="a pattern: only lines whose key has it")
     sizes = parser.add_argument("--nodes", type=int, choices=(1, 3), nargs="*", default=(1, 3))
     sizes.help = "clusters of that many"
     parser.add_argument("--repetitions", type=int, help="default: 3, of replicated lines 2")
     parser.add_argument("--records", type=int, default=1_000_000, help="of each single line")
     parser.add_argument("--length", type=float, default=2.0, help="seconds of a replicated line")
-    parser.add_argument("--seconds", type=int, default=10, help="of each latency line")
-    parser.add_argument("--rate", type=int, default=1000, help="records/s of the latency lines")
+    parser.add_argument(
+        "--seconds", type=int, default=10, help="of each latency line, and of the soak"
+    )
+    parser.add_argument("--every", type=float, default=30.0, help="seconds between looks of a soak")
+    rates = f"records/s of latency lines ({LATENCY_RATE:,}) or of a soak ({SOAK_RATE:,})"
+    parser.add_argument("--rate", type=int, help=rates)
     parser.add_argument("--consumers", type=int, default=5_000, help="idle ones")
     parser.add_argument("--partitions", type=int, default=10_000, help="replicated ones")
     return parser
@@ -177,8 +207,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the nodes are ended too
     parser = _parser()
     run = Run(parser.parse_args())
-    if unknown := [part for part in run.parts if part not in PARTS]:
-        parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")
+    if unknown := [part for part in run.parts if part not in EVERY_PART]:
+        parser.error(f"there is no part {unknown[0]}; there are {', '.join(EVERY_PART)}")
     run.prepare()
     if "start" in run.parts:
         run.first_record()

@@ -1,6 +1,7 @@
-"""The per-record loops of every Python client, each run in a process of its own.
+"""The loops of every Python client, each run in a process of its own.
 
-Owns the loops that a user would write: produce one by one and flush, assign and iterate. They stay
+Owns the loops that a user would write: produce one by one or by lists and flush, assign and
+iterate, or take many at once. They stay
 the same shape for each client, so that what differs is the client; a consumer's clock starts at
 its first record. It must never print inside the clock. `python -m bench.clients ROLE LOAD` prints
 one result line.
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice, repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,10 +19,16 @@ from bench import latency
 from bench.processes import print_result
 from bench.settings import BATCH_BYTES, LINGER_MS, STALL_SECONDS_MAX, Load
 from bench.table import Throughput
+from bench.window import wait_let_go
+
+if TYPE_CHECKING:
+    from tidelog.client import Producer
 
 CONFLUENT_POLL_RECORDS: Final = 1000
 CONFLUENT_QUEUE_RECORDS: Final = 1_000_000
 CONFLUENT_BULK_RECORDS: Final = 10_000
+BULK_CALL_RECORDS: Final = 10_000
+"""Of one call that is given a list."""
 CONFLUENT_TUNED: Final[Mapping[str, int]] = {"fetch.queue.backoff.ms": 10}
 """By default a full queue is filled again after a second only: a tuned peer is the one to beat."""
 ROOM_POLL_SECONDS: Final = 0.01
@@ -48,10 +55,17 @@ def _throughput(load: Load, records: int, seconds: float) -> Throughput:
     )
 
 
-def confluent_produce(load: Load) -> Throughput:
+def begin(load: Load) -> float:
+    """When the clock of a line starts, or when the connection of a consumer may be made."""
+    if load.clients > 1:
+        wait_let_go()
+    return time.perf_counter()
+
+
+def _confluent_producer(load: Load) -> Any:
     from confluent_kafka import Producer
 
-    producer: Any = Producer(
+    return Producer(
         {
             "bootstrap.servers": load.bootstrap,
             "acks": load.acks,
@@ -60,9 +74,13 @@ def confluent_produce(load: Load) -> Throughput:
             "queue.buffering.max.messages": CONFLUENT_QUEUE_RECORDS,
         }
     )
+
+
+def confluent_produce(load: Load) -> Throughput:
+    producer = _confluent_producer(load)
     value, topic, produce = payload(load.record_bytes), load.topic, producer.produce
     producer.list_topics(topic, timeout=STALL_SECONDS_MAX)
-    start = time.perf_counter()
+    start = begin(load)
     for number, key in enumerate(keys(load)):
         if number % CONFLUENT_POLL_RECORDS == 0:
             producer.poll(0)
@@ -73,6 +91,28 @@ def confluent_produce(load: Load) -> Throughput:
     left = producer.flush(STALL_SECONDS_MAX)
     seconds = time.perf_counter() - start
     assert left == 0, f"{left} records were not acknowledged"
+    return _throughput(load, load.records, seconds)
+
+
+def confluent_produce_batch(load: Load) -> Throughput:
+    producer = _confluent_producer(load)
+    topic = load.topic
+    messages = [{"value": payload(load.record_bytes)}] * BULK_CALL_RECORDS
+    producer.list_topics(topic, timeout=STALL_SECONDS_MAX)
+    start = begin(load)
+    left, stalled_at = load.records, start + STALL_SECONDS_MAX
+    while left:
+        queued = producer.produce_batch(
+            topic, messages if left > len(messages) else messages[:left]
+        )
+        left -= queued
+        if queued:
+            stalled_at = time.perf_counter() + STALL_SECONDS_MAX
+        assert time.perf_counter() < stalled_at, "librdkafka's queue stayed full"
+        producer.poll(0 if queued else ROOM_POLL_SECONDS)
+    unanswered = producer.flush(STALL_SECONDS_MAX)
+    seconds = time.perf_counter() - start
+    assert unanswered == 0, f"{unanswered} records were not acknowledged"
     return _throughput(load, load.records, seconds)
 
 
@@ -103,18 +143,35 @@ def kafka_python_produce(load: Load) -> Throughput:
     )
 
 
-def tidelog_produce(load: Load) -> Throughput:
+def tidelog_producer(load: Load) -> "Producer":
     from tidelog.client import Producer
 
-    return _produce_futures(
-        load,
-        Producer(
-            bootstrap_servers=load.bootstrap,
-            acks=1 if load.acks == "1" else "all",
-            batch_size=BATCH_BYTES,
-            linger_ms=LINGER_MS,
-        ),
+    return Producer(
+        bootstrap_servers=load.bootstrap,
+        acks=1 if load.acks == "1" else "all",
+        batch_size=BATCH_BYTES,
+        linger_ms=LINGER_MS,
     )
+
+
+def tidelog_produce(load: Load) -> Throughput:
+    return _produce_futures(load, tidelog_producer(load))
+
+
+def tidelog_produce_batch(load: Load) -> Throughput:
+    values = [payload(load.record_bytes)] * BULK_CALL_RECORDS
+    with tidelog_producer(load) as producer:
+        producer.partitions_for(load.topic)
+        last: Any = None
+        start = begin(load)
+        for left in range(load.records, 0, -BULK_CALL_RECORDS):
+            last = producer.send_batch(
+                load.topic, values if left >= BULK_CALL_RECORDS else values[:left]
+            )
+        producer.flush(timeout=STALL_SECONDS_MAX)
+        seconds = time.perf_counter() - start
+        last.get(timeout=STALL_SECONDS_MAX)
+    return _throughput(load, load.records, seconds)
 
 
 def _produce_futures(load: Load, producer: Any) -> Throughput:
@@ -122,7 +179,7 @@ def _produce_futures(load: Load, producer: Any) -> Throughput:
     value, topic, send = payload(load.record_bytes), load.topic, producer.send
     producer.partitions_for(topic)
     last: Any = None
-    start = time.perf_counter()
+    start = begin(load)
     for key in keys(load):
         last = send(topic, value, key)
     producer.flush(timeout=STALL_SECONDS_MAX)
@@ -138,6 +195,7 @@ def _confluent_consumer(load: Load, settings: Mapping[str, int]) -> Any:
     ours = {"bootstrap.servers": load.bootstrap, "group.id": "bench", "enable.auto.commit": False}
     consumer: Any = Consumer({**ours, **settings})
     assigned = [TopicPartition(load.topic, p, OFFSET_BEGINNING) for p in range(load.partitions)]
+    begin(load)
     consumer.assign(assigned)
     return consumer
 
@@ -199,8 +257,27 @@ def tidelog_consume(load: Load) -> Throughput:
     return _iterate(load, consumer, TopicPartition)
 
 
+def tidelog_consume_arrow(load: Load) -> Throughput:
+    from tidelog.client import Consumer, TopicPartition
+
+    with Consumer(bootstrap_servers=load.bootstrap, auto_offset_reset="earliest") as consumer:
+        names = [TopicPartition(load.topic, number) for number in range(load.partitions)]
+        begin(load)
+        consumer.assign(names)
+        first = consumer.poll_arrow(STALL_SECONDS_MAX * 1e3).num_rows
+        start = time.perf_counter()
+        seen = first
+        while seen < load.records:
+            rows = consumer.poll_arrow(STALL_SECONDS_MAX * 1e3).num_rows
+            assert rows, f"stuck at {seen} records"
+            seen += rows
+        seconds = time.perf_counter() - start
+    return _throughput(load, seen - first, seconds)
+
+
 def _iterate(load: Load, consumer: Any, topic_partition: Callable[[str, int], Any]) -> Throughput:
     assigned = [topic_partition(load.topic, number) for number in range(load.partitions)]
+    begin(load)
     consumer.assign(assigned)
     consumer.seek_to_beginning(*assigned)
     records = iter(consumer)
@@ -218,6 +295,7 @@ def _iterate(load: Load, consumer: Any, topic_partition: Callable[[str, int], An
 
 ROLES: Final[dict[str, Callable[[Load], msgspec.Struct]]] = {
     "confluent-produce": confluent_produce,
+    "confluent-produce-batch": confluent_produce_batch,
     "confluent-consume": confluent_consume,
     "confluent-consume-tuned": confluent_consume_tuned,
     "confluent-consume-bulk": confluent_consume_bulk,
@@ -225,7 +303,9 @@ ROLES: Final[dict[str, Callable[[Load], msgspec.Struct]]] = {
     "kafka-python-produce": kafka_python_produce,
     "kafka-python-consume": kafka_python_consume,
     "tidelog-produce": tidelog_produce,
+    "tidelog-produce-batch": tidelog_produce_batch,
     "tidelog-consume": tidelog_consume,
+    "tidelog-consume-arrow": tidelog_consume_arrow,
     "tidelog-latency": latency.tidelog,
 }
 

@@ -6,6 +6,8 @@ unflushed one.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,8 +19,9 @@ from bench.settings import BATCH_BYTES, LINGER_MS, PARTITIONS, RECORD_BYTES, Ack
 from bench.spike import chains
 from bench.table import Throughput
 from bench.turns import Line, Pair
+from bench.window import ROLE_SECONDS_MAX, timed_together
 
-ROLE_SECONDS_MAX: Final = 300.0
+CLIENTS: Final = (1, 3)
 JVM_TOOL_TIMES: Final = 3
 """Kafka's tools get more records: a cold JVM is not what its users run."""
 SLOW_CLIENT_SHARE: Final = 20
@@ -34,6 +37,24 @@ def run_role(role: str, load: Load, kind: type[Result]) -> Result:
     """One client loop in a process of its own."""
     with python_child("bench.clients", role, msgspec.json.encode(load).decode()) as child:
         return child.result(kind, timeout_seconds=ROLE_SECONDS_MAX)
+
+
+def run_clients(role: str, load: Load) -> Throughput:
+    """As many client loops as the load says, a process each, let go at once."""
+    if load.clients == 1:
+        return run_role(role, load, Throughput)
+    text = msgspec.json.encode(load).decode()
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(python_child("bench.clients", role, text))
+            for _ in range(load.clients)
+        ]
+        return timed_together(children)
+
+
+def of_clients(key: str, clients: int) -> str:
+    """The key of a line with so many clients."""
+    return key if clients == 1 else f"{key}-by-{clients}"
 
 
 def topic(key: str, repetition: int) -> str:
@@ -58,21 +79,27 @@ class Client:
         *,
         creates: Mapping[str, str] = UNFLUSHED,
         key_bytes: int = 0,
+        call: str = "send()",
+        clients: int = 1,
     ) -> Line:
+        key = of_clients(key, clients)
+
         def run(repetition: int) -> Throughput:
             load = Load(
                 bootstrap=self._bootstrap,
                 topic=topic(key, repetition),
-                records=self._records,
+                records=self._records // clients,
                 acks=acks,
                 key_bytes=key_bytes,
+                clients=clients,
             )
-            return run_role(role, load, Throughput)
+            return run_clients(role, load)
 
         return Line(
             key=key,
             direction="produce",
-            client=f"{self._name} {'produce()' if 'confluent' in role else 'send()'}",
+            client=f"{self._name} {call}",
+            clients=clients,
             acks=acks,
             flush=flush,
             record=f"key {key_bytes} + {RECORD_BYTES}" if key_bytes else str(RECORD_BYTES),
@@ -80,52 +107,87 @@ class Client:
             creates=creates,
         )
 
-    def consume(self, key: str, role: str, call: str, reads: str) -> Line:
-        """`reads` is the producing line whose topic it reads."""
+    def consume(self, key: str, role: str, call: str, reads: str, clients: int = 1) -> Line:
+        """`reads` is the producing line whose topic it reads, each client from the beginning."""
 
         def run(repetition: int) -> Throughput:
-            name = topic(reads, repetition)
-            load = Load(bootstrap=self._bootstrap, topic=name, records=self._records)
-            return run_role(role, load, Throughput)
+            load = Load(
+                bootstrap=self._bootstrap,
+                topic=topic(reads, repetition),
+                records=self._records // clients,
+                clients=clients,
+            )
+            return run_clients(role, load)
 
-        return Line(key=key, direction="consume", client=f"{self._name} {call}", run=run)
+        return Line(
+            key=of_clients(key, clients),
+            direction="consume",
+            client=f"{self._name} {call}",
+            clients=clients,
+            run=run,
+        )
 
 
 def tidelog_lines(bootstrap: str, records: int) -> list[Line]:
-    """Tidelog through its SDK, record by record."""
+    """Tidelog through its SDK, record by record and by lists."""
     sdk = Client("Tidelog", bootstrap, records)
-    after, role = "after the answer", "tidelog-produce"
-    return [
-        sdk.produce("tidelog-1", role, "1", after),
-        sdk.produce("tidelog-all", role, "all", "before the answer"),
-        sdk.produce("tidelog-keyed", role, "1", after, key_bytes=KEY_BYTES),
-        sdk.consume("tidelog-read", "tidelog-consume", "iterate", "tidelog-all"),
-    ]
+    after, before = "after the answer", "before the answer"
+    role, bulk, call = "tidelog-produce", "tidelog-produce-batch", "send_batch()"
+    lines = [sdk.produce("tidelog-keyed", role, "1", after, key_bytes=KEY_BYTES)]
+    for clients in CLIENTS:
+        lines += [
+            sdk.produce("tidelog-1", role, "1", after, clients=clients),
+            sdk.produce("tidelog-all", role, "all", before, clients=clients),
+            sdk.produce("tidelog-bulk-1", bulk, "1", after, call=call, clients=clients),
+            sdk.produce("tidelog-bulk-all", bulk, "all", before, call=call, clients=clients),
+            sdk.consume("tidelog-read", "tidelog-consume", "iterate", "tidelog-all", clients),
+            sdk.consume(
+                "tidelog-table", "tidelog-consume-arrow", "poll_arrow()", "tidelog-all", clients
+            ),
+        ]
+    return lines
 
 
 def kafka_lines(bootstrap: str, records: int) -> list[Line]:
     """Kafka's own tools and its Python clients, unflushed and with flush.messages=1."""
     fast = Client("confluent-kafka", bootstrap, records)
-    slow = Client("kafka-python", bootstrap, max(1, records // SLOW_CLIENT_SHARE))
-    flush, fast_role, slow_role = "flush.messages=1", "confluent-produce", "kafka-python-produce"
+    role, call = "confluent-produce", "produce()"
     return [
         *_java_lines(bootstrap, records * JVM_TOOL_TIMES),
-        fast.produce("confluent-1", fast_role, "1", "none"),
-        fast.produce("confluent-flushed", fast_role, "all", flush, creates=FLUSHED),
-        fast.produce("confluent-keyed", fast_role, "1", "none", key_bytes=KEY_BYTES),
-        slow.produce("python-1", slow_role, "1", "none"),
-        slow.produce("python-flushed", slow_role, "all", flush, creates=FLUSHED),
+        fast.produce("confluent-keyed", role, "1", "none", key_bytes=KEY_BYTES, call=call),
         fast.consume("confluent-read", "confluent-consume", "poll()", "confluent-1"),
+        *(line for clients in CLIENTS for line in _confluent_lines(fast, clients)),
+        *(line for clients in CLIENTS for line in _kafka_python_lines(bootstrap, records, clients)),
+    ]
+
+
+def _confluent_lines(fast: Client, clients: int) -> list[Line]:
+    flush, role, bulk = "flush.messages=1", "confluent-produce", "confluent-produce-batch"
+    one = partial(fast.produce, call="produce()", clients=clients)
+    many = partial(fast.produce, call="produce_batch()", clients=clients)
+    return [
+        one("confluent-1", role, "1", "none"),
+        one("confluent-flushed", role, "all", flush, creates=FLUSHED),
+        many("confluent-bulk-1", bulk, "1", "none"),
+        many("confluent-bulk-flushed", bulk, "all", flush, creates=FLUSHED),
         fast.consume(
-            "confluent-tuned", "confluent-consume-tuned", "poll(), backoff 10 ms", "confluent-1"
+            "confluent-tuned",
+            *("confluent-consume-tuned", "poll(), backoff 10 ms", "confluent-1", clients),
         ),
         fast.consume(
             "confluent-bulk",
-            "confluent-consume-bulk",
-            "consume(10000), backoff 10 ms",
-            "confluent-1",
+            *("confluent-consume-bulk", "consume(10000), backoff 10 ms", "confluent-1", clients),
         ),
-        slow.consume("python-read", "kafka-python-consume", "iterate", "confluent-1"),
+    ]
+
+
+def _kafka_python_lines(bootstrap: str, records: int, clients: int) -> list[Line]:
+    slow = Client("kafka-python", bootstrap, max(clients, records // SLOW_CLIENT_SHARE))
+    flush, role = "flush.messages=1", "kafka-python-produce"
+    return [
+        slow.produce("python-1", role, "1", "none", clients=clients),
+        slow.produce("python-flushed", role, "all", flush, creates=FLUSHED, clients=clients),
+        slow.consume("python-read", "kafka-python-consume", "iterate", "confluent-1", clients),
     ]
 
 
@@ -216,6 +278,12 @@ PEERS_OF: Final[Mapping[str, Mapping[str, float]]] = {
         "bare-flushed": 0,
     },
     "tidelog-keyed": {"confluent-keyed": CLIENT_AIM},
+    "tidelog-bulk-1": {"confluent-bulk-1": CLIENT_AIM, "java-1": 1.5, "bare-1": 0},
+    "tidelog-bulk-all": {
+        "confluent-bulk-flushed": CLIENT_AIM,
+        "java-flushed": 1.5,
+        "bare-flushed": 0,
+    },
     "tidelog-read": {
         "confluent-read": 1.5,
         "confluent-tuned": 1.5,
@@ -225,19 +293,23 @@ PEERS_OF: Final[Mapping[str, Mapping[str, float]]] = {
         "java-fetch": 1.5,
         "bare-read": 0,
     },
+    "tidelog-table": {"confluent-bulk": 1.5, "java-fetch": 1.5, "bare-read": 0},
 }
-"""Ours to theirs, at equal durability, and the ratio aimed at: each becomes one printed ratio."""
+"""Ours to theirs, at equal durability, and the ratio aimed at: each becomes one printed ratio; with
+as many clients on both sides, as far as there are such lines.
+"""
 
 COMMON: Final = (
-    f"1 client, 1 replica, {PARTITIONS} partitions, batch {BATCH_BYTES // 1024} KiB, "
+    f"1 replica, {PARTITIONS} partitions, batch {BATCH_BYTES // 1024} KiB, "
     f"linger {LINGER_MS} ms, no compression"
 )
 
 
 def pairs() -> list[Pair]:
-    """All of `PEERS_OF`."""
+    """All of `PEERS_OF`; what has no line on one side is left out where it is printed."""
     return [
-        Pair(ours=ours, theirs=theirs, aim=aim)
+        Pair(ours=of_clients(ours, clients), theirs=of_clients(theirs, clients), aim=aim)
+        for clients in CLIENTS
         for ours, peers in PEERS_OF.items()
         for theirs, aim in peers.items()
     ]

@@ -126,8 +126,10 @@ class OpaqueProducer:
 
     def send(self) -> None:
         """One batch more, once there is room for it; gives up waiting after a while."""
-        if not self._room.acquire(timeout=WAIT_SLICE_SECONDS):
-            return
+        if self._room.acquire(timeout=WAIT_SLICE_SECONDS):
+            self._append()
+
+    def _append(self) -> None:
         shared, route = self._shared, self._route
         accumulator = shared.accumulator
         with shared.lock:
@@ -151,6 +153,28 @@ class OpaqueProducer:
 
     def close(self) -> None:
         self._producer.close(timeout=STALL_SECONDS_MAX)
+
+
+class SelfFedProducer(OpaqueProducer):
+    """Its own engine thread replaces each batch that is done: no other thread has to run."""
+
+    def __init__(self, load: Load, meter: Meter) -> None:
+        super().__init__(load, meter)
+        self._is_over = False
+
+    def fill(self) -> None:
+        """As many batches as may be under way."""
+        while self._room.acquire(blocking=False):
+            self._append()
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        super()._on_outcome(outcome)
+        if not self._is_over and self.failed is None and self._room.acquire(blocking=False):
+            self._append()
+
+    def close(self) -> None:
+        self._is_over = True
+        super().close()
 
 
 def produce(load: Load) -> Counts:

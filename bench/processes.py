@@ -116,10 +116,14 @@ class Child:
     def _told(self, what: str) -> str:
         return "\n".join([f"{self.name} {what}; its last lines:", *self._seen[-8:]])
 
+    def send(self, number: signal.Signals) -> None:
+        """A signal, if it is still there to hear it."""
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
     def tell_to_end(self) -> None:
         """SIGTERM, without waiting: what it still has to say is waited for with `result`."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL when it has not gone by the deadline. Idempotent."""

@@ -26,6 +26,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes: int = RECORD_BYTES
     key_bytes: int = 0
     partitions: int = PARTITIONS
+    clients: int = 1
+    """Of the line, each with so many records; more than one are let go at once."""
     acks: Acks = "all"
     rate_per_second: int = 1000
     linger_ms: int = 0

@@ -2,7 +2,8 @@
 
 Owns the counting on both sides of the process boundary: a client counts by the tenth of a second,
 whoever started it sums the tenths of a span that lies behind the warm-up of the last to be ready.
-It must never count what a client moved while another one was still starting.
+Clients that are given a number of records instead are let go at once and time themselves. It must
+never count what a client moved while another one was still starting.
 """
 
 import signal
@@ -18,7 +19,10 @@ from bench.table import Throughput
 
 READY: Final = "ready"
 WARM_UP_SECONDS: Final = 1.0
+BEGIN_SECONDS_MAX: Final = 60.0
 END_SECONDS_MAX: Final = 30.0
+ROLE_SECONDS_MAX: Final = 300.0
+LET_GO: Final = signal.SIGUSR1
 SLOTS_PER_SECOND: Final = 10
 
 
@@ -58,6 +62,29 @@ class UntilTold:
 def say_ready() -> None:
     """The client moves records from now on."""
     print(READY, flush=True)
+
+
+def wait_let_go() -> None:
+    """Ready to begin; returns once all clients of the line are, as whoever started them tells."""
+    is_open = threading.Event()
+    signal.signal(LET_GO, lambda *_: is_open.set())
+    say_ready()
+    if not is_open.wait(BEGIN_SECONDS_MAX):
+        raise TimeoutError(f"not let go within {BEGIN_SECONDS_MAX:.0f} s")
+
+
+def timed_together(clients: Sequence[Child]) -> Throughput:
+    """Clients that time themselves, let go at once: all their records in the longest time."""
+    for client in clients:
+        client.wait_line(READY)
+    for client in clients:
+        client.send(LET_GO)
+    done = [client.result(Throughput, timeout_seconds=ROLE_SECONDS_MAX) for client in clients]
+    return Throughput(
+        records=sum(each.records for each in done),
+        record_bytes=done[0].record_bytes,
+        seconds=max(each.seconds for each in done),
+    )
 
 
 def measure(clients: Sequence[Child], seconds: float) -> Throughput:

@@ -52,6 +52,25 @@ def test_a_wait_that_is_cancelled_loses_no_record() -> None:
     with_server(work)
 
 
+def test_a_block_that_is_cancelled_gives_up_what_nobody_answers() -> None:
+    async def work(server: ContractServer) -> None:
+        producer = AsyncProducer(bootstrap_servers=server.address, linger_ms=0)
+        await producer.start()
+        await (await producer.send("t", b"stored"))
+        server.is_silent.set()
+
+        async def block() -> None:
+            async with producer:
+                await producer.send("t", b"given up")
+                await producer.flush()
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await block()
+
+    with_server(work)
+
+
 def test_iterating_getone_and_getmany_take_up_where_the_other_left() -> None:
     async def work(server: ContractServer) -> None:
         await produce(server, 30)

@@ -11,8 +11,9 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
-from tidelog.client import RecordMetadata, TopicPartition
+from tidelog.client import Producer, RecordMetadata, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.client.sync.future import SendFuture
 from tidelog.v1 import produce_pb2
 from tidelog.wire.batch import Codec, read_header
 
@@ -324,6 +325,60 @@ def test_ctrl_c_ends_a_wait(server: ContractServer) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert out == "ended\n"
+
+
+def interrupted_after_sending(producer: Producer) -> SendFuture:
+    """A `with` block that sends a record and is left by Ctrl-C."""
+    sent: list[SendFuture] = []
+
+    def block() -> None:
+        with producer:
+            sent.append(producer.send("t", b"v"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    return sent[0]
+
+
+def test_ctrl_c_in_a_with_block_gives_up_what_nobody_answers(server: ContractServer) -> None:
+    producer = Producer(bootstrap_servers=server.address, linger_ms=0)
+    producer.send("t", b"stored").get(20)
+    server.is_silent.set()
+    error = interrupted_after_sending(producer).exception(0)
+    assert isinstance(error, TidelogError)
+    assert error.code is ErrorCode.INDETERMINATE
+
+
+def test_ctrl_c_in_a_with_block_sends_what_is_answered(server: ContractServer) -> None:
+    producer = Producer(bootstrap_servers=server.address, linger_ms=60_000)
+    producer.partitions_for("t")
+    assert interrupted_after_sending(producer).succeeded()
+
+
+def test_a_program_that_ctrl_c_ended_does_not_wait_for_what_nobody_answers(
+    server: ContractServer,
+) -> None:
+    program = (
+        "import sys; from tidelog.client import Producer\n"
+        "from tidelog.client.sync import producer as module\n"
+        "module._EXIT_TIMEOUT_S = 1_000\n"
+        "producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=0)\n"
+        "producer.send('t', b'stored').get(20); print('ready', flush=True); sys.stdin.readline()\n"
+        "producer.send('t', b'given up'); raise KeyboardInterrupt"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, server.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        server.is_silent.set()
+        process.communicate("go\n", timeout=60)
+    assert process.returncode in (-signal.SIGINT, 130)
 
 
 def _sent(server: ContractServer) -> list[produce_pb2.PartitionBatch]:

@@ -6,7 +6,7 @@ Owns the user's side as far as nobody waits in it. It must never know a thread o
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from tidelog.client import options as client_options
 from tidelog.client.bulk.pieces import Chooser, Place
@@ -21,6 +21,9 @@ from tidelog.client.record_checks import accumulator_limits
 from tidelog.client.security import security_of
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import partition_for_key, partitions_for_keys
+
+FLUSH_IN_HASTE_S: Final = 0.1
+"""After Ctrl-C: a producer whose batches are not answered for so long is ended without them."""
 
 
 class ProducerBase(Client):

@@ -17,9 +17,12 @@ from tidelog.chaos.live.cluster_nodes import PARTITIONS, TidelogCluster
 from tidelog.chaos.live.cluster_rounds import RATE, Budget, Fault
 from tidelog.chaos.live.cluster_run import RunDone, run_under_fault
 from tidelog.chaos.live.cluster_verdict import report
+from tidelog.chaos.live.group_run import GroupReaders
+from tidelog.chaos.live.group_scaling import run_group_scaling
 from tidelog.chaos.live.quorum_full_disk import small_disk
 
 NODES: Final = 3
+GROUP_SCALING: Final = "group-scaling"
 SMALL: Final = 1
 SMALL_BYTES: Final = 768 * 1024 * 1024
 
@@ -31,11 +34,13 @@ class ClusterCase(NamedTuple):
     """One case."""
 
     fault: Make | None
-    """None: a case with steps of its own, among `GROWTH_CASES`."""
+    """None: a case with steps of its own, `GROUP_SCALING` or among `GROWTH_CASES`."""
     rounds: int
     summary: str
     has_small_disk: bool = False
     """Whether node `SMALL` has a disk of its own that can be filled."""
+    members: int = 0
+    """Of a group that reads all the while."""
 
 
 CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
@@ -48,6 +53,10 @@ CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
     "broker-latency": ClusterCase(Latency, 3, "late bytes between a broker and its peers"),
     "broker-reset": ClusterCase(Reset, 3, "connections between a broker and its peers are reset"),
     "broker-restart": ClusterCase(Restart, 3, "SIGTERM and a start, broker after broker"),
+    "rolling-restart": ClusterCase(
+        Restart, 9, "SIGTERM and a start, broker after broker, while a group reads", members=3
+    ),
+    GROUP_SCALING: ClusterCase(None, 1, "a group of 1, 8 and 3 members, under load"),
     "corrupt-minority": ClusterCase(Corrupt, 4, "turned bits in the logs of one broker"),
     "disk-full": ClusterCase(
         lambda cluster: FullDisk(cluster, SMALL), 2, "no room on the disk of one broker", True
@@ -70,6 +79,10 @@ def run_cluster_case(
 ) -> int:
     """Everything in that directory; the exit code."""
     case = CLUSTER_CASES[name]
+    if name == GROUP_SCALING:
+        return run_group_scaling(
+            directory, seconds=budget.seconds, rate=rate, partitions=partitions
+        )
     if case.fault is None:
         return run_growth_case(name, directory, seconds=budget.seconds, rate=rate)
     with ExitStack() as stack:
@@ -88,10 +101,20 @@ def run_cluster_case(
                 settings=settings,
             )
         )
+        readers = None
+        if case.members:
+            readers = GroupReaders(cluster, directory / "clients", case.members)
+        fault = case.fault(cluster)
         done = run_under_fault(
-            cluster, case.fault(cluster), directory, budget=budget, rate=rate, seed=seed
+            cluster, fault, directory, budget=budget, rate=rate, seed=seed, readers=readers
         )
-        return exit_code(done)
+        code = exit_code(done)
+        return code if readers is None else worst(code, readers.report())
+
+
+def worst(*codes: int) -> int:
+    """Of several verdicts on one run: an anomaly counts more than a run that proves nothing."""
+    return 1 if 1 in codes else max(codes)
 
 
 def exit_code(done: RunDone) -> int:

@@ -38,7 +38,7 @@ def run_until_told(
 ) -> None:
     """Send until standard input ends; tell on standard output how far it is."""
     stop = threading.Event()
-    threading.Thread(target=_wait_end, args=(stop,), daemon=True).start()
+    threading.Thread(target=wait_end, args=(stop,), daemon=True).start()
     run = run_length(rate, partition_count)
     number, told, due_from = 0, 0.0, time.monotonic()
     while not stop.is_set():
@@ -70,7 +70,7 @@ def tell(journal: Journal) -> None:
     print(msgspec.json.encode(journal.progress()).decode(), flush=True)
 
 
-def _wait_end(stop: threading.Event) -> None:
+def wait_end(stop: threading.Event) -> None:
     """Whoever has started this producer closes the pipe, or is gone."""
     sys.stdin.read()
     stop.set()

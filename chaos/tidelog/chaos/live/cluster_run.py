@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -59,6 +59,22 @@ class RunDone(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.is_stuck for each in self.rounds)
 
 
+class Readers(Protocol):
+    """Clients that read all the while; their verdict is their own."""
+
+    def begin(self) -> None:
+        """They start, and read."""
+        ...
+
+    def end(self, acknowledged: int, journals: Mapping[str, Path]) -> None:
+        """So much was acknowledged, to the producers of these journals: read it and end."""
+        ...
+
+    def kill(self) -> None:
+        """Of a run that has failed."""
+        ...
+
+
 def run_under_fault(
     cluster: ClusterUnderTest,
     fault: Fault,
@@ -67,6 +83,7 @@ def run_under_fault(
     budget: Budget,
     rate: float,
     seed: int,
+    readers: Readers | None = None,
 ) -> RunDone:
     """From the first record to the verdict."""
     clients = directory / "clients"
@@ -75,12 +92,18 @@ def run_under_fault(
     try:
         load.begin()
         wait_warm(cluster, load)
+        if readers is not None:
+            readers.begin()
         began, before = time.monotonic(), load.acknowledged
         rounds = run_rounds(cluster, load, fault, budget, Random(seed))
         seconds, acknowledged = time.monotonic() - began, load.acknowledged - before
         journals = load.end()
+        if readers is not None:
+            readers.end(load.acknowledged, journals)
     finally:
         load.kill()
+        if readers is not None:
+            readers.kill()
     stood = unavailable(journals, rounds, cluster.partition_count)
     print(
         f"{cluster.name}: {len(rounds)} rounds in {seconds:.0f} s, {cluster.partition_count} "

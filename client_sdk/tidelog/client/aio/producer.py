@@ -6,7 +6,7 @@ aiokafka's. It belongs to one loop; everything in it runs there.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -23,7 +23,12 @@ from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer_messages import TopicWanted
 from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import ProducerBase, closed_before_sent, flush_timed_out
+from tidelog.client.producer_base import (
+    FLUSH_IN_HASTE_S,
+    ProducerBase,
+    closed_before_sent,
+    flush_timed_out,
+)
 from tidelog.client.producer_parts import make_core
 from tidelog.client.record_checks import (
     TIMESTAMP_MS_MAX,
@@ -67,13 +72,16 @@ class AsyncProducer(ProducerBase):
 
     async def stop(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
+        await self._stop(lambda: self._flush(timeout))
+
+    async def _stop(self, flush: Callable[[], Awaitable[object]]) -> None:
         if self._refusal is not None:
             return
         self._become_closed()
         if not self._loop.driver.has_started:
             return
         try:
-            await self._flush(timeout)
+            await flush()
         finally:
             self._loop.abandon(closed_before_sent("stop"))
             await self._loop.driver.stop()
@@ -91,7 +99,23 @@ class AsyncProducer(ProducerBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        if isinstance(error, asyncio.CancelledError):
+            await self._stop(self._flush_in_haste)
+        else:
+            await self.stop()
+
+    async def _flush_in_haste(self) -> None:
+        """After Ctrl-C, which cancels: as long as one batch after the other is done."""
+        left = self._unfinished_count
+        while not await self._flush(FLUSH_IN_HASTE_S):
+            before, left = left, self._unfinished_count
+            if left >= before:
+                return
+
+    @property
+    def _unfinished_count(self) -> int:
+        accumulator = self._accumulator
+        return sum(map(len, (self._loop.unfinished, accumulator.sealed, accumulator.open)))
 
     # Sending.
 

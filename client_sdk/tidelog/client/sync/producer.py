@@ -5,6 +5,7 @@ taken per record, and the I/O thread is woken at most once per batch.
 """
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,12 @@ from tidelog.client.engine.accumulator import Route
 from tidelog.client.engine.batch import Batch
 from tidelog.client.engine.producer_messages import TopicWanted
 from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import ProducerBase, closed_before_sent, flush_timed_out
+from tidelog.client.producer_base import (
+    FLUSH_IN_HASTE_S,
+    ProducerBase,
+    closed_before_sent,
+    flush_timed_out,
+)
 from tidelog.client.producer_parts import make_core
 from tidelog.client.record_checks import (
     TIMESTAMP_MS_MAX,
@@ -217,20 +223,40 @@ class Producer(ProducerBase):
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
+        self._close(lambda: self._flush(timeout))
+
+    def _close(self, flush: Callable[[], object]) -> None:
         if self._refusal is not None:
             return
         self._become_closed()
         loop = self._loop
         if loop is None:
             return
-        if loop.thread is threading.current_thread():
-            timeout = 0
+        is_on_loop = loop.thread is threading.current_thread()
         try:
-            self._flush(timeout)
+            if is_on_loop:
+                self._flush(0)
+            else:
+                flush()
         finally:
             loop.inbox.put(Stop(error=closed_before_sent("close")))
-            if loop.thread is not threading.current_thread():
+            if not is_on_loop:
                 loop.thread.join(_EXIT_TIMEOUT_S)
+
+    def _flush_in_haste(self) -> None:
+        """After Ctrl-C: as long as one batch after the other is done, for a few seconds."""
+        deadline = time.monotonic() + _EXIT_TIMEOUT_S
+        left = self._unfinished_count
+        while not self._flush(FLUSH_IN_HASTE_S):
+            before, left = left, self._unfinished_count
+            if left >= before or time.monotonic() >= deadline:
+                return
+
+    @property
+    def _unfinished_count(self) -> int:
+        with self._lock:
+            accumulator = self._accumulator
+            return sum(map(len, (self._shared.unfinished, accumulator.sealed, accumulator.open)))
 
     def __enter__(self) -> Self:
         self._check_usable("use the producer")
@@ -242,7 +268,10 @@ class Producer(ProducerBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if isinstance(error, KeyboardInterrupt):
+            self._close(self._flush_in_haste)
+        else:
+            self.close()
 
     # Asking.
 
@@ -427,4 +456,7 @@ class Producer(ProducerBase):
         loop = self._loop
         if loop is None or not loop.thread.is_alive():
             return
-        self.close(_EXIT_TIMEOUT_S)
+        if getattr(sys, "last_type", None) is KeyboardInterrupt:
+            self._close(self._flush_in_haste)
+        else:
+            self.close(_EXIT_TIMEOUT_S)
