@@ -12,7 +12,7 @@ from tidelog.chaos.live.cluster_journal import value_of
 from tidelog.chaos.live.group_journal import Delivered, MemberJournal, Moved, read_member_journal
 from tidelog.chaos.live.group_members import GroupMembers
 from tidelog.chaos.live.group_run import committed_by, report_group
-from tidelog.chaos.live.group_scaling import tell_gaps
+from tidelog.chaos.live.group_scaling import stall_ms, tell_gaps
 from tidelog.chaos.live.group_seen import Seen, Stint, least_moves, read_members
 from tidelog.chaos.live.group_verdict import check_partition, judge_group
 from tidelog.client import Producer
@@ -112,12 +112,18 @@ def test_an_anomaly_counts_more_than_a_run_that_proves_nothing() -> None:
 def test_a_gap_is_within_one_owner_or_over_a_move(capsys: pytest.CaptureFixture[str]) -> None:
     assert SOUND.moves == 1
     assert (SOUND.gaps().within_ms, SOUND.gaps().over_move_ms) == (10, 30)
-    tell_gaps([SOUND], least=1)
+    tell_gaps([SOUND], [{0: 2 * MS, 2: 13 * MS, 3: 8 * MS, 5: 45 * MS}], from_ns=0, least=1)
     printed = capsys.readouterr().out
     assert "untouched: 0 partitions" in printed
     assert "moved once: 1 partitions" in printed
-    assert "m0>m1" in printed
+    assert "0 m0>m1        10 /   30 /   42" in printed
     assert "moves: 1, the least possible 1" in printed
+
+
+def test_what_began_before_the_first_change_does_not_count() -> None:
+    assert SOUND.gaps(from_ns=11 * MS).within_ms == 0
+    assert SOUND.delay_ms({0: 2 * MS, 5: 45 * MS}, from_ns=3 * MS) == 5
+    assert stall_ms([1 * MS, 9 * MS, 10 * MS, 12 * MS], from_ns=5 * MS) == 2
 
 
 def test_a_partition_that_comes_back_to_its_owner_did_not_move() -> None:

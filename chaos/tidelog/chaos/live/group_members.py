@@ -27,25 +27,31 @@ class GroupMembers:
         self._topic = topic
         self.partition_count = partition_count
         self._directory = directory
+        self._loaded: dict[str, ClientProcess[MemberProgress]] = {}
         self._running: dict[str, ClientProcess[MemberProgress]] = {}
         self._ended: dict[str, ClientProcess[MemberProgress]] = {}
 
-    def start(self, count: int) -> None:
-        """So many more subscribe at once, when the programs of all of them are loaded."""
-        first = len(self._running) + len(self._ended)
+    def load(self, count: int) -> None:
+        """So many more programs are loaded; their members do not exist yet."""
+        first = len(self._loaded) + len(self._running) + len(self._ended)
         for name in (f"m{number}" for number in range(first, first + count)):
             journal = self._directory / f"{name}.member"
-            self._running[name] = ClientProcess(
+            self._loaded[name] = ClientProcess(
                 self._command(name, journal), journal, nothing=MemberProgress()
             )
-        wait_until(self._is_loaded, SETTLE_SECONDS_MAX, tried="load the programs of the members")
-        for name in self.names[-count:]:
-            self._running[name].let_go()
+        wait_until(self._are_loaded, SETTLE_SECONDS_MAX, tried="load the programs of the members")
 
-    def _is_loaded(self) -> str | None:
+    def _are_loaded(self) -> str | None:
         self.check_running()
-        missing = sum(not each.progress.is_ready for each in self._running.values())
+        missing = sum(not each.progress.is_ready for each in self._loaded.values())
         return f"{missing} are not" if missing else None
+
+    def start(self, count: int) -> None:
+        """So many more subscribe at once; their programs are loaded before."""
+        self.load(max(0, count - len(self._loaded)))
+        for name in list(self._loaded)[:count]:
+            self._running[name] = self._loaded.pop(name)
+            self._running[name].let_go()
 
     def _command(self, name: str, journal: Path) -> Sequence[str]:
         return [
@@ -72,7 +78,7 @@ class GroupMembers:
 
     def check_running(self) -> None:
         """All of them are there."""
-        for member in self._running.values():
+        for member in (*self._loaded.values(), *self._running.values()):
             member.check_running()
 
     def wait_settled(self) -> None:
@@ -117,6 +123,6 @@ class GroupMembers:
         return {name: member.journal for name, member in self._ended.items()}
 
     def kill(self) -> None:
-        """Of a run that has failed."""
-        for member in self._running.values():
+        """Whatever is left, as it is after a run that has failed."""
+        for member in (*self._loaded.values(), *self._running.values()):
             member.kill()

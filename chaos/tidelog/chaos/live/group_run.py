@@ -75,6 +75,16 @@ def told_by(writers: Mapping[str, Path], partition_count: int) -> list[dict[int,
     return told
 
 
+def acknowledged_by(writers: Mapping[str, Path], partition_count: int) -> list[dict[int, int]]:
+    """By partition: when each offset was acknowledged."""
+    ends: list[dict[int, int]] = [{} for _ in range(partition_count)]
+    for file in writers.values():
+        for entry in read_journal(file):
+            if entry.outcome is Outcome.ACKNOWLEDGED:
+                ends[entry.partition][entry.offset] = entry.ended_ns
+    return ends
+
+
 def report_group(verdict: GroupVerdict) -> int:
     """Print it; 0: sound, 1: an anomaly, 3: the checks are blind."""
     print(
@@ -95,7 +105,8 @@ def report_group(verdict: GroupVerdict) -> int:
 
 def tell_stalls(writers: Mapping[str, Path], seen: Sequence[Seen]) -> None:
     """The longest stall of each partition over the whole run, of both sides."""
-    produced = produced_stalls_ms(writers, len(seen))
+    entries = (each for file in writers.values() for each in read_journal(file))
+    produced = [_longest_ms(ends) for ends in acknowledged_at(entries, len(seen))]
     consumed = [found.gaps().longest_ms for found in seen]
     print("longest stall of each partition over the whole run, producing / consuming, ms")
     cells = [f"{p:5.0f} /{c:5.0f}" for p, c in zip(produced, consumed, strict=True)]
@@ -103,12 +114,6 @@ def tell_stalls(writers: Mapping[str, Path], seen: Sequence[Seen]) -> None:
         print(f"  {first:3}  " + "  ".join(cells[first : first + COLUMNS]))
     print(f"  longest stall of a partition, producing: {figures_of(produced)}")
     print(f"  longest stall of a partition, consuming: {figures_of(consumed)}", flush=True)
-
-
-def produced_stalls_ms(writers: Mapping[str, Path], partition_count: int) -> list[float]:
-    """The longest time between two acknowledgements of each partition."""
-    entries = (each for file in writers.values() for each in read_journal(file))
-    return [_longest_ms(ends) for ends in acknowledged_at(entries, partition_count)]
 
 
 def _longest_ms(ends: Sequence[int]) -> float:

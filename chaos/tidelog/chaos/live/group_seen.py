@@ -57,16 +57,30 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         """In turn."""
         return [stint.member for stint in self.stints]
 
-    def gaps(self) -> Gaps:
-        """Of all deliveries."""
+    def gaps(self, from_ns: int = 0) -> Gaps:
+        """Of all that begin at that time or later."""
         within = over = 0
         for (before, last), (after, first) in pairwise(self.deliveries):
+            if last.returned_ns < from_ns:
+                continue
             gap_ns = first.returned_ns - last.returned_ns
             if before == after:
                 within = max(within, gap_ns)
             else:
                 over = max(over, gap_ns)
         return Gaps(within_ms=within / NS_PER_MS, over_move_ms=over / NS_PER_MS)
+
+    def delay_ms(self, acknowledged_ns: Mapping[int, int], from_ns: int = 0) -> float:
+        """The longest time from the acknowledgement of a record to its delivery, of all that were
+        acknowledged at that time or later. It leaves out how long nothing was written.
+        """
+        longest = 0
+        for _, each in self.deliveries:
+            for offset in each.offsets:
+                at_ns = acknowledged_ns.get(offset, -1)
+                if at_ns >= from_ns:
+                    longest = max(longest, each.returned_ns - at_ns)
+        return longest / NS_PER_MS
 
 
 def read_members(journals: Mapping[str, Path], partition_count: int) -> list[Seen]:

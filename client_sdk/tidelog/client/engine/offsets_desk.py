@@ -315,7 +315,7 @@ class OffsetsDesk:
             tried=f"{tried} of group {self._settings.group!r}",
             happened="the coordinator did not answer in time"
             if why is None
-            else f"it did not work in time: {why.happened}",
+            else f"it did not work within default_api_timeout_ms: {why.happened}",
         )
 
     def _end(self, lookup: Lookup, error: TidelogError) -> None:
