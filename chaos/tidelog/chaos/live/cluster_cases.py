@@ -103,7 +103,9 @@ def run_cluster_case(
         )
         readers = None
         if case.members:
-            readers = GroupReaders(cluster, directory / "clients", case.members)
+            readers = GroupReaders(cluster, directory / "members", case.members)
+            stack.callback(readers.kill)
+            readers.load()
         fault = case.fault(cluster)
         done = run_under_fault(
             cluster, fault, directory, budget=budget, rate=rate, seed=seed, readers=readers

@@ -70,10 +70,6 @@ class Readers(Protocol):
         """So much was acknowledged, to the producers of these journals: read it and end."""
         ...
 
-    def kill(self) -> None:
-        """Of a run that has failed."""
-        ...
-
 
 def run_under_fault(
     cluster: ClusterUnderTest,
@@ -102,8 +98,6 @@ def run_under_fault(
             readers.end(load.acknowledged, journals)
     finally:
         load.kill()
-        if readers is not None:
-            readers.kill()
     stood = unavailable(journals, rounds, cluster.partition_count)
     print(
         f"{cluster.name}: {len(rounds)} rounds in {seconds:.0f} s, {cluster.partition_count} "

@@ -29,11 +29,17 @@ class GroupReaders:
     def __init__(self, cluster: TidelogCluster, directory: Path, count: int) -> None:
         self._cluster = cluster
         self._count = count
+        self._directory = directory
         self.members = GroupMembers(
             cluster.bootstrap, cluster.topic, cluster.partition_count, directory
         )
         self._writers: Mapping[str, Path] = {}
         self._seen: list[Seen] = []
+
+    def load(self) -> None:
+        """Their programs; later that would take from the brokers what they need."""
+        self._directory.mkdir()
+        self.members.load(self._count)
 
     def begin(self) -> None:
         """They share the partitions."""
@@ -48,7 +54,7 @@ class GroupReaders:
         tell_stalls(journals, self._seen)
 
     def kill(self) -> None:
-        """See `Readers`."""
+        """Whatever is left of them."""
         self.members.kill()
 
     def report(self) -> int:
