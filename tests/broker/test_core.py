@@ -106,6 +106,10 @@ def test_a_full_disk_does_not_keep_the_core_busy_with_marks() -> None:
     assert model.write is None
 
 
+def _is_flushing(model: CoreModel) -> bool:
+    return model.has_flush
+
+
 def test_marks_are_flushed_by_themselves_only_after_a_quiet_tick() -> None:
     model = CoreModel()
     model.append()
@@ -114,16 +118,16 @@ def test_marks_are_flushed_by_themselves_only_after_a_quiet_tick() -> None:
     assert model.marks == {}
     model.end_write()
     assert model.marks == {key_of(0): 1}, "written at once: the death of the process takes nothing"
-    assert not model.has_flush, "who comes now would wait for it"
+    assert not _is_flushing(model), "who comes now would wait for it"
     model.append()
     model.end_write()
-    assert model.has_flush
+    assert _is_flushing(model)
     assert model.flush[0].with_marks
     model.end_flush()
     model.end_write()
-    assert not model.has_flush
+    assert not _is_flushing(model)
     model.tell(Tick(now_ms=200))
-    assert model.has_flush
+    assert _is_flushing(model)
     assert (model.flush[0].with_marks, model.flush[0].segments) == (True, ())
     model.end_flush()
     assert model.core.is_idle
@@ -137,9 +141,9 @@ def test_a_tick_flushes_no_marks_while_batches_are_on_their_way() -> None:
     model.end_write()
     model.append()
     model.tell(Tick(now_ms=200))
-    assert not model.has_flush
+    assert not _is_flushing(model)
     model.end_write()
-    assert model.has_flush
+    assert _is_flushing(model)
     assert len(model.flush[0].segments) == 1
     assert model.flush[0].with_marks
 
@@ -230,7 +234,7 @@ def test_in_any_order_of_events_offsets_are_contiguous_and_everybody_is_answered
                 model.append(partition, records=records, is_all=is_all)
             case ("write", outcome) if model.write is not None:
                 model.end_write(failure(ErrorCode.STORAGE_FULL) if outcome == "full" else None)
-            case ("flush", _) if model.has_flush:
+            case ("flush", _) if _is_flushing(model):
                 model.end_flush()
             case ("truncate", _) if model.truncate is not None:
                 model.end_truncate()

@@ -16,7 +16,7 @@ from tidelog.client.asking import ADDRESS_TIMEOUT_MS, HEDGE_MS, all_failed, only
 from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.client.aio.connections import Connections
+    from tidelog.client.aio.connections import AsyncConnections
 
 
 class Round:
@@ -24,7 +24,7 @@ class Round:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: AsyncConnections,
         addresses: Sequence[str],
         method: str,
         data: bytes,
