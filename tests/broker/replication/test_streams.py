@@ -163,6 +163,8 @@ def test_a_follower_far_behind_catches_up_on_the_other_lane_and_comes_back() -> 
         log = replica_of(cluster, topic, topic.now().leader_id).log
         while not has_behind(log, 0, 2 * DEFAULT_REPLICATION_LIMITS.far_behind_bytes):
             await produce_bytes(cluster, topic, 900_000)
+        # Slow enough to be seen on its way.
+        await set_throttle(cluster, 5_000_000)
         cluster.nodes[follower].start()
         key = (topic.now().leader_id, Lane.CATCH_UP)
 
