@@ -27,9 +27,9 @@ AIM_MS: Final = 200
 READY: Final = "ready"
 
 HEAD: Final = f"""
-import sys, time
+import os, sys, time
 from tidelog.client import Consumer, Producer
-address, topic, group = sys.argv[1], {TOPIC!r}, {GROUP!r}
+address, topic, group = sys.argv[1], {TOPIC!r}, f"{GROUP}-{{os.getpid()}}"
 def ready():
     print({READY!r}, flush=True)
     sys.stdin.readline()
