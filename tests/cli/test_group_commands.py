@@ -207,6 +207,42 @@ def test_offsets_are_forgotten_by_topic_or_partition(server: GroupServer, desk: 
     assert_three_lines(errors, why="committed nothing there", hint="group describe billing")
 
 
+def test_members_are_removed_by_name_or_all_when_that_is_meant(
+    server: GroupServer, desk: Desk
+) -> None:
+    server.join("reports", "m2")
+    assert desk.ok("remove-members", "reports", "--member", "m1") == [
+        "would remove m1, which owns orders:0-2",
+        "nobody was removed; add --execute",
+    ]
+    assert list(server.members["reports"]) == ["m1", "m2"]
+    assert desk.json("remove-members", "reports", "--member", "m2", "--execute") == [
+        {"member_id": "m2", "group_instance_id": "", "owns": [], "is_removed": True}
+    ]
+    assert list(server.members["reports"]) == ["m1"]
+    assert desk.ok("remove-members", "reports", "--all", "--execute") == [
+        "removed m1, which owns orders:0-2"
+    ]
+    assert desk.ok("remove-members", "billing", "--all") == ["group billing has no members"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why", "hint"),
+    [
+        (["reports"], "does not say which", "--all"),
+        (["reports", "--all", "--member", "m1"], "both some and all", "--all"),
+        (["reports", "--member", "m9"], "no such member", "group describe reports"),
+        (["reports", "--instance", "till"], "no such member", "group describe reports"),
+        (["report", "--all"], "no group `report`", "`reports`"),
+    ],
+)
+def test_mistakes_of_a_removal_are_three_lines(
+    words: list[str], why: str, hint: str, desk: Desk
+) -> None:
+    _, errors = desk.type("remove-members", *words, code=2)
+    assert_three_lines(errors, why=why, hint=hint)
+
+
 def test_groups_are_deleted_when_that_is_meant(server: GroupServer, desk: Desk) -> None:
     assert desk.ok("delete", "billing") == [
         "would delete group billing",

@@ -48,6 +48,7 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("group", "list"): Entry("group_list", "the consumer groups and their lag"),
     ("group", "describe"): Entry("group_describe", "members, offsets and lag of groups"),
     ("group", "reset-offsets"): Entry("group_reset_offsets", "where a group goes on reading"),
+    ("group", "remove-members"): Entry("group_remove_members", "make members leave a group"),
     ("group", "delete-offsets"): Entry("group_delete_offsets", "forget offsets of partitions"),
     ("group", "delete"): Entry("group_delete", "delete groups with their offsets"),
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
