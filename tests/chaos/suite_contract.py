@@ -30,6 +30,7 @@ SOON_CPU_SECONDS: Final = 6.0
 """A planted bug that takes more is told at the end of the run: its place is in SLOW."""
 PLANTED_SEEDS_MAX: Final = 2_000
 RARE: Final = (
+    ("cluster", "accept_a_gap"),
     ("cluster", "count_on_a_crashed_machine"),
     ("cluster", "elect_no_longest_log"),
     ("cluster", "leave_stopped_logs_alone"),
@@ -37,7 +38,6 @@ RARE: Final = (
 )
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
-    ("cluster", "accept_a_gap"),
     ("cluster", "drop_the_epoch_check"),
     ("cluster", "elect_anybody"),
     ("cluster", "expand_too_early"),
@@ -47,6 +47,7 @@ SLOW: Final = (
     ("cluster", "skip_the_resync_after_a_break"),
     ("cluster", "store_a_duplicate"),
     ("cluster", "truncate_to_the_watermark"),
+    ("cluster", "watermark_below_the_minimum"),
     ("groups", "commit_what_is_not_owned"),
     ("groups", "commit_what_was_returned"),
     ("groups", "take_late_heartbeats"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tidelog.testing import ports
 from tidelog.testing.ports import HOST, HeldPort, break_connections
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="two sockets share a port on Linux")
@@ -68,3 +69,26 @@ def test_breaking_resets_both_ends_and_ends_the_listener_but_nothing_else() -> N
             assert kept.recv(1) == b"y"
     held.close()
     other.close()
+
+
+def test_what_a_thread_accepts_while_connections_are_looked_for_is_broken_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = HeldPort()
+    listed = ports._descriptors
+    accepted: list[socket.socket] = []
+
+    def accepting() -> list[int]:
+        found = listed()
+        if not accepted:
+            # The list holds the number by which it was read: that one is taken first.
+            with socket.socket():
+                accepted.append(listener.accept()[0])
+        return found
+
+    with listen(held.number) as listener, connect(held.number) as caller:
+        monkeypatch.setattr(ports, "_descriptors", accepting)
+        break_connections([held.number])
+        with accepted[0]:
+            assert caller.recv(1) == b""
+    held.close()

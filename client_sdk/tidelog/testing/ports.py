@@ -57,22 +57,26 @@ def break_connections(ports: Sequence[int]) -> None:
     """Every connection to a listener at these ports is reset, and the listener is gone.
 
     As the end of a process does it: without a word of HTTP/2. gRPC finds its connections closed.
+    Listeners go first: gRPC's threads accept until then, and what they accepted is found behind it.
     """
-    for descriptor in _descriptors():
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                # What is done is done to a duplicate: the number may change hands meanwhile.
-                with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-                    _break(duplicate, descriptor, ports)
+    for is_listener in (True, False):
+        for descriptor in _descriptors():
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    # It is done to a duplicate: the number may change hands meanwhile.
+                    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+                        if not _is_at(duplicate, ports, is_listener=is_listener):
+                            continue
+                        if is_listener:
+                            _put_aside(descriptor)
+                        else:
+                            _reset(duplicate)
 
 
-def _break(found: socket.socket, descriptor: int, ports: Sequence[int]) -> None:
+def _is_at(found: socket.socket, ports: Sequence[int], *, is_listener: bool) -> bool:
     if found.family not in _FAMILIES or found.getsockname()[1] not in ports:
-        return
-    if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        _put_aside(descriptor)
-    else:
-        _reset(found)
+        return False
+    return bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)) is is_listener
 
 
 def _put_aside(listener: int) -> None:
