@@ -17,7 +17,7 @@ from tidelog.ports.real.disk_descriptors import DESCRIPTORS_MAX, Descriptors, Re
 from tidelog.ports.real.disk_flush import Flusher
 from tidelog.ports.real.disk_lock import LOCK_NAME, take_lock
 from tidelog.ports.real.disk_threads import Handover, ReaderPool, Request
-from tidelog.ports.real.disk_writer import FlushRequest, Rounds, Writer
+from tidelog.ports.real.disk_writer import FlushRequest, Writer
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CACHED_READ_BYTES_MAX: Final = 1024 * 1024
@@ -47,8 +47,7 @@ class RealDisk:
         self._flusher = flusher
         self._cached = disk_io.CachedReader(CACHED_READ_BYTES_MAX)
         self._readers = ReaderPool(self._root, self._handover)
-        self._rounds = Rounds(self._root, self._descriptors, flusher, self._handover)
-        self._writer = Writer(self._root, self._descriptors, self._rounds, self._handover)
+        self._writer = Writer(self._root, self._descriptors, self._flusher, self._handover)
         self._is_shut_down = False
 
     @property
@@ -116,7 +115,7 @@ class RealDisk:
             [_real(file) for file in files],
             [directory and check_path(directory) for directory in directories],
         )
-        self._rounds.submit(request)
+        self._writer.submit(request)
         await request.future
 
     async def list(self, directory: str = "") -> list[str]:
@@ -169,7 +168,6 @@ class RealDisk:
 
     def _close_all(self) -> None:
         self._writer.stop()
-        self._rounds.stop()
         self._readers.stop()
         self._descriptors.close_all()
         self._flusher.close()

@@ -87,16 +87,10 @@ class Round:
                 )
 
     def flush(self) -> None:
-        """Make everything in the round durable. The files are clean, but for what is written from
-        now on: the writer goes on meanwhile."""
+        """Make everything in the round durable; the files are clean after that."""
+        self._flusher.flush(self._files, self._directories)
         for file in self._files:
             file.is_dirty = False
-        try:
-            self._flusher.flush(self._files, self._directories)
-        except OSError:
-            for file in self._files:
-                file.is_dirty = True
-            raise
 
     def release(self) -> None:
         """Give the descriptors back."""
