@@ -1,7 +1,9 @@
 """The Disk port over a simulated medium: operations take time, fail as told, and end in order.
 
-Operations that change something pass one writer, and flushes a thread beside it, as on a real disk;
-each takes effect when its time is over. A process that dies leaves them undone from then on.
+Operations that change something pass one writer; flushes pass a thread beside it, so that a write
+ends before a flush that was asked for earlier. That is more than the real disk does, and no more
+than the port permits. Each takes effect when its time is over; a process that dies leaves them
+undone.
 """
 
 import contextlib
