@@ -18,7 +18,9 @@ from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
 from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
 from tidelog.chaos.sim.world import World
+from tidelog.metadata_quorum.image import PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId
 
 _ACT_NS: Final = (150 * MS, 1_200 * MS)
 _CUT_NS: Final = (300 * MS, 6_000 * MS)
@@ -122,13 +124,14 @@ class ClusterTroubles:
 
     def _restore(self, node: ClusterNode) -> bool:
         """Bring back, as from a copy, what has rotted where the cluster has no other copy that it
-        may count on: the in-sync set has shrunk to the rotten one meanwhile."""
+        may count on: the in-sync set has shrunk to the rotten one meanwhile, or nobody leads and it
+        alone may hold what was acknowledged."""
         for replica in node.replicas():
             board = self._watch.board.partitions.get(replica.log.key)
             failure = replica.log.failure
             if board is None or failure is None or not self._is_rot(node, failure):
                 continue
-            if tuple(board.image.in_sync_replicas) == (node.node_id,):
+            if set(_holding(board.image)) == {node.node_id}:
                 node.machine.medium().unflip()
                 board.damaged.pop(node.node_id, None)
                 self.restores += 1
@@ -281,6 +284,12 @@ class ClusterTroubles:
         """Whether another copy, in sync and never at risk, holds everything."""
         others = [each for each in board.image.in_sync_replicas if each != victim.node_id]
         return any(each not in board.lacking for each in others) and board.excuse is None
+
+
+def _holding(partition: PartitionImage) -> tuple[BrokerId, ...]:
+    """Whose logs hold every acknowledged record, or are the only ones that may."""
+    sure = (*partition.in_sync_replicas, *partition.eligible_replicas)
+    return sure or partition.last_known_eligible
 
 
 def rottable(medium: Medium, log: PartitionLog) -> list[tuple[str, Inode]]:
