@@ -54,6 +54,8 @@ class PlainMember:
         self.interval_ms = 0
         self.answers = 0
         self._sequence = 0
+        self._ended_sequence = 0
+        """Answers to this heartbeat and to earlier ones are for a member that has stopped since."""
         self._is_full = True
         self._is_subscription_news = True
         self._is_owned_news = True
@@ -114,7 +116,9 @@ class PlainMember:
         )
 
     def on_answer(self, sent: Heartbeat, answer: HeartbeatAnswer, sent_ms: int) -> None:
-        """The answer to its last heartbeat."""
+        """The answer to its last heartbeat; too late if it has stopped reading meanwhile."""
+        if sent.heartbeat_sequence <= self._ended_sequence:
+            return
         self.answers += 1
         self.takes_over = False
         self.epoch = answer.member_epoch
@@ -154,6 +158,7 @@ class PlainMember:
         self.reading.clear()
         self.told = {}
         self.epoch = JOINING_EPOCH
+        self._ended_sequence = self._sequence
         self._is_full = True
         self._must_give_up_ms = None
 
