@@ -19,6 +19,8 @@ from tidelog.chaos.sim import (
     Trace,
     World,
 )
+from tidelog.chaos.sim.process import Process
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 
 def order_of_ten_tasks(seed: int | None) -> list[int]:
@@ -197,6 +199,35 @@ def test_a_killed_process_takes_no_further_step() -> None:
 
     world.run(main())
     assert steps == ["begun"]
+    world.close()
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_failure_whose_process_died_before_it_could_look_is_no_finding(is_paused: bool) -> None:
+    world = World(1)
+    processes: list[Process] = []
+
+    def fail(failing: asyncio.Future[None]) -> None:
+        failing.set_exception(TidelogError(ErrorCode.STORAGE_FAILED, tried="x", happened="y"))
+        processes[0].pause() if is_paused else processes[0].kill()
+
+    async def life(ports: SimulatedPorts) -> None:
+        del ports
+        loop = asyncio.get_running_loop()
+        failing: asyncio.Future[None] = loop.create_future()
+        failing.add_done_callback(asyncio.Future.exception)
+        loop.call_later(0.1, fail, failing)
+        del failing
+        await asyncio.sleep(10)
+
+    async def main() -> None:
+        processes.append(world.machine("m").start("p", life))
+        await asyncio.sleep(0.5)
+        processes[0].kill()
+        await asyncio.sleep(2)
+
+    world.run(main())
+    assert world.loop.unretrieved == []
     world.close()
 
 

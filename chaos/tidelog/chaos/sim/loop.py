@@ -260,6 +260,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if owner is None:
             return handle
         if owner.is_dead:
+            never_called(handle)
             return None
         if owner.is_paused:
             owner.parked.append(handle)
@@ -353,6 +354,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._owners.clear()
         self._generators.clear()
         self._queue.clear()
+
+
+def never_called(handle: asyncio.Handle) -> None:
+    """Its process died between a failure and the callback that would have looked at it: nobody is
+    to blame for not having looked."""
+    for argument in handle._args or ():
+        if isinstance(argument, asyncio.Future) and argument.done() and not argument.cancelled():
+            argument.exception()
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

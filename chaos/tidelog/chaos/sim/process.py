@@ -16,7 +16,7 @@ from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.chaos.sim.fabric import Fabric
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.host import SimulatedHost
-from tidelog.chaos.sim.loop import PROCESS, SimulatedLoop
+from tidelog.chaos.sim.loop import PROCESS, SimulatedLoop, never_called
 from tidelog.chaos.sim.medium import Medium
 from tidelog.chaos.sim.network import SimulatedNetwork
 from tidelog.chaos.sim.seeds import SeededRandom, Seeds
@@ -150,6 +150,8 @@ class Process:
 
     def _end(self, *, is_machine: bool) -> None:
         self.is_dead = True
+        for handle in self.parked:
+            never_called(handle)
         self.parked.clear()
         for disk in self.disks:
             disk.die(is_machine=is_machine)
