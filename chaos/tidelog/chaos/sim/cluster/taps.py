@@ -12,7 +12,7 @@ from tidelog.broker.log.names import SEGMENT_SUFFIX, PartitionKey, directory_nam
 from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.medium import Directory, Inode
+from tidelog.chaos.sim.medium import Directory, Inode, Medium
 from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, PRODUCE, PRODUCE_STREAM
 from tidelog.v1 import fetch_pb2, produce_pb2
 from tidelog.wire.batch import iterate_headers
@@ -128,7 +128,8 @@ def _watermark(node: ClusterNode | None, board: PartitionBoard) -> int:
 
 
 def _holds(node: ClusterNode, key: PartitionKey, opaque: bytes, *, is_durable: bool) -> bool:
-    root = node.machine.medium().root
+    medium = node.machine.medium()
+    root = medium.root
     names = root.durable if is_durable else root.seen
     place = names.get(directory_name(key))
     if not isinstance(place, Directory):
@@ -138,6 +139,15 @@ def _holds(node: ClusterNode, key: PartitionKey, opaque: bytes, *, is_durable: b
         child = files[name]
         if name.endswith(SEGMENT_SUFFIX) and isinstance(child, Inode):
             content = child.durable if is_durable else child.seen
-            if opaque in content:
+            if opaque in content or opaque in _as_written(medium, child, content):
                 return True
     return False
+
+
+def _as_written(medium: Medium, inode: Inode, content: bytearray) -> bytes:
+    """Before it rotted: a batch that is sent again is told to be there, and was stored in time."""
+    written = bytearray(content)
+    for rotten, byte_position, before, after in reversed(medium.flips):
+        if rotten is inode and byte_position < len(written) and written[byte_position] == after:
+            written[byte_position] = before
+    return bytes(written)
