@@ -8,12 +8,14 @@ that. Then every partition is read from its start to its end.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers import Acks
 from tidelog.chaos.checkers.history import Outcome
 from tidelog.chaos.sim.process import SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.single_shot import send_once
+from tidelog.wire.ids import PartitionId, TopicId
 
 if TYPE_CHECKING:
     from tidelog.chaos.sim.suites.cluster import ClusterRun
@@ -108,10 +110,17 @@ class ClusterEnd:
         reader.begin_session(topic.key(partition))
         while True:
             found = await reader.read(topic, partition, is_final=True)
-            if found == 0:
+            if found == 0 and reader.position(topic, partition) >= self._kept(topic, partition):
                 return
-            if found < 0:
+            # Who leads may have come to it just now, and not know yet what was committed before.
+            if found <= 0:
                 await client.ports.clock.sleep(100)
+
+    def _kept(self, topic: Incarnation, partition: int) -> int:
+        """Up to where records were committed, and have to be there."""
+        key = PartitionKey(TopicId(topic.topic_id), PartitionId(partition))
+        board = self._run.watch.board.partitions[key]
+        return board.committed if board.loss is None else 0
 
 
 async def _wait(ports: SimulatedPorts) -> None:
