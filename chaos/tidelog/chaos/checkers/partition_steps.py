@@ -110,16 +110,16 @@ def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) 
         )
 
 
-def losses_have_causes(board: PartitionBoard, crashed: Mapping[int, int]) -> Found:
+def losses_have_causes(board: PartitionBoard, shaken: Mapping[int, int]) -> Found:
     """Nobody is sure to hold everything only where no disk was promised to hold it, and the
-    machine of each that was sure has crashed."""
+    machine of each that was sure has crashed, or has an empty disk now."""
     image = board.image
     if image.in_sync_replicas or len(image.replicas) < 2 or board.damaged:
         return
     if board.is_flush_sync:
         yield f"lost_in_sync: {board.name}: nobody is in sync, though all of it was flushed"
     for node_id in image.last_known_eligible:
-        if node_id not in crashed:
+        if node_id not in shaken:
             yield (
                 f"lost_in_sync: {board.name}: node {node_id} is not sure to hold everything, "
                 "and its machine has never crashed"

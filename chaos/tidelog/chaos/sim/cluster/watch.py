@@ -35,6 +35,8 @@ class ClusterWatch:
         self._judged = self.board.newest
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
+        self.shaken_ns: dict[int, int] = {}
+        """By node, when its machine crashed last or its disk was replaced by an empty one."""
 
     def _now_ns(self) -> int:
         return self.nodes[0].world.loop.now_ns
@@ -68,7 +70,7 @@ class ClusterWatch:
             return
         self._judged = self.board.newest
         for board in self.board.partitions.values():
-            for violation in steps.losses_have_causes(board, self.crashed_ns):
+            for violation in steps.losses_have_causes(board, self.shaken_ns):
                 self.board.report(violation)
 
     def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
@@ -194,7 +196,7 @@ class ClusterWatch:
 
     def on_crash(self, node: ClusterNode) -> None:
         """Its machine crashes now, with or without a process."""
-        self.crashed_ns[node.node_id] = node.world.loop.now_ns
+        self.crashed_ns[node.node_id] = self.shaken_ns[node.node_id] = node.world.loop.now_ns
         for board in self.board.partitions.values():
             position = board.positions.get(node.node_id)
             if position is not None and position.flushed_offset < board.committed:
@@ -213,6 +215,7 @@ class ClusterWatch:
 
     def on_wipe(self, node: ClusterNode) -> None:
         """Its disk is about to be replaced by an empty one."""
+        self.shaken_ns[node.node_id] = node.world.loop.now_ns
         for board in self.board.partitions.values():
             if board.positions.pop(node.node_id, None) is not None and board.committed:
                 board.lacking[node.node_id] = None
