@@ -35,7 +35,7 @@ class PartitionBoard:
         self.key = key
         self.name = f"{topic.name}@{key.topic_id.hex()[:6]}-{key.partition}"
         """As in a history."""
-        self.in_sync_min = in_sync_min(topic)
+        self._in_sync_min = in_sync_min(topic)
         self.is_flush_sync = is_flush_sync(topic)
         self.image = partition
         """The newest that anybody has seen."""
@@ -54,6 +54,11 @@ class PartitionBoard:
         self._sure: tuple[int, ...] = ()
         """Who held everything before the loss, as far as that was not the loss."""
         self._epoch_lost = -1
+
+    @property
+    def in_sync_min(self) -> int:
+        """How many have to be in sync for a commit; an operator may have left one replica only."""
+        return 1 if len(self.image.replicas) == 1 else self._in_sync_min
 
     @property
     def holders(self) -> tuple[int, ...]:
