@@ -245,6 +245,15 @@ class Medium:
         faults.took_effect(FaultKind.BIT_FLIP, f"{self.name}/{path}", f"byte {byte_position}")
         return byte_position
 
+    @property
+    def is_rotten(self) -> bool:
+        """Whether a damaged byte is still there: what held it may have been cut off since."""
+        return any(
+            byte_position < len(content) and content[byte_position] == after
+            for inode, byte_position, _, after in self.flips
+            for content in (inode.durable, inode.seen)
+        )
+
     def unflip(self) -> int:
         """Undo all damage at rest, as a restore from a copy would; returns how many bits."""
         undone = [

@@ -28,37 +28,43 @@ class LogKeeper(Keeper):
         on_dead: Callable[[], None],
     ) -> None:
         self._on_dead = on_dead
-        self._was_damaged = False
-        """Trouble may be told once more, by the life before, after the damage was undone."""
-        self.rotten_path = ""
+        self._saw_rot = (False, False)
+        """Whether the last life of the node could meet a rotten bit, and whether this one can: it
+        may be cut off, for another reason, before the operator comes to look for it."""
+        self._rotten_path = ""
         """The file in which a bit has rotted in this run; empty: none has."""
         super().__init__(world, machine, name, live)
+
+    def note_rot(self, path: str) -> None:
+        """A bit of this file has rotted, once in a run."""
+        self._rotten_path = path
+        self._saw_rot = (self._saw_rot[0], True)
 
     def report(self, error: TidelogError) -> None:
         """Rot in what is derived from batches may be told, but only as that file's."""
         super().report(error)
         # What rots before it is finished has got its name by the time it is met.
-        rotten = self.rotten_path.removesuffix(UNFINISHED_SUFFIX)
+        rotten = self._rotten_path.removesuffix(UNFINISHED_SUFFIX)
         is_derived = bool(rotten) and not rotten.endswith(SEGMENT_SUFFIX)
         is_corrupt = error.code is ErrorCode.STORAGE_CORRUPT
         if is_corrupt and is_derived and rotten not in str(error):
-            self.violations.append(f"false_corruption: {self.rotten_path} has rotted: {error}")
+            self.violations.append(f"false_corruption: {self._rotten_path} has rotted: {error}")
 
     def _start(self) -> Process:
         self._on_dead()
+        is_rotten = any(medium.is_rotten for medium in self._machine.media.values())
+        self._saw_rot = (self._saw_rot[1], is_rotten)
         return super()._start()
 
     def repair(self) -> bool:
         """Undo what is damaged; whether anything was."""
         undone = sum(medium.unflip() for medium in self._machine.media.values())
-        self._was_damaged = bool(undone)
         if undone:
             self._world.trace.note(self._machine.name, "operator:restore")
-        return self._was_damaged
+        return bool(undone)
 
     def _restore(self, error: TidelogError) -> None:
-        was_damaged = self._was_damaged
         if self.repair():
             self.restores += 1
-        elif not was_damaged:
+        elif not any(self._saw_rot):
             self.violations.append(f"false_corruption: every byte is whole: {error}")

@@ -293,7 +293,7 @@ class LogRun:
         if files:
             medium, path, inode = files[self._random.below(len(files))]
             medium.flip_bit(path, inode, self._random, self.world.faults)
-            self._keeper.rotten_path = path
+            self._keeper.note_rot(path)
 
     async def _stop_cleanly(self) -> None:
         """The node is told to stop, and does; with a failed disk it may just die."""
