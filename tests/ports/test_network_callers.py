@@ -1,5 +1,8 @@
 """What a connection has sent beside what came out of it: unfinished messages are known by size."""
 
+import sys
+import threading
+
 from tidelog.ports import ListenerLimits
 from tidelog.ports.real.network_callers import (
     START_OVERHEAD_BYTES,
@@ -72,12 +75,69 @@ def test_connections_that_are_gone_are_forgotten_once_their_calls_are_over() -> 
     found = callers()
     found.begin("a", 0)
     found.begin("b", 0)
-    found.keep(["b"])
+    found.keep(["b"], 1)
     assert len(found) == 2
     found.end("a")
-    found.keep(["b"])
+    found.keep(["b"], 1)
     assert len(found) == 1
     found.end("a")
     found.delivered("a", 1, 0)
     found.look("a", 1, 0)
     assert len(found) == 1
+
+
+def test_of_a_connection_that_is_gone_nothing_is_held_though_its_calls_are_not_over_yet() -> None:
+    found = callers(request_memory_bytes=16 * MIB)
+    for name, size_bytes in (("gone", 15 * MIB), ("late", 14 * MIB), ("healthy", 2 * MIB)):
+        found.begin(name, 5 if name == "late" else 0)
+        found.look(name, size_bytes, 6)
+    found.keep(["healthy"], 5)
+    assert [each.connection for each in found.stalled(7)] == []
+    # Who came after the look began may only have been missed by it.
+    assert found.unfinished_bytes > 15 * MIB
+
+
+def test_time_is_judged_only_where_it_is_asked_for_and_size_always() -> None:
+    found = callers(message_ms_max=1_000, request_memory_bytes=16 * MIB)
+    for name, size_bytes in (("a", 12 * MIB), ("b", 11 * MIB)):
+        found.begin(name, 0)
+        found.look(name, size_bytes, 1)
+    late = found.stalled(NS_PER_S, is_timed=False)
+    assert [(each.connection, each.limit) for each in late] == [("a", "request_memory_bytes")]
+    assert [each.limit for each in found.stalled(NS_PER_S)] == ["message_ms_max"] * 2
+
+
+def test_the_loop_counts_while_another_thread_looks() -> None:
+    found = callers()
+    for number in range(500):
+        found.begin(str(number), 0)
+    begun = threading.Event()
+    stop = threading.Event()
+    raised: list[RuntimeError] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            begun.set()
+            try:
+                found.stalled(1)
+                found.keep([], 0)
+                found.look("0", 0, 1)
+            except RuntimeError as error:
+                raised.append(error)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        begun.wait()
+        for number in range(5_000):
+            connection = str(number)
+            found.begin(connection, 0)
+            found.delivered(connection, 1_000, 1)
+            found.end(connection)
+    finally:
+        stop.set()
+        looking.join()
+        sys.setswitchinterval(interval_s)
+    assert (raised, len(found)) == ([], 5_000)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.ports.test_network_limits import CALL, MIB, STREAM, TIMEOUT_MS, TIMEO
 from tidelog.chaos.live.slow_clients_wire import WINDOW_MAX, RawCaller, message_prefix
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.ports.real import network_sockets
+from tidelog.ports.real.network_options import UNREAD_BYTES_MAX
 from tidelog.ports.real.network_server import GrpcServer
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="others tell nothing of a socket")
@@ -100,6 +102,42 @@ def test_messages_that_are_begun_and_not_finished_are_bounded_over_all_connectio
                         each.read_some(0.001)
                     await server.watch.look()
                     await asyncio.sleep(0)
+            assert server.memory.refused == {"request_memory_bytes": 2}
+            assert sum(is_hung_up(each) for each in callers) == 2
+            other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+            assert other == b""
+            for each in callers:
+                each.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+@needs_linux
+def test_unfinished_messages_are_bounded_while_the_event_loop_stands_still() -> None:
+    async def run() -> None:
+        limits = {"request_memory_bytes": 4 * MIB}
+        async with serving({CALL: UnaryMethod(large)}, **limits) as (server, caller):
+            body = message_prefix(3 * MIB) + bytes(2 * MIB)
+            callers = [RawCaller(server.address, window_bytes=WINDOW_MAX) for _ in range(4)]
+            sent = [(each, each.begin(CALL)) for each in callers]
+            done = [0] * 4
+
+            def send() -> None:
+                for number, (each, stream_id) in enumerate(sent):
+                    done[number] += each.send_some(stream_id, body[done[number] :])
+                    each.read_some(0.001)
+
+            async with asyncio.timeout(TIMEOUT_S):
+                # More than that is taken in only of a message that is waited for.
+                while min(done) <= 2 * UNREAD_BYTES_MAX:
+                    send()
+                    await asyncio.sleep(0)
+            deadline = time.monotonic() + TIMEOUT_S
+            while sum(each.is_closed for each in callers) < 2 and time.monotonic() < deadline:
+                send()
+            assert sum(each.is_closed for each in callers) == 2, "before the loop turns again"
+            await until(server, lambda: server.watch.hung_up_count >= 2)
             assert server.memory.refused == {"request_memory_bytes": 2}
             assert sum(is_hung_up(each) for each in callers) == 2
             other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)

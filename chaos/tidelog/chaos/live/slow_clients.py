@@ -37,7 +37,8 @@ GONE_SECONDS_MAX: Final = 40.0
 """Whoever waited while others held the memory is late one deadline after them, and so on."""
 SAMPLE_SECONDS: Final = 0.05
 ALLOWANCE_MIB: Final = 384
-"""One memory of a listener, 256 MiB, and half as much for what comes between two looks at it."""
+"""One memory of a listener, 256 MiB, and half as much for what comes between two looks at it, what
+is being freed, and what the allocator keeps."""
 FREE_MIB: Final = 48
 """What an allocator may keep of it."""
 _PAGE_BYTES: Final = 4_096
@@ -174,9 +175,10 @@ def _against(node: ServerProcess, kind: Kind, topic_id: bytes, load: Load, memor
     quiet, before = load.take(), memory.now_mib()
     said = _hung_up(node)
     memory.take_peak_mib()
+    load.take()
+    # From the first byte on: what comes in fast is what others would feel.
     process = _callers(node, kind, topic_id)
     try:
-        load.take()
         if not kind.is_killed:
             time.sleep(BESIDE_SECONDS)
         began = time.monotonic()

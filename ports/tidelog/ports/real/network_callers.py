@@ -6,9 +6,13 @@ the difference is what is unfinished, but for envelopes, for which a generous pa
 whoever begins messages and never ends them is known, and how much that is.
 
 A connection without calls holds nothing: the count begins anew there, and so errors do not add up.
+
+The loop counts what comes out, the thread of `network_watch` what has been received: a lock keeps
+each step whole, or a sum that both change would lose one of them.
 """
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -55,6 +59,7 @@ class Callers:
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
         self._callers: dict[str, Caller] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many are remembered."""
@@ -63,74 +68,91 @@ class Callers:
     @property
     def unfinished_bytes(self) -> int:
         """Of all of them, as of the last look."""
-        return sum(each.unfinished_bytes for each in self._callers.values())
+        with self._lock:
+            return sum(each.unfinished_bytes for each in self._callers.values())
 
     def begin(self, connection: str, now_ns: int) -> None:
         """A call has begun."""
-        caller = self._callers.get(connection)
-        if caller is None:
-            caller = self._callers[connection] = Caller(base_ns=now_ns)
-        if not caller.calls:
-            caller.delivered_ns = now_ns
-        caller.calls += 1
-        caller.expected_bytes += CALL_OVERHEAD_BYTES
+        with self._lock:
+            caller = self._callers.get(connection)
+            if caller is None:
+                caller = self._callers[connection] = Caller(base_ns=now_ns)
+            if not caller.calls:
+                caller.delivered_ns = now_ns
+            caller.calls += 1
+            caller.expected_bytes += CALL_OVERHEAD_BYTES
 
     def delivered(self, connection: str, length_bytes: int, now_ns: int) -> None:
         """A message came out whole."""
-        caller = self._callers.get(connection)
-        if caller is None:
-            return
-        caller.delivered_ns = now_ns
-        caller.delivered_bytes += length_bytes
-        caller.expected_bytes += (
-            length_bytes + length_bytes // MESSAGE_OVERHEAD_PART + MESSAGE_OVERHEAD_BYTES
-        )
+        with self._lock:
+            caller = self._callers.get(connection)
+            if caller is None:
+                return
+            caller.delivered_ns = now_ns
+            caller.delivered_bytes += length_bytes
+            caller.expected_bytes += (
+                length_bytes + length_bytes // MESSAGE_OVERHEAD_PART + MESSAGE_OVERHEAD_BYTES
+            )
 
     def end(self, connection: str) -> None:
         """A call is over."""
-        caller = self._callers.get(connection)
-        if caller is not None:
-            caller.calls -= 1
-            assert caller.calls >= 0, "a call ends once"
+        with self._lock:
+            caller = self._callers.get(connection)
+            if caller is not None:
+                caller.calls -= 1
+                assert caller.calls >= 0, "a call ends once"
 
     def look(self, connection: str, received_bytes: int, now_ns: int) -> None:
         """So much has been received over it since it was made."""
-        caller = self._callers.get(connection)
-        if caller is None:
-            return
-        if not caller.calls:
-            caller.base_bytes, caller.base_ns = received_bytes, now_ns
-            caller.delivered_bytes = caller.expected_bytes = caller.unfinished_bytes = 0
-            return
-        quiet = (now_ns - caller.base_ns) // NS_PER_S * QUIET_OVERHEAD_BYTES_PER_S
-        expected = caller.base_bytes + caller.expected_bytes + quiet
-        caller.unfinished_bytes = max(0, received_bytes - expected)
+        with self._lock:
+            caller = self._callers.get(connection)
+            if caller is None:
+                return
+            if not caller.calls:
+                caller.base_bytes, caller.base_ns = received_bytes, now_ns
+                caller.delivered_bytes = caller.expected_bytes = caller.unfinished_bytes = 0
+                return
+            quiet = (now_ns - caller.base_ns) // NS_PER_S * QUIET_OVERHEAD_BYTES_PER_S
+            expected = caller.base_bytes + caller.expected_bytes + quiet
+            caller.unfinished_bytes = max(0, received_bytes - expected)
 
-    def keep(self, connections: Iterable[str]) -> None:
-        """Forget those that are gone."""
-        there = set(connections)
-        for connection in [each for each in self._callers if each not in there]:
-            if not self._callers[connection].calls:
-                del self._callers[connection]
+    def keep(self, connections: Collection[str], begun_ns: int) -> None:
+        """Of those that a look found gone which began then gRPC holds nothing: a caller that was
+        hung up on is not counted again. Forget them once their calls are over.
+        """
+        with self._lock:
+            for connection, caller in list(self._callers.items()):
+                # Who came after the look began may have been missed by it.
+                if connection in connections or caller.base_ns >= begun_ns:
+                    continue
+                caller.unfinished_bytes = 0
+                if not caller.calls:
+                    del self._callers[connection]
 
-    def stalled(self, now_ns: int) -> list[Stalled]:
-        """Whom to hang up on: unfinished for too long, and the largest if all are too much."""
+    def stalled(self, now_ns: int, *, is_timed: bool = True) -> list[Stalled]:
+        """Whom to hang up on: unfinished for too long, if time is looked at, and the largest if
+        all are too much.
+        """
+        with self._lock:
+            held = [
+                (caller.unfinished_bytes, connection, (now_ns - caller.delivered_ns) // NS_PER_MS)
+                for connection, caller in self._callers.items()
+                if caller.calls and caller.unfinished_bytes >= UNFINISHED_BYTES_MIN
+            ]
         limit_ms = self._limits.message_ms_max
-        found, left_bytes = [], 0
-        by_size: list[tuple[int, str]] = []
-        for connection, caller in self._callers.items():
-            if not caller.calls or caller.unfinished_bytes < UNFINISHED_BYTES_MIN:
-                continue
-            quiet_ms = (now_ns - caller.delivered_ns) // NS_PER_MS
-            if quiet_ms >= limit_ms:
-                size_bytes = caller.unfinished_bytes
-                happened = f"{size_bytes} bytes of messages were not finished in {quiet_ms} ms"
-                found.append(Stalled(connection, "message_ms_max", happened))
-                continue
-            left_bytes += caller.unfinished_bytes
-            by_size.append((caller.unfinished_bytes, connection))
-        by_size.sort(reverse=True)
-        for size_bytes, connection in by_size:
+        found = [
+            Stalled(
+                connection,
+                "message_ms_max",
+                f"{size_bytes} bytes of messages were not finished in {quiet_ms} ms",
+            )
+            for size_bytes, connection, quiet_ms in held
+            if is_timed and quiet_ms >= limit_ms
+        ]
+        late = {each.connection for each in found}
+        left = sorted((each for each in held if each[1] not in late), reverse=True)
+        left_bytes = sum(size_bytes for size_bytes, _, _ in left)
+        for size_bytes, connection, _ in left:
             if left_bytes <= self._limits.request_memory_bytes:
                 break
             happened = f"{size_bytes} bytes of messages are not finished, {left_bytes} of all"

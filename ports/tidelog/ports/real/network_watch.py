@@ -1,34 +1,48 @@
 """Hangs up on callers that take no answers or finish no messages: their memory is others'.
 
-One task of a listener looks at both counts a few times a second; sockets are looked through only
-while a caller has calls, in small pieces, and so seldom that it costs a listener with many
-connections no more than one with few.
+A thread of its own looks at the sockets of one listener, and at once when the process has grown:
+gRPC takes messages in on threads of its own as well, however late the event loop is. A task of the
+loop hands over who is late: time is judged only while the loop turns, or whoever waited for the
+loop would be blamed for it.
+
+    loop:    every 250 ms ── who is late with answers? ── Order ──┐
+    thread:  an Order, memory has grown, no Order for long ────────┴─▶ look ──▶ hang up
 """
 
 import asyncio
+import contextlib
 import logging
+import queue
+import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from tidelog.ports.clock import Clock
 from tidelog.ports.real import network_sockets
 from tidelog.ports.real.network_answers import Stalled
 from tidelog.ports.real.network_callers import Callers
 from tidelog.ports.real.network_memory import ListenerMemory
+from tidelog.ports.real.network_pace import GROWTH_MS, LOOK_MS, NS_PER_MS, LookPace
+from tidelog.ports.real.process_memory import ProcessMemory
 
 _log: Final = logging.getLogger(__name__)
 
-LOOK_MS: Final = 250
-"""Between two looks."""
-LOOK_PART: Final = 200
-"""A look at the sockets may take one part in so many of the time; the next one comes later then."""
-PIECE: Final = 128
-"""Descriptors that are looked at in one turn of the loop."""
 AGAIN_MS: Final = 5_000
 """Whoever is still there so long after having been hung up on is hung up on again."""
 LOGGED_MAX: Final = 16
 """Lines of one look; the rest is one line."""
-NS_PER_MS: Final = 1_000_000
+STOP_SECONDS_MAX: Final = 5.0
+MS_PER_S: Final = 1_000
+
+
+class Order(NamedTuple):
+    """A look that the loop asks for."""
+
+    late: Sequence[Stalled]
+    """Of answers, which only the loop knows."""
+    done: asyncio.Future[None]
 
 
 class CallerWatch:
@@ -42,75 +56,117 @@ class CallerWatch:
         self._clock = clock
         self._memory = memory
         self._callers = callers
-        self._next_look_ns = 0
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(
+            target=self._work, name=f"{listener} caller watch", daemon=True
+        )
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._cut_ns: dict[str, int] = {}
-        """When who was hung up on: gRPC takes a moment to see it."""
+        """Of the thread: when who was hung up on. gRPC takes a moment to see it."""
         self.hung_up_count = 0
 
     def start(self) -> None:
         """Look from now on."""
         assert self._task is None, "it is started once"
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="caller watch")
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name="caller watch")
+        self._thread.start()
 
     async def stop(self) -> None:
         """Look no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._orders.put(None)
+        # It looks for some milliseconds at most, and never waits for this loop.
+        self._thread.join(STOP_SECONDS_MAX)
 
     async def look(self) -> None:
-        """Once."""
-        begun_ns = self._clock.monotonic_ns()
-        found = self._memory.answers.stalled()
-        if len(self._callers) and begun_ns >= self._next_look_ns:
-            seen = await self._look_at_sockets()
-            spent_ns = self._clock.monotonic_ns() - begun_ns
-            self._next_look_ns = begun_ns + spent_ns * LOOK_PART
-            self._callers.keep(seen)
-            found += self._callers.stalled(self._clock.monotonic_ns())
-        now_ns = self._clock.monotonic_ns()
-        self._cut_ns = {
-            connection: cut_ns
-            for connection, cut_ns in self._cut_ns.items()
-            if now_ns - cut_ns < AGAIN_MS * NS_PER_MS
-        }
-        wanted = {each.connection: each for each in found if each.connection not in self._cut_ns}
-        if wanted:
-            await self._hang_up(wanted)
+        """Once, by the thread."""
+        late = self._memory.answers.stalled()
+        if not late and not len(self._callers):
+            return
+        order = Order(late, asyncio.get_running_loop().create_future())
+        self._orders.put(order)
+        await order.done
 
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(LOOK_MS)
             await self.look()
 
-    async def _look_at_sockets(self) -> list[str]:
-        seen: list[str] = []
+    def _work(self) -> None:
+        """The thread."""
+        assert self._loop is not None, "it is started with the loop known"
+        process = ProcessMemory()
+        pace = LookPace(process.now_bytes())
+        try:
+            while not self._loop.is_closed():
+                try:
+                    order = self._orders.get(timeout=GROWTH_MS / MS_PER_S)
+                except queue.Empty:
+                    self._on_tick(process, pace)
+                    continue
+                if order is None:
+                    return
+                if order.late or pace.may_look(self._clock.monotonic_ns()):
+                    self._look(order.late, process, pace, is_ordered=True)
+                self._tell(partial(_settle, order.done))
+        finally:
+            process.close()
 
-        def note(descriptor: int) -> None:
+    def _on_tick(self, process: ProcessMemory, pace: LookPace) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if pace.take_give_back(now_ns):
+            process.give_back()
+        if len(self._callers) and pace.must_look(now_ns, process.now_bytes()):
+            self._look((), process, pace, is_ordered=False)
+
+    def _look(
+        self,
+        late: Sequence[Stalled],
+        process: ProcessMemory,
+        pace: LookPace,
+        *,
+        is_ordered: bool,
+    ) -> None:
+        begun_ns, begun_work_ns = self._clock.monotonic_ns(), time.thread_time_ns()
+        begun_bytes = process.now_bytes()
+        there = self._look_at_sockets()
+        self._callers.keep(there, begun_ns)
+        now_ns = self._clock.monotonic_ns()
+        found = [*late, *self._callers.stalled(now_ns, is_timed=is_ordered)]
+        self._cut_ns = {
+            connection: cut_ns
+            for connection, cut_ns in self._cut_ns.items()
+            if now_ns - cut_ns < AGAIN_MS * NS_PER_MS
+        }
+        wanted = {each.connection: each for each in found if each.connection not in self._cut_ns}
+        if wanted and self._hang_up(there, wanted):
+            pace.hung_up(now_ns)
+        pace.looked(begun_ns, begun_bytes, time.thread_time_ns() - begun_work_ns)
+
+    def _look_at_sockets(self) -> dict[str, int]:
+        """The descriptors of the connections that are there."""
+        there: dict[str, int] = {}
+        for descriptor in network_sockets.descriptors():
             found = network_sockets.connection_at(descriptor, self._port)
             if found is not None:
-                seen.append(found[0])
+                there[found[0]] = descriptor
                 self._callers.look(found[0], found[1], self._clock.monotonic_ns())
+        return there
 
-        await self._each(network_sockets.descriptors(), note)
-        return seen
-
-    async def _hang_up(self, wanted: dict[str, Stalled]) -> None:
-        done: list[Stalled] = []
-
-        def cut(descriptor: int) -> None:
-            found = network_sockets.connection_at(descriptor, self._port)
-            if found is None or found[0] not in wanted:
-                return
-            if network_sockets.hang_up(descriptor, self._port, found[0]):
-                done.append(wanted.pop(found[0]))
-                self._cut_ns[found[0]] = self._clock.monotonic_ns()
-
-        await self._each(network_sockets.descriptors(), cut)
-        self.hung_up_count += len(done)
+    def _hang_up(self, there: dict[str, int], wanted: dict[str, Stalled]) -> int:
+        done = [
+            each
+            for name, each in wanted.items()
+            if name in there and network_sockets.hang_up(there[name], self._port, name)
+        ]
+        now_ns = self._clock.monotonic_ns()
         for each in done:
-            self._memory.note_refused(each.limit)
+            self._cut_ns[each.connection] = now_ns
         for each in done[:LOGGED_MAX]:
             _log.warning(
                 'caller_hung_up listener=%s address=%s limit=%s reason="%s"',
@@ -122,9 +178,23 @@ class CallerWatch:
         if len(done) > LOGGED_MAX:
             more = len(done) - LOGGED_MAX
             _log.warning("caller_hung_up listener=%s more=%s", self._listener, more)
+        self._tell(partial(self._count, done))
+        return len(done)
 
-    async def _each(self, numbers: Sequence[int], work: Callable[[int], None]) -> None:
-        for count, number in enumerate(numbers, 1):
-            work(number)
-            if not count % PIECE:
-                await asyncio.sleep(0)
+    def _count(self, done: Sequence[Stalled]) -> None:
+        """On the loop, which owns the counts."""
+        self.hung_up_count += len(done)
+        for each in done:
+            self._memory.note_refused(each.limit)
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        assert self._loop is not None, "it is started with the loop known"
+        # A loop that was closed without a stop wants to hear nothing.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what)
+
+
+def _settle(done: asyncio.Future[None]) -> None:
+    """Whoever asked may be gone."""
+    if not done.done():
+        done.set_result(None)
