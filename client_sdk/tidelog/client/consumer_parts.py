@@ -32,7 +32,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """Prefetched from one broker at most, whatever fetch_max_bytes allows."""
 ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
-GRANT_BYTES: Final = 1024 * 1024
+GRANT_BYTES: Final = 2 * 1024 * 1024
 
 
 class FetchLoopSettings(msgspec.Struct, frozen=True, kw_only=True):

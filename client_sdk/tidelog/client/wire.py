@@ -30,6 +30,7 @@ from tidelog.client.types import (
     ReplicaDescription,
     TopicDescription,
 )
+from tidelog.client.wire_cut import cut_answer
 from tidelog.v1 import (
     admin_pb2,
     errors_pb2,
@@ -292,27 +293,34 @@ def fetch_stream_request(
 
 
 def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:
-    """Session epoch, and what came for each partition."""
-    answer = fetch_pb2.FetchStreamResponse.FromString(data)
-    return answer.session_epoch, tuple(
-        PartitionBatches(
-            topic_id=part.topic_id,
-            partition=part.partition,
-            error=_error_in(part.error, is_set=part.HasField("error")),
-            batches=part.batches,
-            fetch_sum=part.fetch_sum,
-            high_watermark=part.high_watermark,
-            log_start_offset=part.log_start_offset,
-            leader_epoch=part.leader_epoch,
-            divergence=Divergence(
-                leader_epoch=part.divergence.leader_epoch, end_offset=part.divergence.end_offset
-            )
-            if part.HasField("divergence")
-            else None,
-            preferred_replica=part.preferred_replica if part.preferred_replica > 0 else -1,
-            leader_id=part.leader_id if part.HasField("leader_id") else None,
+    """Session epoch, and what came for each partition; batches of large answers are not copied."""
+    cut = cut_answer(data)
+    answer = fetch_pb2.FetchStreamResponse.FromString(cut.rest)
+    found = [_partition_batches(part, part.batches) for part in answer.partitions]
+    for envelope, batches in cut.parts:
+        found.append(_partition_batches(fetch_pb2.PartitionBatches.FromString(envelope), batches))
+    return answer.session_epoch, tuple(found)
+
+
+def _partition_batches(
+    part: fetch_pb2.PartitionBatches, batches: bytes | memoryview
+) -> PartitionBatches:
+    return PartitionBatches(
+        topic_id=part.topic_id,
+        partition=part.partition,
+        error=_error_in(part.error, is_set=part.HasField("error")),
+        batches=batches,
+        fetch_sum=part.fetch_sum,
+        high_watermark=part.high_watermark,
+        log_start_offset=part.log_start_offset,
+        leader_epoch=part.leader_epoch,
+        divergence=Divergence(
+            leader_epoch=part.divergence.leader_epoch, end_offset=part.divergence.end_offset
         )
-        for part in answer.partitions
+        if part.HasField("divergence")
+        else None,
+        preferred_replica=part.preferred_replica if part.preferred_replica > 0 else -1,
+        leader_id=part.leader_id if part.HasField("leader_id") else None,
     )
 
 

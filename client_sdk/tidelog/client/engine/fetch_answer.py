@@ -3,7 +3,10 @@
 Owns the check of the fetch sum: bytes of another partition, or changed on the way, never pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
 
 from tidelog.client.engine.fetch_messages import (
     OffsetAnswer,
@@ -13,29 +16,63 @@ from tidelog.client.engine.fetch_messages import (
 )
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.types import TopicPartition
-from tidelog.wire.batch import BatchHeader, CorruptBatch, checksum, fetch_sum, iterate_headers
+from tidelog.wire.batch import (
+    BatchHeader,
+    CorruptBatch,
+    extend_checksum,
+    fetch_sum,
+    iterate_headers,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 
+PIECE_BYTES: Final = 128 * 1024
+"""An answer is taken apart behind the batch with which it is full: so much stays in a processor's
+cache between its copy and its sum."""
 
-def verified_headers(
-    part: PartitionBatches, name: TopicPartition, fetch_offset: int | None, *, verify: bool
-) -> list[BatchHeader]:
-    """The headers of all batches of a part that has some."""
-    headers = [header for _, header in iterate_headers(part.batches, is_compacted=True)]
-    if not verify:
-        return headers
-    crc = checksum(part.batches)
-    expected = fetch_sum(TopicId(part.topic_id), part.partition, headers[0].base_offset, crc)
-    if expected != part.fetch_sum:
+
+class Piece(msgspec.Struct, frozen=True):
+    """Whole batches of a part, and their headers."""
+
+    data: bytes
+    headers: list[BatchHeader]
+
+    @property
+    def next_offset(self) -> int:
+        """Behind its last record."""
+        return self.headers[-1].next_offset
+
+
+def verified_pieces(
+    part: PartitionBatches, name: TopicPartition, fetch_offset: int, *, verify: bool
+) -> list[Piece]:
+    """The batches of a part that has some, the only copy that is made of them.
+
+    In pieces, since bytes that were copied a moment ago are summed at three times the speed of
+    others. The first piece reaches behind `fetch_offset` if any does.
+    """
+    view, pieces, headers = part.batches, list[Piece](), list[BatchHeader]()
+    start = crc = 0
+    for position, header in iterate_headers(view, is_compacted=True):
+        headers.append(header)
+        end = position + header.size_bytes
+        is_enough = end - start >= PIECE_BYTES and header.next_offset > fetch_offset
+        if is_enough or end == len(view):
+            data = bytes(view[start:end])
+            crc = extend_checksum(crc, data) if verify else 0
+            pieces.append(Piece(data, headers))
+            start, headers = end, []
+    first_offset = pieces[0].headers[0].base_offset
+    expected = fetch_sum(TopicId(part.topic_id), part.partition, first_offset, crc)
+    if verify and expected != part.fetch_sum:
         raise CorruptBatch(
             tried=f"read {name.topic}-{name.partition} at offset {fetch_offset}",
             happened=f"the answer's sum is {part.fetch_sum:#010x}, its bytes give {expected:#010x}",
         )
-    return headers
+    return pieces
 
 
-def check_epochs(headers: Sequence[BatchHeader], name: TopicPartition, latest: int) -> None:
+def check_epochs(headers: Iterable[BatchHeader], name: TopicPartition, latest: int) -> None:
     """The leader epochs of a log ascend: what falls is not the log that was read so far."""
     for header in headers:
         if header.leader_epoch < latest:

@@ -7,7 +7,7 @@ It must never hand over bytes whose sum does not fit, or that were asked for bef
 from collections.abc import Callable, Mapping
 
 from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_answer import check_epochs, verified_headers
+from tidelog.client.engine.fetch_answer import check_epochs, verified_pieces
 from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import FetchAnswered, Fetched, PartitionBatches
 from tidelog.client.engine.fetch_partition import PartitionState
@@ -100,26 +100,28 @@ class Intake:
         return is_taken
 
     def _on_batches(self, state: PartitionState, part: PartitionBatches, broker_id: int) -> bool:
-        name = state.topic_partition
-        headers = verified_headers(part, name, state.fetch_offset, verify=self._settings.verify)
-        assert state.fetch_offset is not None, f"{state!r} is read without a position"
+        name, first_offset = state.topic_partition, state.fetch_offset
+        assert first_offset is not None, f"{state!r} is read without a position"
+        pieces = verified_pieces(part, name, first_offset, verify=self._settings.verify)
+        headers = [header for piece in pieces for header in piece.headers]
         check_epochs(headers, name, state.epochs.latest)
-        first_offset, last = state.fetch_offset, headers[-1]
-        if last.next_offset <= first_offset:
+        if headers[-1].next_offset <= first_offset:
             return False
         for header in headers:
             state.epochs.note(header.leader_epoch, header.base_offset)
-        state.read_to(last.next_offset)
-        self._ready.add(
-            Fetched(
-                topic_partition=name,
-                data=part.batches,
-                first_offset=first_offset,
-                next_offset=last.next_offset,
-                high_watermark=part.high_watermark,
-                leader_epoch=last.leader_epoch,
-                broker_id=broker_id,
-                generation=state.generation,
+        state.read_to(headers[-1].next_offset)
+        for piece in pieces:
+            self._ready.add(
+                Fetched(
+                    topic_partition=name,
+                    data=piece.data,
+                    first_offset=first_offset,
+                    next_offset=piece.next_offset,
+                    high_watermark=part.high_watermark,
+                    leader_epoch=piece.headers[-1].leader_epoch,
+                    broker_id=broker_id,
+                    generation=state.generation,
+                )
             )
-        )
+            first_offset = piece.next_offset
         return True

@@ -67,7 +67,7 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
 
     topic_id: bytes
     partition: int
-    batches: bytes = b""
+    batches: bytes | memoryview = b""
     fetch_sum: int = 0
     high_watermark: int = -1
     log_start_offset: int = -1

@@ -15,6 +15,7 @@ from tidelog.wire.batch.accelerated import (
 from tidelog.wire.batch.checksum import (
     batch_checksum,
     checksum,
+    extend_checksum,
     fetch_sum,
     route_sum,
     verify_checksum,
@@ -83,6 +84,7 @@ __all__ = [
     "decode_records",
     "decode_uniform_runs",
     "encode_batch",
+    "extend_checksum",
     "fetch_sum",
     "has_accelerator",
     "iterate_headers",
