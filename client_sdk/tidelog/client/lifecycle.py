@@ -39,6 +39,10 @@ class _Process:
         """Started for calls, by us or by gRPC; ended ones leave with the next that comes."""
 
 
+# gRPC would start its threads again in a forked child, unless told before it is imported: some of
+# them crash there (one fork in eight beside an embedded node), and no client may use them anyway.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 _process = _Process()
 
 
