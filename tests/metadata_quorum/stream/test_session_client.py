@@ -17,11 +17,12 @@ from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.metadata_quorum.stream.session_client import (
+    ID_IN_USE_MS,
     SESSION,
     TAKEN_BACK_MAX,
     BrokerSession,
 )
-from tidelog.ports import Network
+from tidelog.ports import Clock, Network
 from tidelog.v1 import broker_session_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex, Term
@@ -220,5 +221,55 @@ def test_a_broker_whose_registration_is_taken_again_and_again_stops() -> None:
                 await broker.run()
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
         assert controller.registered == 1 + TAKEN_BACK_MAX
+
+    simulate(work)
+
+
+class InUse(FakeController):
+    """Holds the id to be another process's for so long; another leader each so often, or never."""
+
+    def __init__(self, clock: Clock, *, free_after_ms: int, term_ms: int) -> None:
+        super().__init__([7], 7)
+        self.clock = clock
+        self.started_ns = clock.monotonic_ns()
+        self.free_after_ms = free_after_ms
+        self.term_ms = term_ms
+
+    def now_ms(self) -> int:
+        """Since it is there."""
+        return (self.clock.monotonic_ns() - self.started_ns) // 1_000_000
+
+    def leader(self) -> Leader | None:
+        """In a later term, later."""
+        return Leader(node_id=NodeId(1), term=Term(1 + self.now_ms() // self.term_ms), address="n1")
+
+    async def call(self, peer: str, method: str, message: bytes, *, timeout_ms: int) -> bytes:
+        """Refused until it is free."""
+        if self.now_ms() < self.free_after_ms:
+            raise TidelogError(ErrorCode.BROKER_ID_IN_USE, tried="register", happened="in use")
+        return await super().call(peer, method, message, timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("free_after_ms", "term_ms", "is_registered"),
+    [
+        (ID_IN_USE_MS - 1_000, 1_000_000, True),
+        (2 * ID_IN_USE_MS, 1_000_000, False),
+        (2 * ID_IN_USE_MS, ID_IN_USE_MS - 1_000, True),
+    ],
+)
+def test_a_held_id_is_waited_for_as_long_as_one_controller_may_take_to_give_it_free(
+    free_after_ms: int, term_ms: int, *, is_registered: bool
+) -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = InUse(ports.clock, free_after_ms=free_after_ms, term_ms=term_ms)
+        broker = session(ports, controller, LocalImage())
+        if is_registered:
+            assert await broker.register() == 7
+            return
+        with pytest.raises(TidelogError) as caught:
+            await broker.register()
+        assert caught.value.code is ErrorCode.BROKER_ID_IN_USE
+        assert ID_IN_USE_MS <= controller.now_ms() < ID_IN_USE_MS + 1_000
 
     simulate(work)

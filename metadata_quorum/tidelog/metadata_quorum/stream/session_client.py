@@ -29,7 +29,8 @@ REGISTER: Final = "/tidelog.v1.BrokerSessionService/RegisterBroker"
 SESSION: Final = "/tidelog.v1.BrokerSessionService/BrokerSession"
 REGISTER_MS: Final = 5_000
 ID_IN_USE_MS: Final = 20_000
-"""A predecessor that died without a word holds the id until its session ends."""
+"""A predecessor that died without a word holds the id until its session ends; a controller that has
+just been elected has heard of nobody, and gives everybody a session first."""
 RETRY_MS: Final = 50
 ANSWER_MS: Final = 2_000
 INTERVAL_MS: Final = 1_500
@@ -42,6 +43,20 @@ WISH_MS: Final = 100
 """Between heartbeats while a wish is open."""
 UNREGISTERED: Final = BrokerEpoch(-1)
 _AGAIN: Final = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.NOT_CONTROLLER)
+
+
+class _InUse:
+    """How long the same controller has said that another process holds the id."""
+
+    def __init__(self) -> None:
+        self._told_by: Leader | None = None
+        self._since_ns: int | None = None
+
+    def waited_ms(self, told_by: Leader | None, now_ns: int) -> int:
+        """It says so again."""
+        if self._since_ns is None or told_by != self._told_by:
+            self._told_by, self._since_ns = told_by, now_ns
+        return (now_ns - self._since_ns) // 1_000_000
 
 
 class BrokerSession:
@@ -95,7 +110,7 @@ class BrokerSession:
     async def register(self) -> BrokerEpoch:
         """Make the broker known, however long it takes to find a controller."""
         message = stream_session.encode_registration(self._cluster_id, self._registration)
-        started_ns = self._clock.monotonic_ns()
+        in_use = _InUse()
         while True:
             try:
                 answer = await self._controller.call(
@@ -103,9 +118,11 @@ class BrokerSession:
                 )
             except TidelogError as error:
                 self.trouble = error
-                waited_ms = (self._clock.monotonic_ns() - started_ns) // 1_000_000
-                is_in_use = error.code is ErrorCode.BROKER_ID_IN_USE
-                if error.code not in _AGAIN and not (is_in_use and waited_ms < ID_IN_USE_MS):
+                if error.code is ErrorCode.BROKER_ID_IN_USE:
+                    told_by, now_ns = self._controller.leader(), self._clock.monotonic_ns()
+                    if in_use.waited_ms(told_by, now_ns) >= ID_IN_USE_MS:
+                        raise
+                elif error.code not in _AGAIN:
                     raise
                 await self._clock.sleep(WISH_MS)
                 continue
