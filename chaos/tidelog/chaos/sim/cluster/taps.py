@@ -20,7 +20,8 @@ from tidelog.wire.ids import PartitionId, TopicId
 
 _OPAQUE_FROM: Final = 16
 """From the magic byte on a broker never changes a batch: offset and epoch lie before."""
-_CRASHED_LATELY_NS: Final = 5_000_000_000
+_LATELY_NS: Final = 5_000_000_000
+_NEVER_NS: Final = -_LATELY_NS
 
 
 class AnswersWatch:
@@ -32,6 +33,8 @@ class AnswersWatch:
         self._requested: dict[tuple[int, int], produce_pb2.ProduceRequest] = {}
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
+        self.wiped_ns: dict[int, int] = {}
+        """By node, when its disk was replaced last."""
         self.acknowledged = 0
 
     def __call__(self, exchange: Exchange, direction: str, message: bytes) -> None:
@@ -80,16 +83,27 @@ class AnswersWatch:
         if board is None or board.excuse is not None:
             return
         opaque = batch.batch[_OPAQUE_FROM:]
-        is_durable = board.is_flush_sync or len(board.image.replicas) == 1
-        now_ns = exchange.fabric.loop.now_ns
-        copies = 0
-        for node in self._nodes.values():
-            if _holds(node, key, opaque, is_durable=is_durable):
-                copies += 1
-            elif not is_durable and node.node_id in self.crashed_ns:
-                copies += now_ns - self.crashed_ns[node.node_id] < _CRASHED_LATELY_NS
+        # Another one that answers has not heard yet that it was left: it counts on several copies.
+        answering = self._answering(exchange)
+        is_sole = answering is not None and board.image.replicas == (answering.node_id,)
+        is_durable = board.is_flush_sync or is_sole
+        lately_ns = exchange.fabric.loop.now_ns - _LATELY_NS
+        copies = sum(
+            _holds(node, key, opaque, is_durable=is_durable)
+            or self._lost_ns(node.node_id, is_durable=is_durable) > lately_ns
+            for node in self._nodes.values()
+        )
         if copies < board.in_sync_min:
             self._report(board, copies, base_offset, is_durable=is_durable)
+
+    def _answering(self, exchange: Exchange) -> ClusterNode | None:
+        place = exchange.server_place
+        return None if place is None else self._nodes.get(place.name)
+
+    def _lost_ns(self, node_id: int, *, is_durable: bool) -> int:
+        """When it lost such copies last: the answer may have been on its way by then."""
+        wiped_ns = self.wiped_ns.get(node_id, _NEVER_NS)
+        return wiped_ns if is_durable else max(wiped_ns, self.crashed_ns.get(node_id, _NEVER_NS))
 
     def _report(
         self, board: PartitionBoard, copies: int, base_offset: int, *, is_durable: bool
@@ -101,8 +115,7 @@ class AnswersWatch:
         )
 
     def _on_fetch(self, exchange: Exchange, parts: Sequence[fetch_pb2.PartitionBatches]) -> None:
-        place = exchange.server_place
-        node = None if place is None else self._nodes.get(place.name)
+        node = self._answering(exchange)
         for part in parts:
             board = self._board.partitions.get(
                 PartitionKey(TopicId(part.topic_id), PartitionId(part.partition))

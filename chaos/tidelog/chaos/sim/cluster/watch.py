@@ -35,6 +35,8 @@ class ClusterWatch:
         self._judged = self.board.newest
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
+        self.wiped_ns: dict[int, int] = {}
+        """By node, when its disk was replaced last."""
         self.shaken_ns: dict[int, int] = {}
         """By node, when its machine crashed last or its disk was replaced by an empty one."""
 
@@ -215,7 +217,7 @@ class ClusterWatch:
 
     def on_wipe(self, node: ClusterNode) -> None:
         """Its disk is about to be replaced by an empty one."""
-        self.shaken_ns[node.node_id] = node.world.loop.now_ns
+        self.wiped_ns[node.node_id] = self.shaken_ns[node.node_id] = node.world.loop.now_ns
         for board in self.board.partitions.values():
             if board.positions.pop(node.node_id, None) is not None and board.committed:
                 board.lacking[node.node_id] = None

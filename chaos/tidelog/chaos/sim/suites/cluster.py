@@ -78,6 +78,7 @@ class ClusterRun:
         self.watch = ClusterWatch(self.nodes, self.history)
         self.answers = AnswersWatch(self.nodes, self.watch.board)
         self.watch.crashed_ns = self.answers.crashed_ns
+        self.watch.wiped_ns = self.answers.wiped_ns
         self.world.fabric.taps.append(self.answers)
         self.troubles = ClusterTroubles(self.world, self.nodes, self.watch)
         self._clients: list[Process] = []
