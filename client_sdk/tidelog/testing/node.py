@@ -8,10 +8,10 @@ never leave a thread, a file or a socket of a life behind.
 import asyncio
 import contextvars
 import enum
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -242,13 +242,9 @@ class ClusterNode:
                     certificates=network.certificates,
                 )
             finally:
-                await sealer.close()
-                await worker.close()
-                await network.stop_servers()
-                await network.close()
-                await real_quorum.shutdown()
+                await to_the_end(_let_go(sealer, worker, network, real_quorum))
         finally:
-            await real.shutdown()
+            await to_the_end(real.shutdown())
 
     async def _ended(self, timeout_s: float) -> None:
         life = self._life
@@ -271,6 +267,31 @@ class ClusterNode:
         if error is not None:
             self._on_failed(self, error)
         ready.set()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Whoever is cancelled meanwhile is cancelled afterwards: a kill may come while a life ends
+    already, and the next one needs its files, locks and ports."""
+    task = asyncio.get_running_loop().create_task(work)
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    task.result()
+    if is_cancelled:
+        raise asyncio.CancelledError
+
+
+async def _let_go(
+    sealer: ProcessWorker, worker: ProcessWorker, network: TestNetwork, quorum_disk: RealDisk
+) -> None:
+    await sealer.close()
+    await worker.close()
+    await network.stop_servers()
+    await network.close()
+    await quorum_disk.shutdown()
 
 
 async def _settled(life: "asyncio.Task[None]") -> None:
