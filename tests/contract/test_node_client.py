@@ -3,6 +3,7 @@
 Owns the example's set-up: its npm packages are installed beside it, exactly as its lock says.
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from tests.contract.descriptors import TOP
 from tests.support.node import running_node
 
 EXAMPLE = TOP / "examples/grpc/node"
+LOCK = EXAMPLE / "package-lock.json"
 LINES_MAX = 100
 INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 60
@@ -30,6 +32,23 @@ def missing(what: str) -> None:
     pytest.skip(what)
 
 
+def install(npm: str) -> None:
+    """The packages, unless they are there as the lock says."""
+    installed = EXAMPLE / "node_modules/.package-lock.json"
+    if installed.is_file() and installed.stat().st_mtime >= LOCK.stat().st_mtime:
+        return
+    done = subprocess.run(
+        [npm, "ci", "--no-progress"],
+        cwd=EXAMPLE,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        missing(f"npm ci failed, is its registry within reach? {done.stderr[-500:]}")
+
+
 @pytest.fixture(scope="module")
 def node_program() -> str:
     """Node, with the example's packages installed."""
@@ -38,19 +57,10 @@ def node_program() -> str:
         missing("no Node: put node (18 or newer) and npm on PATH")
     assert node is not None, "a missing program has ended the test"
     assert npm is not None, "a missing program has ended the test"
-    installed = EXAMPLE / "node_modules/.package-lock.json"
-    lock = EXAMPLE / "package-lock.json"
-    if not installed.is_file() or installed.stat().st_mtime < lock.stat().st_mtime:
-        done = subprocess.run(
-            [npm, "ci", "--no-progress"],
-            cwd=EXAMPLE,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            missing(f"npm ci failed, is its registry within reach? {done.stderr[-500:]}")
+    # Another worker of the same run may be at it: npm empties the folder first.
+    with LOCK.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        install(npm)
     return node
 
 
