@@ -1,5 +1,8 @@
 """What the cluster suite excuses: with flush=replicated the loss of all who were sure, no more."""
 
+import msgspec
+import pytest
+
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
 from tidelog.chaos.checkers.history import Excuse, History
@@ -8,7 +11,9 @@ from tidelog.chaos.sim.cluster.plan import Plan, draw_plan
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image_map import ImageMap
+from tidelog.server.view import NodeView
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
 
 TOPIC_ID = TopicId(bytes(range(16)))
@@ -22,6 +27,16 @@ def plan_of_three() -> Plan:
         if len(plan.nodes) == 3:
             return plan
     raise AssertionError("many plans have three nodes")
+
+
+class ShownNode(ClusterNode):
+    """Of which nothing is seen but the metadata that it shows."""
+
+    shown: Image | None = None
+
+    @property
+    def view(self) -> NodeView:
+        return NodeView(directories=(), replicas=None, is_recovered=False, image=self.shown)
 
 
 class Scene:
@@ -38,7 +53,7 @@ class Scene:
         world, plan = World(1), plan_of_three()
         world.close()
         self.history = History()
-        self.nodes = {n.node_id: ClusterNode(world, plan, n, ()) for n in plan.nodes}
+        self.nodes = {n.node_id: ShownNode(world, plan, n, ()) for n in plan.nodes}
         self.watch = ClusterWatch(list(self.nodes.values()), self.history)
         partition = PartitionImage(
             partition=PartitionId(0),
@@ -67,6 +82,18 @@ class Scene:
         for node_id in node_ids:
             self.watch.on_crash(self.nodes[node_id])
         return self.board.excuse
+
+    def lose_in_sync(self) -> list[str]:
+        """The third node shows that nobody is in sync since the first two were."""
+        lost = msgspec.structs.replace(
+            self.board.image,
+            in_sync_replicas=(),
+            last_known_eligible=(BrokerId(1), BrokerId(2)),
+        )
+        topic = msgspec.structs.replace(self.topic, partitions=(lost,))
+        self.nodes[3].shown = Image(version=1, topics=ImageMap.of({TOPIC_ID: topic}))
+        self.watch.look()
+        return [text.partition(":")[0] for text in self.watch.board.violations]
 
 
 def test_one_crashed_machine_of_two_in_sync_excuses_nothing() -> None:
@@ -111,3 +138,23 @@ def test_a_wiped_copy_does_not_stand_in_for_a_lost_one() -> None:
     scene = Scene({1: 3, 2: COMMITTED})
     scene.watch.on_wipe(scene.nodes[2])
     assert scene.crash(1) is Excuse.LOST
+
+
+@pytest.mark.parametrize(
+    ("crashed", "wiped", "found"),
+    [
+        ((1, 2), (), []),
+        ((1,), (2,), []),
+        ((), (1, 2), []),
+        ((1,), (), ["lost_in_sync"]),
+        ((), (2,), ["lost_in_sync"]),
+    ],
+)
+def test_a_crash_or_a_replaced_disk_of_each_explains_that_nobody_is_in_sync(
+    crashed: tuple[int, ...], wiped: tuple[int, ...], found: list[str]
+) -> None:
+    scene = Scene({1: 3, 2: 3})
+    scene.crash(*crashed)
+    for node_id in wiped:
+        scene.watch.on_wipe(scene.nodes[node_id])
+    assert scene.lose_in_sync() == found

@@ -4,7 +4,7 @@ Every function is given the partition's board, the node and what its log says, a
 not be. docs/simulation.md lists them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
@@ -110,7 +110,7 @@ def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) 
         )
 
 
-def losses_have_causes(board: PartitionBoard, shaken: Mapping[int, int]) -> Found:
+def losses_have_causes(board: PartitionBoard, shaken: Collection[int]) -> Found:
     """Nobody is sure to hold everything only where no disk was promised to hold it, and the
     machine of each that was sure has crashed, or has an empty disk now."""
     image = board.image
@@ -122,5 +122,5 @@ def losses_have_causes(board: PartitionBoard, shaken: Mapping[int, int]) -> Foun
         if node_id not in shaken:
             yield (
                 f"lost_in_sync: {board.name}: node {node_id} is not sure to hold everything, "
-                "and its machine has never crashed"
+                "and its machine has never crashed nor lost its disk"
             )

@@ -37,8 +37,6 @@ class ClusterWatch:
         """By node, when its machine crashed last."""
         self.wiped_ns: dict[int, int] = {}
         """By node, when its disk was replaced last."""
-        self.shaken_ns: dict[int, int] = {}
-        """By node, when its machine crashed last or its disk was replaced by an empty one."""
 
     def _now_ns(self) -> int:
         return self.nodes[0].world.loop.now_ns
@@ -67,12 +65,14 @@ class ClusterWatch:
                 self._hook(node, directory)
 
     def _check_losses(self) -> None:
-        """Nobody is in sync any more only where the machines of all of them have crashed."""
+        """Nobody is in sync any more only where the machines of all of them have crashed, or have
+        empty disks now."""
         if self._judged is self.board.newest:
             return
         self._judged = self.board.newest
+        shaken = self.crashed_ns.keys() | self.wiped_ns.keys()
         for board in self.board.partitions.values():
-            for violation in steps.losses_have_causes(board, self.shaken_ns):
+            for violation in steps.losses_have_causes(board, shaken):
                 self.board.report(violation)
 
     def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
@@ -198,7 +198,7 @@ class ClusterWatch:
 
     def on_crash(self, node: ClusterNode) -> None:
         """Its machine crashes now, with or without a process."""
-        self.crashed_ns[node.node_id] = self.shaken_ns[node.node_id] = node.world.loop.now_ns
+        self.crashed_ns[node.node_id] = node.world.loop.now_ns
         for board in self.board.partitions.values():
             position = board.positions.get(node.node_id)
             if position is not None and position.flushed_offset < board.committed:
@@ -217,7 +217,7 @@ class ClusterWatch:
 
     def on_wipe(self, node: ClusterNode) -> None:
         """Its disk is about to be replaced by an empty one."""
-        self.wiped_ns[node.node_id] = self.shaken_ns[node.node_id] = node.world.loop.now_ns
+        self.wiped_ns[node.node_id] = node.world.loop.now_ns
         for board in self.board.partitions.values():
             if board.positions.pop(node.node_id, None) is not None and board.committed:
                 board.lacking[node.node_id] = None
