@@ -7,6 +7,7 @@ with two nodes at a time.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidelog.client.errors import NoAnswerError
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ADDRESS_TIMEOUT_MS: Final = 3_000
@@ -34,7 +35,9 @@ def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
         error.happened if error.happened.startswith(address) else f"{address}: {error.happened}"
         for address, error in errors
     )
-    return TidelogError(
+    is_silence = all(isinstance(error, NoAnswerError) for _, error in errors)
+    make = NoAnswerError if is_silence else TidelogError
+    return make(
         ErrorCode.UNAVAILABLE,
         tried="reach the cluster",
         happened=reasons,

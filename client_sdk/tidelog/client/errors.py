@@ -42,6 +42,10 @@ class WakeupError(TidelogError):
         super().__init__(ErrorCode.CANCELLED, tried=tried, happened=happened, hint=hint)
 
 
+class NoAnswerError(TidelogError):
+    """Nobody said anything in time: it tells nothing of what became of the call, nor why."""
+
+
 class LogTruncationError(TidelogError):
     """Records that this consumer has read are not in the log any more.
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar, cast
 
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.errors import PeerError
+from tidelog.client.engine.tries import told
+from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.client.group_types import GroupList, MemberToRemove, OffsetTimestamp
 from tidelog.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -38,6 +39,8 @@ class Outcomes(Generic[T]):
         self.may_repeat = may_repeat
         """Asked a second time, the call would not deny what it did the first time."""
         self._found: dict[str, T | TidelogError] = {}
+        self._given_up: set[str] = set()
+        """Nobody answered for as long as there was time."""
 
     def missing(self) -> list[str]:
         """What is to be asked next, within one request."""
@@ -48,7 +51,7 @@ class Outcomes(Generic[T]):
         if name not in self._found:
             return True
         found = self._found[name]
-        if not isinstance(found, PeerError) or not found.retriable:
+        if not isinstance(found, PeerError) or not found.retriable or name in self._given_up:
             return False
         return self.may_repeat or found.code in _DID_NOTHING
 
@@ -58,9 +61,16 @@ class Outcomes(Generic[T]):
         self._found.update(zip(asked, answers, strict=True))
         return not any(self._is_open(name) for name in asked)
 
-    def fail(self, asked: Sequence[str], error: TidelogError) -> bool:
-        """The call itself failed."""
-        return self.take(asked, [error] * len(asked))
+    def fail(self, asked: Sequence[str], error: TidelogError, *, reads: bool) -> bool:
+        """The call itself failed. `reads`: silence leaves what a broker answered before."""
+        if not reads or not isinstance(error, NoAnswerError):
+            return self.take(asked, [error] * len(asked))
+        self._given_up.update(asked)
+        return self.take(asked, [told(self._refusal(name), error) for name in asked])
+
+    def _refusal(self, name: str) -> TidelogError | None:
+        found = self._found.get(name)
+        return found if isinstance(found, TidelogError) else None
 
     def all(self) -> dict[str, T | TidelogError]:
         """In the order of the names."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tidelog.client import group_calls, wire_groups_admin
+from tidelog.client.asking import only_reads
 from tidelog.client.group_calls import Outcomes, Place
 from tidelog.client.group_types import (
     GroupDescription,
@@ -45,9 +46,12 @@ class Plan(Generic[T]):
 class Settling(Generic[T]):
     """Asks until every name has an answer that stays, or the time is over."""
 
-    def __init__(self, plan: Plan[T], limit_ms: int) -> None:
+    def __init__(
+        self, plan: Plan[T], limit_ms: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._plan = plan
-        self._deadline = time.monotonic() + limit_ms / 1000
+        self._clock = clock
+        self._deadline = clock() + limit_ms / 1000
         self._asked: list[str] = []
         self._tries = 0
         self._is_done = True
@@ -62,7 +66,7 @@ class Settling(Generic[T]):
     @property
     def left_ms(self) -> int:
         """How long the next answer may take."""
-        return max(1, int((self._deadline - time.monotonic()) * 1000))
+        return max(1, int((self._deadline - self._clock()) * 1000))
 
     def take(self, data: bytes) -> None:
         """The answer."""
@@ -70,7 +74,8 @@ class Settling(Generic[T]):
 
     def fail(self, error: TidelogError) -> None:
         """There is none."""
-        self._is_done = self._plan.outcomes.fail(self._asked, error)
+        reads = only_reads(self._plan.method)
+        self._is_done = self._plan.outcomes.fail(self._asked, error, reads=reads)
 
     def pause_s(self, delay_seconds: Callable[[int], float]) -> float:
         """How long to wait before the next request."""
@@ -78,7 +83,7 @@ class Settling(Generic[T]):
             return 0.0
         self._tries += 1
         delay = delay_seconds(self._tries)
-        self._is_over = time.monotonic() + delay >= self._deadline
+        self._is_over = self._clock() + delay >= self._deadline
         return 0.0 if self._is_over else delay
 
 

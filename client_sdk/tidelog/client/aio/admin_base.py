@@ -7,7 +7,7 @@ from typing import Self, Unpack
 from tidelog.client import options as client_options
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.asking import all_failed
+from tidelog.client.asking import all_failed, only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.lifecycle import Client
@@ -85,6 +85,7 @@ class AsyncAdminBase(Client):
         answer = await self._calls.until(
             timeout_ms,
             lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
+            reads=only_reads(method),
         )
         if isinstance(answer, TidelogError):
             raise answer

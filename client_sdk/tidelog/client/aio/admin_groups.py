@@ -110,7 +110,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         for group, wanted in specs.items():
             left_ms = max(1, int((deadline - time.monotonic()) * 1000))
             read = functools.partial(self._read, group)
-            offsets = await self._calls.until(left_ms, read)
+            offsets = await self._calls.until(left_ms, read, reads=True)
             found[group] = group_calls.named_offsets(offsets, names, wanted)
         return found
 

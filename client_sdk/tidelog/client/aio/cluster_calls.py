@@ -5,6 +5,7 @@ answer or with an error that says what was asked and why it did not work.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -15,6 +16,8 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
+from tidelog.client.engine.tries import Tries
+from tidelog.client.errors import NoAnswerError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -63,26 +66,28 @@ class AsyncClusterCalls:
             limit_ms = min(left_ms, self._request_timeout_ms)
             return await self._connections.call_any(self.addresses(), method, request, limit_ms)
 
-        return await self.until(timeout_ms, attempt)
+        return await self.until(timeout_ms, attempt, reads=only_reads(method))
 
     def delay_seconds(self, tries: int) -> float:
         """How long to wait after so many tries."""
         return self._backoff.delay_ms(tries) / 1000
 
-    async def until(self, timeout_ms: int, attempt: Callable[[int], Awaitable[T]]) -> T:
-        """Try until it works, fails for good, or the time is over; the last error is raised."""
-        deadline = time.monotonic() + timeout_ms / 1000
-        tries = 0
+    async def until(
+        self, timeout_ms: int, attempt: Callable[[int], Awaitable[T]], *, reads: bool = False
+    ) -> T:
+        """Try until it works, fails for good, or the time is over; the last error is raised.
+
+        `reads`: it changes nothing; then silence does not hide why earlier tries have failed.
+        """
+        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), only_reads=reads)
         while True:
-            left_ms = int((deadline - time.monotonic()) * 1000)
             try:
-                return await attempt(max(1, left_ms))
+                return await attempt(tries.left_ms(time.monotonic_ns()))
             except TidelogError as error:
-                tries += 1
-                delay = self.delay_seconds(tries)
-                if not error.retriable or time.monotonic() + delay >= deadline:
-                    raise
-            await asyncio.sleep(delay)
+                further = tries.fail(error, time.monotonic_ns())
+            if isinstance(further, TidelogError):
+                raise further
+            await asyncio.sleep(further / 1000)
 
     async def refresh(
         self, topics: Iterable[str], timeout_ms: int, *, all_topics: bool = False
@@ -122,10 +127,12 @@ class AsyncClusterCalls:
                 await self._ask_leaders(missing, found, left_ms, tried)
             except TidelogError as error:
                 if error.retriable:
-                    await self.refresh({name.topic for name in missing}, left_ms)
+                    # What a leader answered tells more than silence behind it.
+                    with contextlib.suppress(NoAnswerError):
+                        await self.refresh({name.topic for name in missing}, left_ms)
                 raise
 
-        await self.until(timeout_ms, attempt)
+        await self.until(timeout_ms, attempt, reads=True)
         return found
 
     async def _ask_leaders(

@@ -29,6 +29,7 @@ from tidelog.client.engine.group_messages import (
     Tell,
 )
 from tidelog.client.engine.group_settings import OFFSETS_PER_REQUEST_MAX, GroupSettings
+from tidelog.client.errors import NoAnswerError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -191,7 +192,8 @@ class OffsetsDesk:
             if not error.retriable and not is_doubt:
                 self._end(lookup, error)
                 return
-            lookup.reason = error
+            if lookup.reason is None or not isinstance(error, NoAnswerError):
+                lookup.reason = error
         else:
             self._coordinator.works()
             self._take(lookup, message.offsets)

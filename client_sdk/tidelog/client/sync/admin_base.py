@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from tidelog.client import options as client_options
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed, only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import PeerError
@@ -90,6 +90,7 @@ class AdminBase(Client):
         answer = self._calls.until(
             timeout_ms,
             lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
+            reads=only_reads(method),
         )
         if isinstance(answer, TidelogError):
             raise answer

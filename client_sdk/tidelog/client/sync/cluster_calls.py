@@ -4,6 +4,7 @@ Owns deadlines and retries of unary calls. Every call ends within its timeout, w
 with an error that says what was asked and why it did not work.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -13,6 +14,8 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
+from tidelog.client.engine.tries import Tries
+from tidelog.client.errors import NoAnswerError
 from tidelog.client.sync.connections import Connections
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -62,26 +65,26 @@ class ClusterCalls:
             limit_ms = min(left_ms, self._request_timeout_ms)
             return self._connections.call_any(self.addresses(), method, request, limit_ms)
 
-        return self.until(timeout_ms, attempt)
+        return self.until(timeout_ms, attempt, reads=only_reads(method))
 
     def delay_seconds(self, tries: int) -> float:
         """How long to wait after so many tries."""
         return self._backoff.delay_ms(tries) / 1000
 
-    def until(self, timeout_ms: int, attempt: Callable[[int], T]) -> T:
-        """Try until it works, fails for good, or the time is over; the last error is raised."""
-        deadline = time.monotonic() + timeout_ms / 1000
-        tries = 0
+    def until(self, timeout_ms: int, attempt: Callable[[int], T], *, reads: bool = False) -> T:
+        """Try until it works, fails for good, or the time is over; the last error is raised.
+
+        `reads`: it changes nothing; then silence does not hide why earlier tries have failed.
+        """
+        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), only_reads=reads)
         while True:
-            left_ms = int((deadline - time.monotonic()) * 1000)
             try:
-                return attempt(max(1, left_ms))
+                return attempt(tries.left_ms(time.monotonic_ns()))
             except TidelogError as error:
-                tries += 1
-                delay = self.delay_seconds(tries)
-                if not error.retriable or time.monotonic() + delay >= deadline:
-                    raise
-            time.sleep(delay)
+                further = tries.fail(error, time.monotonic_ns())
+            if isinstance(further, TidelogError):
+                raise further
+            time.sleep(further / 1000)
 
     def refresh(
         self,
@@ -129,10 +132,12 @@ class ClusterCalls:
                 self._ask_leaders(missing, found, left_ms, tried)
             except TidelogError as error:
                 if error.retriable:
-                    self.refresh({name.topic for name in missing}, left_ms)
+                    # What a leader answered tells more than silence behind it.
+                    with contextlib.suppress(NoAnswerError):
+                        self.refresh({name.topic for name in missing}, left_ms)
                 raise
 
-        self.until(timeout_ms, attempt)
+        self.until(timeout_ms, attempt, reads=True)
         return found
 
     def _ask_leaders(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import lifecycle, wire
 from tidelog.client.asking import ADDRESS_TIMEOUT_MS, Answer, OnAnswer
+from tidelog.client.errors import NoAnswerError
 from tidelog.client.security import Security
 from tidelog.client.sync.rounds import Round
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -256,7 +257,7 @@ def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = No
     details = call.details() or ""
     if status == "DEADLINE_EXCEEDED":
         silence = "" if timeout_ms is None else f" within {timeout_ms} ms"
-        return TidelogError(
+        return NoAnswerError(
             ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=f"{address}: no answer{silence}"
         )
     if status == "UNIMPLEMENTED":

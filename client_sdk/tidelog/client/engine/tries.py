@@ -1,0 +1,54 @@
+"""One call, tried until it works or its time is over: when once more, and what it ends with.
+
+Owns the deadline of such a call, for both drivers, and the rule for silence: it tells nothing, so
+it does not replace a reason that an earlier try has found. It must never apply that rule to a call
+that changes something: what was not answered may have been done, and no earlier refusal may hide
+that.
+"""
+
+from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.errors import NoAnswerError, PeerError
+from tidelog.wire.errors import TidelogError
+
+
+def told(reason: TidelogError | None, error: TidelogError) -> TidelogError:
+    """What a call that only reads ends with, when its last try failed with `error`."""
+    if reason is None or not isinstance(error, NoAnswerError):
+        return error
+    happened = f"{reason.happened}; then {error.happened}"
+    if isinstance(reason, PeerError):
+        return PeerError(
+            reason.code,
+            tried=reason.tried,
+            happened=happened,
+            hint=reason.hint,
+            retriable=reason.retriable,
+            retry_after_ms=reason.retry_after_ms,
+        )
+    return TidelogError(reason.code, tried=reason.tried, happened=happened, hint=reason.hint)
+
+
+class Tries:
+    """One per call."""
+
+    def __init__(self, backoff: Backoff, timeout_ms: int, now_ns: int, *, only_reads: bool) -> None:
+        self._backoff = backoff
+        self._deadline_ns = now_ns + timeout_ms * NS_PER_MS
+        self._only_reads = only_reads
+        self._failures = 0
+        self._reason: TidelogError | None = None
+        """The last error that was more than silence."""
+
+    def left_ms(self, now_ns: int) -> int:
+        """How long the next try may take."""
+        return max(1, (self._deadline_ns - now_ns) // NS_PER_MS)
+
+    def fail(self, error: TidelogError, now_ns: int) -> int | TidelogError:
+        """How many milliseconds to wait before the next try, or what the call ends with."""
+        self._failures += 1
+        delay_ms = self._backoff.delay_ms(self._failures)
+        if error.retriable and now_ns + delay_ms * NS_PER_MS < self._deadline_ns:
+            if not isinstance(error, NoAnswerError):
+                self._reason = error
+            return delay_ms
+        return told(self._reason, error) if self._only_reads else error

@@ -1,0 +1,226 @@
+"""Both drivers, until their time is over: what a node has answered last, not its silence then."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from tests.client.contract_errors import error
+from tidelog.client import AdminClient, TopicPartition
+from tidelog.client.aio import AsyncAdminClient
+from tidelog.client.aio.cluster_calls import AsyncClusterCalls
+from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.asking import all_failed
+from tidelog.client.engine.backoff import Backoff
+from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.errors import NoAnswerError
+from tidelog.client.security import Security
+from tidelog.client.sync.cluster_calls import ClusterCalls
+from tidelog.client.sync.connections import Connections
+from tidelog.client.wire import read_error
+from tidelog.v1 import coordinator_pb2, errors_pb2, group_admin_pb2, metadata_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+ADDRESS: Final = "a:1"
+TOPIC_ID: Final = b"t" * 16
+T_0: Final = TopicPartition("t", 0)
+LOADING: Final = error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is loading")
+STARTING: Final = read_error(error(ErrorCode.UNAVAILABLE, "it starts"))
+SHORT: Final = Backoff(initial_ms=1, max_ms=1)
+PATIENCE_MS: Final = 30
+"""Of calls on which no time passes: whatever the machine does, the first try is answered."""
+LONG_MS: Final = 600_000
+"""Of a call that its second try ends."""
+
+METADATA: Final = metadata_pb2.GetMetadataResponse(
+    cluster_id="c",
+    controller_id=1,
+    brokers=[metadata_pb2.BrokerMetadata(broker_id=1, address=ADDRESS)],
+    topics=[
+        metadata_pb2.TopicMetadata(
+            topic_id=TOPIC_ID,
+            name="t",
+            partitions=[metadata_pb2.PartitionMetadata(leader_id=1, leader_epoch=1)],
+        )
+    ],
+    metadata_version=1,
+).SerializeToString()
+
+
+class Node:
+    """Answers each method as often as it was told to; from then on it says nothing."""
+
+    def __init__(self, **answers: Iterable[bytes | TidelogError]) -> None:
+        self._answers = {name: iter(each) for name, each in answers.items()}
+        self._answers.setdefault("GetMetadata", itertools.repeat(METADATA))
+
+    def answer(self, method: str) -> bytes:
+        found = next(self._answers.get(method.rpartition("/")[2], iter(())), None)
+        if found is None:
+            raise NoAnswerError(
+                ErrorCode.DEADLINE_EXCEEDED, tried="call", happened=f"{ADDRESS}: no answer"
+            )
+        if isinstance(found, TidelogError):
+            raise found
+        return found
+
+
+class ScriptedConnections(Connections):
+    def __init__(self, node: Node) -> None:
+        super().__init__("till")
+        self._node = node
+
+    def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
+        return self._node.answer(method)
+
+    def call_any(
+        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+    ) -> bytes:
+        try:
+            return self._node.answer(method)
+        except TidelogError as failure:
+            raise all_failed([(ADDRESS, failure)]) from None
+
+
+class AsyncScriptedConnections(AsyncConnections):
+    def __init__(self, node: Node) -> None:
+        super().__init__("till", Security())
+        self._scripted = ScriptedConnections(node)
+
+    async def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
+        return self._scripted.call(address, method, data, timeout_ms)
+
+    async def call_any(
+        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+    ) -> bytes:
+        return self._scripted.call_any(addresses, method, data, timeout_ms)
+
+
+class ScriptedAdmin(AdminClient):
+    def __init__(self, node: Node) -> None:
+        super().__init__(bootstrap_servers=ADDRESS)
+        self._connections = ScriptedConnections(node)
+        self._calls = ClusterCalls(
+            self._connections, (ADDRESS,), MetadataCache(), SHORT, PATIENCE_MS, PATIENCE_MS
+        )
+
+
+class AsyncScriptedAdmin(AsyncAdminClient):
+    def __init__(self, node: Node) -> None:
+        super().__init__(bootstrap_servers=ADDRESS)
+        self._connections = AsyncScriptedConnections(node)
+        self._calls = AsyncClusterCalls(
+            self._connections, (ADDRESS,), MetadataCache(), SHORT, PATIENCE_MS, PATIENCE_MS
+        )
+
+
+def on_threads(node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS) -> Any:
+    with ScriptedAdmin(node) as admin:
+        return getattr(admin, name)(*arguments, timeout_ms=timeout_ms)
+
+
+def on_asyncio(node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS) -> Any:
+    async def run() -> Any:
+        async with AsyncScriptedAdmin(node) as admin:
+            return await getattr(admin, name)(*arguments, timeout_ms=timeout_ms)
+
+    return asyncio.run(run())
+
+
+both = pytest.mark.parametrize("call", [on_threads, on_asyncio])
+
+
+def described() -> bytes:
+    billing = group_admin_pb2.GroupDescription(group="billing", error=LOADING)
+    return group_admin_pb2.DescribeGroupsResponse(groups=[billing]).SerializeToString()
+
+
+def found_coordinator(failure: errors_pb2.Error | None = None) -> bytes:
+    place = coordinator_pb2.CoordinatorPlace(
+        key="billing", broker_id=1, address=ADDRESS, error=failure
+    )
+    return coordinator_pb2.FindCoordinatorsResponse(coordinators=[place]).SerializeToString()
+
+
+def without_leader() -> bytes:
+    failure = error(ErrorCode.NOT_LEADER, "nobody leads")
+    answer = metadata_pb2.OffsetAnswer(topic_id=TOPIC_ID, error=failure)
+    return metadata_pb2.ListOffsetsResponse(answers=[answer]).SerializeToString()
+
+
+@both
+def test_time_that_is_over_leaves_what_was_answered_last(call: Any) -> None:
+    outcomes = call(Node(DescribeGroups=[described()]), "try_describe_groups", ["billing"])
+    assert outcomes["billing"].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert outcomes["billing"].happened.startswith("it is loading")
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "arguments", "answers", "code", "reason"),
+    [
+        (
+            "list_groups",
+            (),
+            {"ListGroups": [STARTING]},
+            ErrorCode.UNAVAILABLE,
+            "a:1: it starts",
+        ),
+        (
+            "list_topics",
+            (),
+            {"DescribeTopics": [STARTING]},
+            ErrorCode.UNAVAILABLE,
+            "a:1: it starts",
+        ),
+        (
+            "list_group_offsets",
+            ("billing",),
+            {"FindCoordinators": [found_coordinator(LOADING)]},
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "it is loading",
+        ),
+        (
+            "list_group_offsets",
+            ("billing",),
+            {
+                "FindCoordinators": [found_coordinator(), found_coordinator()],
+                "FetchOffsets": [read_error(LOADING)],
+            },
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "it is loading",
+        ),
+        (
+            "list_partition_offsets",
+            ({T_0: "latest"},),
+            {"GetMetadata": [METADATA], "ListOffsets": [without_leader()]},
+            ErrorCode.NOT_LEADER,
+            "nobody leads",
+        ),
+    ],
+    ids=["groups", "topics", "the coordinator", "committed offsets", "a leader"],
+)
+def test_a_call_that_reads_ends_with_the_reason_and_not_with_silence(
+    call: Any,
+    name: str,
+    arguments: tuple[Any, ...],
+    answers: dict[str, list[bytes | TidelogError]],
+    code: ErrorCode,
+    reason: str,
+) -> None:
+    with pytest.raises(TidelogError) as caught:
+        call(Node(**answers), name, *arguments)
+    assert caught.value.code is code
+    assert caught.value.happened.startswith(reason)
+
+
+@both
+def test_a_deletion_that_may_have_been_done_is_not_told_as_refused(call: Any) -> None:
+    refused = group_admin_pb2.DeleteGroupResult(group="billing", error=LOADING)
+    answer = group_admin_pb2.DeleteGroupsResponse(results=[refused]).SerializeToString()
+    node = Node(DeleteGroups=[answer])
+    found = call(node, "try_delete_groups", ["billing"], timeout_ms=LONG_MS)
+    assert found["billing"].code is ErrorCode.DEADLINE_EXCEEDED
+    assert found["billing"].happened == "a:1: no answer"

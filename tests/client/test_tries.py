@@ -1,0 +1,199 @@
+"""Calls that are tried until their time is over: silence hides no reason, and no open outcome."""
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+from tests.client.contract_errors import error
+from tidelog.client import OffsetAndMetadata, TopicPartition, group_plans
+from tidelog.client.asking import all_failed
+from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.coordinator import CoordinatorDesk
+from tidelog.client.engine.group_messages import (
+    GroupPartition,
+    LookupAnswered,
+    OffsetsFound,
+    Tell,
+)
+from tidelog.client.engine.group_settings import GroupSettings
+from tidelog.client.engine.offsets_desk import Lookup, OffsetsDesk
+from tidelog.client.engine.tries import Tries
+from tidelog.client.errors import NoAnswerError, PeerError
+from tidelog.client.group_calls import Outcomes
+from tidelog.client.group_plans import Plan, Settling
+from tidelog.client.group_types import GroupDescription
+from tidelog.client.sync.connections import error_of
+from tidelog.v1 import group_admin_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+ADDRESS = "a:1"
+TOPIC_ID = b"t" * 16
+T_0 = TopicPartition("t", 0)
+LOADING = error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is loading")
+SHORT = Backoff(initial_ms=1, max_ms=1)
+PATIENCE_MS = 30
+
+
+def silence(timeout_ms: int = 1) -> NoAnswerError:
+    return NoAnswerError(
+        ErrorCode.DEADLINE_EXCEEDED,
+        tried="call",
+        happened=f"{ADDRESS}: no answer within {timeout_ms} ms",
+    )
+
+
+def refused(code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> TidelogError:
+    return PeerError(code, tried="ask", happened="it is loading", retriable=True, retry_after_ms=7)
+
+
+# One call.
+
+
+def last_words(errors: Sequence[TidelogError], *, only_reads: bool = True) -> TidelogError:
+    """What a call ends with that fails like this, one try a millisecond, the last at its end."""
+    tries = Tries(SHORT, len(errors), 0, only_reads=only_reads)
+    for number, each in enumerate(errors, 1):
+        further = tries.fail(each, number * NS_PER_MS - 1)
+        if isinstance(further, TidelogError):
+            assert number == len(errors), "there was time for another try"
+            return further
+        assert further == 1
+    raise AssertionError("the time is over")
+
+
+def test_silence_behind_an_answer_is_told_with_it() -> None:
+    found = last_words([refused(), silence(2), silence(1)])
+    assert isinstance(found, PeerError)
+    assert found.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.happened == "it is loading; then a:1: no answer within 1 ms"
+    assert (found.retriable, found.retry_after_ms) == (True, 7)
+
+
+def test_the_last_reason_is_told() -> None:
+    without_leader = TidelogError(ErrorCode.NOT_LEADER, tried="look", happened="nobody leads")
+    found = last_words([refused(), without_leader, silence()])
+    assert found.code is ErrorCode.NOT_LEADER
+    assert found.happened == "nobody leads; then a:1: no answer within 1 ms"
+    final = TidelogError(ErrorCode.UNKNOWN_TOPIC, tried="look", happened="there is none")
+    assert last_words([refused(), silence(), final]) is final
+
+
+def test_nothing_but_silence_is_told_as_it_is() -> None:
+    last = silence()
+    assert last_words([silence(), last]) is last
+
+
+def test_silence_of_a_call_that_changes_something_is_hidden_by_nothing() -> None:
+    last = silence()
+    assert last_words([refused(), last], only_reads=False) is last
+
+
+def test_an_answer_that_its_own_time_was_over_is_no_silence() -> None:
+    last = refused(ErrorCode.DEADLINE_EXCEEDED)
+    assert last_words([refused(), last]) is last
+
+
+def test_a_try_has_what_is_left_and_a_millisecond_at_least() -> None:
+    tries = Tries(SHORT, 30, 0, only_reads=True)
+    assert [tries.left_ms(at_ms * NS_PER_MS) for at_ms in (0, 29, 30, 40)] == [30, 1, 1, 1]
+
+
+class Ended:
+    """A call of gRPC's whose deadline is over."""
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+    def code(self) -> Any:
+        import grpc
+
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    def details(self) -> str:
+        return "Deadline Exceeded"
+
+
+def test_a_deadline_is_silence_alone_and_among_silent_addresses() -> None:
+    found = error_of(Ended(), address=ADDRESS, tried="call", timeout_ms=1)
+    assert isinstance(found, NoAnswerError)
+    assert isinstance(pickle.loads(pickle.dumps(found)), NoAnswerError)
+    both = all_failed([("a:1", found), ("b:1", found)])
+    assert isinstance(both, NoAnswerError)
+    assert both.code is ErrorCode.UNAVAILABLE
+    assert not isinstance(all_failed([("a:1", found), ("b:1", refused())]), NoAnswerError)
+
+
+# Several groups.
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def describe() -> Plan[GroupDescription]:
+    return group_plans.describe(Outcomes[GroupDescription](["billing", "reports"]), {})
+
+
+def described(*groups: str) -> bytes:
+    return group_admin_pb2.DescribeGroupsResponse(
+        groups=[group_admin_pb2.GroupDescription(group=name, error=LOADING) for name in groups]
+    ).SerializeToString()
+
+
+def last_try_is_silent(plan: Plan[Any], first: bytes) -> dict[str, Any]:
+    """One answer, and silence for nearly all of the time that is left."""
+    clock = Clock()
+    settling = Settling(plan, 1_000, clock)
+    assert settling.next_request() is not None
+    settling.take(first)
+    clock.now += settling.pause_s(lambda _: 0.25)
+    assert settling.next_request() is not None
+    assert settling.left_ms == 750
+    clock.now += 0.5
+    settling.fail(all_failed([(ADDRESS, silence())]))
+    assert not settling.pause_s(lambda _: 0.125)
+    assert settling.next_request() is None, "nobody answered: it is not asked once more"
+    found: dict[str, Any] = plan.outcomes.all()
+    return found
+
+
+def test_each_group_keeps_what_was_answered_of_it() -> None:
+    found = last_try_is_silent(describe(), described("billing", "reports"))
+    for name in ("billing", "reports"):
+        assert found[name].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert found[name].happened == "it is loading; then a:1: no answer within 1 ms"
+
+
+def test_offsets_that_may_have_been_set_are_not_told_as_refused() -> None:
+    wanted = [((TOPIC_ID, 0), OffsetAndMetadata(5))]
+    plan = group_plans.alter_offsets("alter", "billing", wanted, validate_only=False)
+    loading = group_admin_pb2.AlterGroupOffsetsResponse(error=LOADING).SerializeToString()
+    found = last_try_is_silent(plan, loading)
+    assert found["billing"].happened == "a:1: no answer within 1 ms"
+    assert isinstance(found["billing"], NoAnswerError)
+
+
+# A member's side.
+
+
+def test_a_lookup_that_is_too_late_names_the_reason_and_not_the_silence() -> None:
+    coordinator = CoordinatorDesk(SHORT)
+    coordinator.on_found("b1")
+    desk = OffsetsDesk(GroupSettings(group="g", member_id="m"), coordinator, SHORT)
+    wanted = (GroupPartition(topic_partition=T_0, topic_id=TOPIC_ID),)
+    desk.lookups.append(Lookup(1, wanted, deadline_ns=PATIENCE_MS * NS_PER_MS, is_start=False))
+    for number, each in enumerate([refused(), silence()], 1):
+        desk.tick(number * NS_PER_MS, "", -1)
+        desk.on_lookup(LookupAnswered(number=number, error=each), number * NS_PER_MS)
+        coordinator.on_found("b1")
+    effects = desk.tick(PATIENCE_MS * NS_PER_MS, "", -1)
+    (news,) = [each.news for each in effects if isinstance(each, Tell)]
+    assert isinstance(news, OffsetsFound)
+    assert news.error is not None
+    assert news.error.happened.endswith("default_api_timeout_ms: it is loading")
