@@ -64,6 +64,8 @@ class CallerWatch:
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._cut_ns: dict[str, int] = {}
         """Of the thread: when who was hung up on. gRPC takes a moment to see it."""
+        self._failure = ""
+        """Of the thread: what a look failed with last."""
         self.hung_up_count = 0
 
     def start(self) -> None:
@@ -103,19 +105,36 @@ class CallerWatch:
         process = ProcessMemory()
         pace = LookPace(process.now_bytes())
         try:
-            while not self._loop.is_closed():
-                try:
-                    order = self._orders.get(timeout=GROWTH_MS / MS_PER_S)
-                except queue.Empty:
-                    self._on_tick(process, pace)
-                    continue
-                if order is None:
-                    return
-                if order.late or pace.may_look(self._clock.monotonic_ns()):
-                    self._look(order.late, process, pace, is_ordered=True)
-                self._tell(partial(_settle, order.done))
+            while not self._loop.is_closed() and self._turn(process, pace):
+                pass
         finally:
             process.close()
+
+    def _turn(self, process: ProcessMemory, pace: LookPace) -> bool:
+        """One order, or none for a while; False: it was told to stop."""
+        order = None
+        with contextlib.suppress(queue.Empty):
+            order = self._orders.get(timeout=GROWTH_MS / MS_PER_S)
+            if order is None:
+                return False
+        try:
+            if order is None:
+                self._on_tick(process, pace)
+            elif order.late or pace.may_look(self._clock.monotonic_ns()):
+                self._look(order.late, process, pace, is_ordered=True)
+        except Exception as error:  # noqa: BLE001 - a watch goes on, whatever a look meets
+            self._note_failure(error)
+        if order is not None:
+            self._tell(partial(_settle, order.done))
+        return True
+
+    def _note_failure(self, error: Exception) -> None:
+        """A watch that ended would be missed by nobody until memory is gone: it goes on."""
+        failure = repr(error)
+        if failure != self._failure:
+            # Once, not with every look of a row.
+            _log.error("caller_watch_failed listener=%s", self._listener, exc_info=error)
+        self._failure = failure
 
     def _on_tick(self, process: ProcessMemory, pace: LookPace) -> None:
         now_ns = self._clock.monotonic_ns()
