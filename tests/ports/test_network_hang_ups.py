@@ -32,6 +32,28 @@ async def until(server: GrpcServer, is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+class HalfMessages:
+    """Four callers that send two thirds of a message each."""
+
+    def __init__(self, server: GrpcServer) -> None:
+        self._body = message_prefix(3 * MIB) + bytes(2 * MIB)
+        self.callers = [RawCaller(server.address, window_bytes=WINDOW_MAX) for _ in range(4)]
+        self._streams = [(each, each.begin(CALL)) for each in self.callers]
+        self.done = [0] * len(self.callers)
+        """Bytes that are sent."""
+
+    def send(self) -> None:
+        """What goes out without waiting."""
+        for number, (each, stream_id) in enumerate(self._streams):
+            self.done[number] += each.send_some(stream_id, self._body[self.done[number] :])
+            each.read_some(0.001)
+
+    def close(self) -> None:
+        """Hang up."""
+        for each in self.callers:
+            each.close()
+
+
 def is_hung_up(caller: RawCaller) -> bool:
     """Whether the listener has closed the connection."""
     caller.read_some(0.001)
@@ -91,23 +113,17 @@ def test_messages_that_are_begun_and_not_finished_are_bounded_over_all_connectio
     async def run() -> None:
         limits = {"request_memory_bytes": 4 * MIB}
         async with serving({CALL: UnaryMethod(large)}, **limits) as (server, caller):
-            body = message_prefix(3 * MIB) + bytes(2 * MIB)
-            callers = [RawCaller(server.address, window_bytes=WINDOW_MAX) for _ in range(4)]
-            sent = [(each, each.begin(CALL)) for each in callers]
-            done = [0] * 4
+            half = HalfMessages(server)
             async with asyncio.timeout(TIMEOUT_S):
                 while server.watch.hung_up_count < 2:
-                    for number, (each, stream_id) in enumerate(sent):
-                        done[number] += each.send_some(stream_id, body[done[number] :])
-                        each.read_some(0.001)
+                    half.send()
                     await server.watch.look()
                     await asyncio.sleep(0)
             assert server.memory.refused == {"request_memory_bytes": 2}
-            assert sum(is_hung_up(each) for each in callers) == 2
+            assert sum(is_hung_up(each) for each in half.callers) == 2
             other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
             assert other == b""
-            for each in callers:
-                each.close()
+            half.close()
 
     asyncio.run(run())
 
@@ -118,32 +134,22 @@ def test_unfinished_messages_are_bounded_while_the_event_loop_stands_still() -> 
     async def run() -> None:
         limits = {"request_memory_bytes": 4 * MIB}
         async with serving({CALL: UnaryMethod(large)}, **limits) as (server, caller):
-            body = message_prefix(3 * MIB) + bytes(2 * MIB)
-            callers = [RawCaller(server.address, window_bytes=WINDOW_MAX) for _ in range(4)]
-            sent = [(each, each.begin(CALL)) for each in callers]
-            done = [0] * 4
-
-            def send() -> None:
-                for number, (each, stream_id) in enumerate(sent):
-                    done[number] += each.send_some(stream_id, body[done[number] :])
-                    each.read_some(0.001)
-
+            half = HalfMessages(server)
             async with asyncio.timeout(TIMEOUT_S):
                 # More than that is taken in only of a message that is waited for.
-                while min(done) <= 2 * UNREAD_BYTES_MAX:
-                    send()
+                while min(half.done) <= 2 * UNREAD_BYTES_MAX:
+                    half.send()
                     await asyncio.sleep(0)
             deadline = time.monotonic() + TIMEOUT_S
-            while sum(each.is_closed for each in callers) < 2 and time.monotonic() < deadline:
-                send()
-            assert sum(each.is_closed for each in callers) == 2, "before the loop turns again"
+            while sum(each.is_closed for each in half.callers) < 2 and time.monotonic() < deadline:
+                half.send()
+            assert sum(each.is_closed for each in half.callers) == 2, "before the loop turns again"
             await until(server, lambda: server.watch.hung_up_count >= 2)
             assert server.memory.refused == {"request_memory_bytes": 2}
-            assert sum(is_hung_up(each) for each in callers) == 2
+            assert sum(is_hung_up(each) for each in half.callers) == 2
             other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
             assert other == b""
-            for each in callers:
-                each.close()
+            half.close()
 
     asyncio.run(run())
 
