@@ -248,8 +248,11 @@ class SessionWorld:
             if any(waits):
                 self.now_ms += self.limits.retry_ms_max
                 continue
-            if is_quiet:
+            if not is_quiet:
+                continue
+            if not self.leader_session.are_numbers_waiting:
                 return
+            self.leader_session.on_numbers_due()
         raise AssertionError("leader and follower never come to rest")
 
     def _partitions(self) -> list[FollowedPartition]:

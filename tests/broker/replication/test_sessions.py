@@ -135,9 +135,50 @@ def test_the_watermark_alone_waits_while_batches_are_on_their_way() -> None:
     world.commit(0, 0)
     world.leader.logs[KEY].log.high_watermark = Offset(1)
     world.leader_session.on_news(KEY)
+    world.leader_session.on_numbers_due()
     assert world.answer() is None
     world.settle()
     assert world.follower.logs[KEY].log.high_watermark == 1
+
+
+def written_and_confirmed(partitions: int) -> SessionWorld:
+    """A record of partition 0 is everywhere; that it is committed the follower does not know."""
+    world = in_session(partitions)
+    world.write()
+    world.answer()
+    world.deliver_answer()
+    world.do_one(KEY)
+    world.flush(KEY)
+    world.ask()
+    world.deliver_request()
+    world.commit()
+    return world
+
+
+def test_the_watermark_alone_waits_for_batches_and_is_told_when_it_is_due() -> None:
+    world = written_and_confirmed(1)
+    assert world.leader_session.are_numbers_waiting
+    assert world.answer() is None
+    world.leader_session.on_numbers_due()
+    answer = world.answer()
+    assert answer is not None
+    assert [(each.high_watermark, each.batches) for each in answer.partitions] == [(1, b"")]
+    assert not world.leader_session.may_tell_numbers
+    assert world.answer() is None
+
+
+def test_the_watermark_goes_with_the_batches_of_another_partition() -> None:
+    world = written_and_confirmed(2)
+    world.write(1)
+    answer = world.answer()
+    assert answer is not None
+    assert [(each.key.partition, bool(each.batches)) for each in answer.partitions] == [
+        (1, True),
+        (0, False),
+    ]
+    assert not world.leader_session.are_numbers_waiting
+    world.leader_session.on_numbers_due()
+    assert world.answer() is None, "there is nothing left to be told"
 
 
 def test_a_gap_in_requests_leads_to_a_full_start() -> None:

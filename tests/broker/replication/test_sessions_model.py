@@ -160,6 +160,8 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(duration_ms=st.integers(1, 200))
     def wait(self, duration_ms: int) -> None:
         self.world.now_ms += duration_ms
+        if duration_ms >= self.world.limits.numbers_wait_ms:
+            self.world.leader_session.on_numbers_due()
 
     @rule()
     def run_a_while(self) -> None:

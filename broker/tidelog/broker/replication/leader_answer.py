@@ -113,10 +113,11 @@ class AnswerDraft:
         # an earlier naming would be taken for the present one's.
         batches = [news for held, news in self._pieces if self._holds(held)]
         has_more = bool(batches or session.replies or session.is_answer_wanted)
-        if not has_more and (not session.numbers or session.with_batches):
+        if not has_more and not session.may_tell_numbers:
             return None
         replies = [session.replies.popleft() for _ in range(min(len(session.replies), REPLIES_MAX))]
         numbers = self._numbers()
+        session.are_numbers_due = session.are_numbers_due and bool(session.numbers)
         session.is_answer_wanted = False
         session.answer_sequence += 1
         if batches:

@@ -17,8 +17,9 @@ What is out of the session is named again by the follower, once the cause is gon
 sends ahead, but keeps at most a few answers that are not written yet (`unconfirmed_answers_max`).
 Ready partitions take turns: the one that was served goes behind the others.
 
-A watermark that moved is told with batches; by itself only while no batches are on their way, so
-that a busy stream has no messages for it alone, and an idle one no delay.
+A watermark that moved is told with batches; by itself only when none have come for a while
+(`numbers_wait_ms`) and none are on their way: a stream of small batches would have a third message
+for each. Nobody waits for it but readers at the follower.
 """
 
 from collections import deque
@@ -78,7 +79,7 @@ Effect = Counts | Watch | Unwatch
 
 
 class LeaderSession:
-    """`on_request`, `on_news`; what to send is made by `leader_answer.AnswerDraft`."""
+    """`on_request`, `on_news`, `on_numbers_due`; `leader_answer.AnswerDraft` makes what is sent."""
 
     def __init__(self, view: LeaderView, lane: Lane, limits: ReplicationLimits) -> None:
         self.view = view
@@ -94,6 +95,8 @@ class LeaderSession:
         """Held, and something of them has moved; who is first is served first."""
         self.numbers: dict[PartitionKey, None] = {}
         """Held, and only numbers have moved."""
+        self.are_numbers_due = False
+        """They have waited long enough."""
         self.replies: deque[PartitionNews] = deque()
         """Errors, divergences and moves that are still to be told."""
         self.with_batches: deque[int] = deque()
@@ -123,7 +126,17 @@ class LeaderSession:
             return False
         if self.ready or self.replies or self.is_answer_wanted:
             return True
-        return bool(self.numbers) and not self.with_batches
+        return self.may_tell_numbers
+
+    @property
+    def may_tell_numbers(self) -> bool:
+        """Whether numbers alone are worth an answer."""
+        return self.are_numbers_due and bool(self.numbers) and not self.with_batches
+
+    @property
+    def are_numbers_waiting(self) -> bool:
+        """Whether somebody has to say when they are due."""
+        return bool(self.numbers) and not self.are_numbers_due
 
     def on_request(self, ask: FetchAsk) -> list[Effect]:
         """Take a request in; one that does not follow the last one asks for a full start."""
@@ -152,6 +165,10 @@ class LeaderSession:
         held = self.partitions.get(key)
         if held is not None:
             (self.ready if held.has_batches else self.numbers)[key] = None
+
+    def on_numbers_due(self) -> None:
+        """What waits has waited long enough."""
+        self.are_numbers_due = bool(self.numbers)
 
     def close(self) -> list[Effect]:
         """The stream is over."""
@@ -188,6 +205,7 @@ class LeaderSession:
         self.session_id, self.session_sequence = ask.session_id, 1
         self.answer_sequence = self.confirmed_answer = 0
         self.is_full_start_wanted = self.is_full_start_told = self.is_answer_wanted = False
+        self.are_numbers_due = False
 
     def _follows(self, ask: FetchAsk) -> bool:
         return (

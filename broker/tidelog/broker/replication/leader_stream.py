@@ -244,6 +244,8 @@ class LeaderStream:
         self.broker_epoch = broker_epoch
         self.session = LeaderSession(self, lane, handler.limits)
         self._news = asyncio.Event()
+        self._numbers_wait = asyncio.Event()
+        """Numbers have moved that nobody has been told."""
         self._is_superseded = False
         self._heard_ns = 0
 
@@ -270,6 +272,7 @@ class LeaderStream:
         async with TaskScope() as scope:
             ask: FetchAsk | None = first
             scope.start(self._send_answers(), name="copies to a follower")
+            scope.start(self._time_numbers(), name="numbers for a follower")
             scope.start(self._watch_silence(), name="silence of a follower")
             while ask is not None:
                 self._take(ask)
@@ -331,10 +334,25 @@ class LeaderStream:
         self.session.on_news(key)
         if self.session.has_work:
             self._news.set()
+        elif self.session.are_numbers_waiting:
+            self._numbers_wait.set()
+
+    async def _time_numbers(self) -> None:
+        """One task for all of them, and nothing to do for it while batches take them along."""
+        clock, limits = self._handler.clock, self._handler.limits
+        while True:
+            await self._numbers_wait.wait()
+            self._numbers_wait.clear()
+            await clock.sleep(limits.numbers_wait_ms)
+            self.session.on_numbers_due()
+            if self.session.has_work:
+                self._news.set()
 
     async def _send_answers(self) -> None:
         while True:
             if not self.session.has_work:
+                if self.session.are_numbers_waiting:
+                    self._numbers_wait.set()
                 self._news.clear()
                 await self._news.wait()
                 continue

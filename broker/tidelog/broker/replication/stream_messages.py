@@ -34,6 +34,8 @@ class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one partition in one answer, in turns, unless a single batch is larger."""
     unconfirmed_answers_max: int = 4
     """Answers that the follower has not written yet."""
+    numbers_wait_ms: int = 10
+    """A watermark that moved waits so long for batches that it can be told with."""
     far_behind_bytes: int = 8 * 1024 * 1024
     """From here on a replica that is not in sync belongs on the catch-up lane."""
     near_end_bytes: int = 1024 * 1024

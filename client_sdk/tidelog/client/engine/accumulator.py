@@ -6,7 +6,10 @@ it under its lock; it never waits: an append without room returns None and the d
 Theory of operation. A batch is sealed when it is full or when it has been open for `linger_ns`.
 Full means `batch_bytes`; while other batches of its partition are on their way it may grow to
 `batch_bytes_max`, because sealing it earlier would only make it wait in a queue, and large
-hand-overs cost the least. Memory is reserved in slabs, so that the hot path compares one number.
+hand-overs cost the least. For the same reason one that has lingered and is not full goes when
+those before it are done, at most `BEHIND_NS` after it was opened: many small ones under way at
+once keep brokers busy with messages, and make each of them later than one that waits for company.
+Memory is reserved in slabs, so that the hot path compares one number.
 
     append ──► open ──full / lingered / flush──► sealed ──► (core: producer.py)
 """
@@ -23,6 +26,9 @@ SLAB_BYTES = 16 * 1024
 STICKY_NS = 10_000_000
 """Records without a key stay so long with a partition, however soon its batches are sealed: spread
 over all of them, each small batch would cost its leader a flush of its own."""
+BEHIND_NS = 10_000_000
+"""A batch that is not full waits so long for those of its partition before it, if they take so long
+(docs/adr/0020-small-batches.md)."""
 BUFFER_SLABS_MIN = 8
 """Of a run's slabs so many fit into the buffer at least: one partition does not take all of it."""
 
@@ -208,8 +214,7 @@ class Accumulator:
         """Seal what has lingered or is full, unless it would only wait behind others."""
         limits = self.limits
         for batch in list(self.open.values()):
-            lingered = now_ns >= batch.opened_at_ns + limits.linger_ns
-            if not lingered and batch.size_bytes < limits.batch_bytes:
+            if batch.size_bytes < limits.batch_bytes and now_ns < self.due_ns(batch):
                 continue
             route = self.routes[batch.topic]
             if route.busy[batch.partition] >= limits.in_flight_max:
@@ -229,13 +234,21 @@ class Accumulator:
         taken, self.sealed = self.sealed, []
         return taken
 
+    def due_ns(self, batch: Batch) -> int:
+        """When an open batch has lingered, as long as what is before it is not done."""
+        is_first = not self.routes[batch.topic].busy[batch.partition]
+        linger_ns = self.limits.linger_ns
+        return batch.opened_at_ns + (linger_ns if is_first else max(linger_ns, BEHIND_NS))
+
     def next_linger_ns(self) -> int | None:
         """When the next open batch that could leave has lingered; None: there is none."""
-        limits = self.limits
-        for batch in self.open.values():
-            if self.routes[batch.topic].busy[batch.partition] < limits.in_flight_max:
-                return batch.opened_at_ns + limits.linger_ns
-        return None
+        limit = self.limits.in_flight_max
+        could_leave = (
+            batch
+            for batch in self.open.values()
+            if self.routes[batch.topic].busy[batch.partition] < limit
+        )
+        return min(map(self.due_ns, could_leave), default=None)
 
     def release(self, batch: Batch) -> None:
         """The batch is done: its memory is free again."""

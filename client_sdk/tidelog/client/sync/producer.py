@@ -318,8 +318,7 @@ class Producer(ProducerBase):
         shared = self._shared
         if shared.is_wake_pending:
             return
-        due_ns = batch.opened_at_ns + self._accumulator.limits.linger_ns
-        if self._accumulator.sealed or due_ns < shared.planned_ns:
+        if self._accumulator.sealed or self._accumulator.due_ns(batch) < shared.planned_ns:
             shared.is_wake_pending = True
             self._running_loop().inbox.put(WAKE)
 
