@@ -66,6 +66,7 @@ class ProducerOptions(_Common, frozen=True, kw_only=True):
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
     linger_ms: float = 5
+    """A batch with room waits so long for records; behind another of its partition up to 20 ms."""
     max_block_ms: int = 60_000
     """How long send() may wait for metadata or for room in the buffer."""
     max_in_flight_requests_per_connection: int = 5

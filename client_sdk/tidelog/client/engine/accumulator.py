@@ -23,12 +23,12 @@ from tidelog.client.engine.run import Run
 from tidelog.wire.batch import RECORDS_PER_BATCH_MAX, Header
 
 SLAB_BYTES = 16 * 1024
-STICKY_NS = 10_000_000
+STICKY_NS = 50_000_000
 """Records without a key stay so long with a partition, however soon its batches are sealed: spread
 over all of them, each small batch would cost its leader a flush of its own."""
-BEHIND_NS = 10_000_000
+BEHIND_NS = 20_000_000
 """A batch that is not full waits so long for those of its partition before it, if they take so long
-(docs/adr/0020-small-batches.md)."""
+(docs/adr/0015-small-batches.md)."""
 BUFFER_SLABS_MIN = 8
 """Of a run's slabs so many fit into the buffer at least: one partition does not take all of it."""
 
