@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidelog.testing.node import to_the_end
+from tidelog.testing.node import let_go, to_the_end
 
 
 def test_what_is_let_go_of_is_let_go_of_before_a_cancellation_is_told() -> None:
@@ -37,3 +37,24 @@ def test_what_goes_wrong_at_the_end_is_told() -> None:
 
     with pytest.raises(OSError, match="no"):
         asyncio.run(to_the_end(fail()))
+
+
+@pytest.mark.parametrize("failure", [OSError("no"), asyncio.CancelledError()])
+def test_what_comes_behind_something_that_fails_is_let_go_of_as_well(
+    failure: BaseException,
+) -> None:
+    steps: list[str] = []
+
+    async def network() -> None:
+        steps.append("network")
+        raise failure
+
+    async def disk() -> None:
+        steps.append("disk")
+
+    async def main() -> None:
+        with pytest.raises(type(failure)):
+            await to_the_end(let_go(network, disk))
+
+    asyncio.run(main())
+    assert steps == ["network", "disk"]

@@ -8,8 +8,10 @@ never leave a thread, a file or a socket of a life behind.
 import asyncio
 import contextvars
 import enum
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +34,8 @@ from tidelog.testing.disk import Flushed, RememberingDisk
 from tidelog.testing.loop import OWNER, ClusterLoop, Owner
 from tidelog.testing.ports import HeldPort, break_connections
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+_log: Final = logging.getLogger(__name__)
 
 KILL_S: Final = 10.0
 STOP_S: Final = 20.0
@@ -84,8 +88,8 @@ class TestNetwork(GrpcNetwork):
 
     async def stop_servers(self) -> None:
         """Whatever has been stopped before."""
-        while self._servers:
-            await self._servers.pop().stop(0)
+        servers, self._servers = self._servers, []
+        await let_go(*(partial(server.stop, 0) for server in servers))
 
 
 class ClusterNode:
@@ -242,7 +246,12 @@ class ClusterNode:
                     certificates=network.certificates,
                 )
             finally:
-                await to_the_end(_let_go(sealer, worker, network, real_quorum))
+                await to_the_end(
+                    let_go(
+                        *(sealer.close, worker.close),
+                        *(network.stop_servers, network.close, real_quorum.shutdown),
+                    )
+                )
         finally:
             await to_the_end(real.shutdown())
 
@@ -262,6 +271,8 @@ class ClusterNode:
     def _on_end(self, life: "asyncio.Task[None]", ready: asyncio.Event) -> None:
         error = None if life.cancelled() else life.exception()
         if self._is_ending:
+            if error is not None:
+                _log.info("node %s was killed and failed at that", self.number, exc_info=error)
             return
         self.state = NodeState.FAILED
         if error is not None:
@@ -284,14 +295,12 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         raise asyncio.CancelledError
 
 
-async def _let_go(
-    sealer: ProcessWorker, worker: ProcessWorker, network: TestNetwork, quorum_disk: RealDisk
-) -> None:
-    await sealer.close()
-    await worker.close()
-    await network.stop_servers()
-    await network.close()
-    await quorum_disk.shutdown()
+async def let_go(*steps: Callable[[], Awaitable[None]]) -> None:
+    """One after the other, each also when one before it failed or was cancelled: the next life
+    needs what the others hold."""
+    async with AsyncExitStack() as stack:
+        for step in reversed(steps):
+            stack.push_async_callback(step)
 
 
 async def _settled(life: "asyncio.Task[None]") -> None:
