@@ -106,7 +106,9 @@ PRODUCER: Final[Mapping[str, Option]] = {
     "compression_type": _HONOURED,
     "retries": _HONOURED,
     "batch_size": _honoured("256 KiB if not given"),
-    "linger_ms": _honoured("5 ms if not given, as in Kafka 4"),
+    "linger_ms": _honoured(
+        "5 ms if not given, as in Kafka 4; behind another batch of its partition up to 20 ms"
+    ),
     "partitioner": _honoured("an object with partition(), or a function as in kafka-python 2"),
     "buffer_memory": _honoured("32 MiB if not given"),
     "max_block_ms": _HONOURED,
