@@ -163,6 +163,14 @@ def _too_long_a_cut(play: Play) -> None:
     play.model.truncated(2)
 
 
+def _too_short_a_cut(play: Play) -> None:
+    play.acknowledge(0, A)
+    play.acknowledge(1, B)
+    play.acknowledge(2, C)
+    play.model.truncate(1)
+    play.model.truncated(3, 2)
+
+
 def _too_early(play: Play) -> None:
     play.acknowledge(0, A)
     play.acknowledge(1, B)
@@ -204,6 +212,7 @@ def _other_key(play: Play) -> None:
         ("duplicate", _twice),
         ("poll_skip", _gap),
         ("resurrected", _back_after_a_cut),
+        ("resurrected", _too_short_a_cut),
         ("resurrected", _back_after_a_crash),
         ("falling_start", _falling),
         ("falling_start", _too_short_a_trim),
@@ -259,6 +268,17 @@ def test_what_a_tombstone_has_deleted_does_not_come_back_when_it_is_gone() -> No
     assert play.model.violations == []
     play.read(0, 3, A1, B1)
     assert kinds(play.model) == ["resurrected"]
+
+
+def test_a_cut_leaves_nothing_of_a_log_that_was_trimmed_beyond_it_meanwhile() -> None:
+    play = Play()
+    play.acknowledge(0, A)
+    play.acknowledge(1, B)
+    play.model.truncate(1)
+    play.model.trim(2)
+    play.model.truncated(2, 2)
+    play.see(2, 2)
+    assert play.model.violations == []
 
 
 def test_an_answer_that_another_has_overtaken_is_held_to_what_was_known_when_it_was_asked() -> None:

@@ -387,13 +387,14 @@ class LogModel:
         self._certain_before = self.certain_end
         self.certain_end = min(self.certain_end, max(0, offset - RECORDS_MAX + 1))
 
-    def truncated(self, log_end: int | None) -> None:
-        """It was done: what lay behind is gone for good. None: nobody knows whether it was."""
+    def truncated(self, log_end: int | None, log_start: int = 0) -> None:
+        """It was done: what lay behind is gone for good. None: nobody knows whether it was. A log
+        that was trimmed beyond the offset meanwhile is empty where it begins."""
         assert self.truncating_to is not None, "a truncation ends that never began"
         offset, self.truncating_to = self.truncating_to, None
         self.truncations += 1
         self._last_acknowledged = (-1, -1)
-        if log_end is not None and log_end > offset:
+        if log_end is not None and log_end > max(offset, log_start):
             self.violate("resurrected", f"a truncation to {offset} leaves {log_end}")
         if log_end is not None and log_end < self.certain_end:
             self.violate("lost_write", f"a truncation to {offset} leaves {log_end}")

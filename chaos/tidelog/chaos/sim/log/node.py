@@ -166,10 +166,12 @@ class LogNode:
         log = self._usable(key)
         return await self.directory_of(key).owner.trim(log, Offset(offset))
 
-    async def truncate(self, key: PartitionKey, offset: int) -> int:
-        """Cut the tail, as a follower is told to."""
+    async def truncate(self, key: PartitionKey, offset: int) -> tuple[int, int]:
+        """Cut the tail, as a follower is told to; where the log begins and ends then."""
         log = self._usable(key)
-        return await self.directory_of(key).owner.truncate(log, Offset(offset), is_unclean=True)
+        owner = self.directory_of(key).owner
+        log_end = await owner.truncate(log, Offset(offset), is_unclean=True)
+        return log.log_start_offset, log_end
 
     def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
         """Take other settings over."""

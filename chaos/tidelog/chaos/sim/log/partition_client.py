@@ -242,22 +242,23 @@ class PartitionClient:
             offset = bounds.log_end - (bounds.log_end - offset) // 6
         self.model.truncate(offset)
         try:
-            log_end = await node.call(lambda: node.truncate(self.key, offset), "truncate")
+            found = await node.call(lambda: node.truncate(self.key, offset), "truncate")
         except TidelogError as error:
             self._end_truncation(None)
             self.stage.report(error)
         except NodeGone:
             self._end_truncation(None)
         else:
+            log_start, log_end = found
             self.truncations += 1
             self._note("truncated", f"{offset}: ends at {log_end}")
-            self._end_truncation(log_end)
+            self._end_truncation(log_end, log_start)
             self.maker.begin_again()
 
-    def _end_truncation(self, log_end: int | None) -> None:
+    def _end_truncation(self, log_end: int | None, log_start: int = 0) -> None:
         """Unless a start has ended it already."""
         if self.model.truncating_to is not None:
-            self.model.truncated(log_end)
+            self.model.truncated(log_end, log_start)
 
     def _roll(self) -> None:
         node = self.stage.node
