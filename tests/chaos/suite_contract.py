@@ -35,6 +35,7 @@ RARE: Final = (
     ("cluster", "elect_no_longest_log"),
     ("cluster", "leave_stopped_logs_alone"),
     ("cluster", "refuse_files_of_before"),
+    ("cluster", "skip_the_resync_after_a_break"),
 )
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
@@ -44,10 +45,10 @@ SLOW: Final = (
     ("cluster", "forget_the_watermark_on_restart"),
     ("cluster", "ignore_where_logs_part"),
     ("cluster", "shrink_and_count_on_all"),
-    ("cluster", "skip_the_resync_after_a_break"),
     ("cluster", "store_a_duplicate"),
     ("cluster", "truncate_to_the_watermark"),
     ("cluster", "watermark_below_the_minimum"),
+    ("cluster", "watermark_from_log_end"),
     ("groups", "commit_what_is_not_owned"),
     ("groups", "commit_what_was_returned"),
     ("groups", "take_late_heartbeats"),
