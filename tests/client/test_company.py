@@ -84,6 +84,19 @@ def test_a_full_batch_waits_for_nobody() -> None:
     assert collecting.sealed() == [full]
 
 
+def test_a_batch_that_has_become_full_behind_another_goes_at_the_end_of_its_linger() -> None:
+    collecting = Collecting(linger_ns=2 * MS)
+    collecting.put()
+    collecting.now_ns += 2 * MS
+    collecting.sealed()
+    full = collecting.put()
+    assert collecting.next_ns == 4 * MS, "it may be full by then"
+    collecting.put(size_bytes=900)
+    collecting.now_ns += 2 * MS
+    assert collecting.next_ns == 4 * MS
+    assert collecting.sealed() == [full]
+
+
 def test_flush_waits_for_nobody() -> None:
     collecting = Collecting()
     collecting.put()
@@ -99,9 +112,10 @@ def test_another_partition_is_not_waited_for_and_tells_when_the_thread_wakes() -
     collecting.now_ns += 2 * MS
     collecting.sealed()
     behind = collecting.put()
-    collecting.now_ns += MS
+    collecting.now_ns += 3 * MS
+    assert collecting.sealed() == []
     other = collecting.put(partition=1)
-    assert collecting.next_ns == 5 * MS, "the one that was opened later is due before"
+    assert collecting.next_ns == 7 * MS, "the one that was opened later is due before"
     collecting.now_ns += 2 * MS
     assert collecting.sealed() == [other]
     assert collecting.next_ns == 2 * MS + BEHIND_NS

@@ -272,7 +272,7 @@ class ClusterNode:
         error = None if life.cancelled() else life.exception()
         if self._is_ending:
             if error is not None:
-                _log.info("node %s was killed and failed at that", self.number, exc_info=error)
+                _log.info("node %s failed at its end", self.number, exc_info=error)
             return
         self.state = NodeState.FAILED
         if error is not None:

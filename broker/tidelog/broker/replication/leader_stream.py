@@ -338,14 +338,20 @@ class LeaderStream:
             self._numbers_wait.set()
 
     async def _time_numbers(self) -> None:
-        """One task for all of them, and nothing to do for it while batches take them along."""
-        clock, limits = self._handler.clock, self._handler.limits
+        """One task for all of them: as long as batches go out at least as often, they take numbers
+        along, and there is nothing to do for it."""
+        clock, session = self._handler.clock, self.session
+        wait_ms = self._handler.limits.numbers_wait_ms
         while True:
-            await self._numbers_wait.wait()
             self._numbers_wait.clear()
-            await clock.sleep(limits.numbers_wait_ms)
-            self.session.on_numbers_due()
-            if self.session.has_work:
+            if not session.are_numbers_waiting:
+                await self._numbers_wait.wait()
+            told = session.answer_sequence
+            await clock.sleep(wait_ms)
+            if session.answer_sequence != told:
+                continue
+            session.on_numbers_due()
+            if session.has_work:
                 self._news.set()
 
     async def _send_answers(self) -> None:

@@ -214,15 +214,16 @@ class Accumulator:
         """Seal what has lingered or is full, unless it would only wait behind others."""
         limits = self.limits
         for batch in list(self.open.values()):
-            if batch.size_bytes < limits.batch_bytes and now_ns < self.due_ns(batch):
+            is_full = batch.size_bytes >= limits.batch_bytes
+            if not is_full and now_ns < batch.opened_at_ns + self._wait_ns(batch):
                 continue
             route = self.routes[batch.topic]
             if route.busy[batch.partition] >= limits.in_flight_max:
                 continue
-            if batch.size_bytes < limits.batch_bytes:
-                self._seal_lingered(route, batch, now_ns)
-            else:
+            if is_full:
                 self.seal(route, batch)
+            else:
+                self._seal_lingered(route, batch, now_ns)
 
     def seal_all(self) -> None:
         """Flush: nobody waits for company any longer."""
@@ -235,13 +236,22 @@ class Accumulator:
         return taken
 
     def due_ns(self, batch: Batch) -> int:
-        """When an open batch has lingered, as long as what is before it is not done."""
-        is_first = not self.routes[batch.topic].busy[batch.partition]
+        """When an open batch is to be looked at: at the end of its linger, by when it may be full,
+        and behind others once more, unless they are done before."""
+        lingered_ns = batch.opened_at_ns + self.limits.linger_ns
+        is_full = batch.size_bytes >= self.limits.batch_bytes
+        if is_full or self._now_ns() < lingered_ns:
+            return lingered_ns
+        return batch.opened_at_ns + self._wait_ns(batch)
+
+    def _wait_ns(self, batch: Batch) -> int:
+        """For so long a batch with room is open, as things stand."""
         linger_ns = self.limits.linger_ns
-        return batch.opened_at_ns + (linger_ns if is_first else max(linger_ns, BEHIND_NS))
+        is_first = not self.routes[batch.topic].busy[batch.partition]
+        return linger_ns if is_first else max(linger_ns, BEHIND_NS)
 
     def next_linger_ns(self) -> int | None:
-        """When the next open batch that could leave has lingered; None: there is none."""
+        """When the next open batch that could leave is to be looked at; None: there is none."""
         limit = self.limits.in_flight_max
         could_leave = (
             batch

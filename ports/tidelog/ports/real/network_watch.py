@@ -65,7 +65,7 @@ class CallerWatch:
         self._cut_ns: dict[str, int] = {}
         """Of the thread: when who was hung up on. gRPC takes a moment to see it."""
         self._failure = ""
-        """Of the thread: what a look failed with last."""
+        """Of the thread: what the last look failed with; empty: it did not."""
         self.hung_up_count = 0
 
     def start(self) -> None:
@@ -132,7 +132,7 @@ class CallerWatch:
         """A watch that ended would be missed by nobody until memory is gone: it goes on."""
         failure = repr(error)
         if failure != self._failure:
-            # Once, not with every look of a row.
+            # The first look of a row that fails alike.
             _log.error("caller_watch_failed listener=%s", self._listener, exc_info=error)
         self._failure = failure
 
@@ -153,19 +153,26 @@ class CallerWatch:
     ) -> None:
         begun_ns, begun_work_ns = self._clock.monotonic_ns(), time.thread_time_ns()
         begun_bytes = process.now_bytes()
+        try:
+            if self._hang_up_late(late, begun_ns, is_timed=is_ordered):
+                pace.hung_up(self._clock.monotonic_ns())
+            self._failure = ""
+        finally:
+            pace.looked(begun_ns, begun_bytes, time.thread_time_ns() - begun_work_ns)
+
+    def _hang_up_late(self, late: Sequence[Stalled], begun_ns: int, *, is_timed: bool) -> int:
+        """How many."""
         there = self._look_at_sockets()
         self._callers.keep(there, begun_ns)
         now_ns = self._clock.monotonic_ns()
-        found = [*late, *self._callers.stalled(now_ns, is_timed=is_ordered)]
+        found = [*late, *self._callers.stalled(now_ns, is_timed=is_timed)]
         self._cut_ns = {
             connection: cut_ns
             for connection, cut_ns in self._cut_ns.items()
             if now_ns - cut_ns < AGAIN_MS * NS_PER_MS
         }
         wanted = {each.connection: each for each in found if each.connection not in self._cut_ns}
-        if wanted and self._hang_up(there, wanted):
-            pace.hung_up(now_ns)
-        pace.looked(begun_ns, begun_bytes, time.thread_time_ns() - begun_work_ns)
+        return self._hang_up(there, wanted) if wanted else 0
 
     def _look_at_sockets(self) -> dict[str, int]:
         """The descriptors of the connections that are there."""
