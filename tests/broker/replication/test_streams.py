@@ -23,6 +23,7 @@ from tidelog.broker.rpc.replica import (
     decode_answer,
     encode_ask,
 )
+from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.image import BrokerImage
@@ -106,6 +107,30 @@ def test_copies_are_the_leaders_bytes_and_the_watermark_follows() -> None:
         await topic.produce(20)
         await are_alike(cluster, topic)
         assert replica_of(cluster, topic, follower_of(topic)).log.high_watermark == 20
+
+    on_three_brokers(work)
+
+
+def test_batches_a_few_milliseconds_apart_take_the_watermarks_along() -> None:
+    async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
+        with_batches, alone = 0, 0
+
+        def look(exchange: Exchange, direction: str, message: bytes) -> None:
+            nonlocal with_batches, alone
+            if exchange.method == REPLICA_FETCH and direction == "reply":
+                has_batches = any(each.batches for each in decode_answer(message).partitions)
+                with_batches += has_batches
+                alone += not has_batches
+
+        await topic.produce(1)
+        await are_alike(cluster, topic)
+        cluster.world.fabric.taps.append(look)
+        for _ in range(40):
+            await topic.produce(1)
+            await asyncio.sleep(0.003)
+        assert with_batches >= 80
+        assert alone <= 4, f"{alone} answers told numbers only, {with_batches} held batches"
+        await are_alike(cluster, topic)
 
     on_three_brokers(work)
 
