@@ -1,5 +1,7 @@
 """What the cluster suite excuses: with flush=replicated the loss of all who were sure, no more."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -85,12 +87,12 @@ class Scene:
 
     def lose_in_sync(self) -> list[str]:
         """The third node shows that nobody is in sync since the first two were."""
-        lost = msgspec.structs.replace(
-            self.board.image,
-            in_sync_replicas=(),
-            last_known_eligible=(BrokerId(1), BrokerId(2)),
-        )
-        topic = msgspec.structs.replace(self.topic, partitions=(lost,))
+        return self.show(in_sync_replicas=(), last_known_eligible=(BrokerId(1), BrokerId(2)))
+
+    def show(self, **changes: Any) -> list[str]:
+        """The third node shows that the partition has become so; what is found then."""
+        changed = msgspec.structs.replace(self.board.image, **changes)
+        topic = msgspec.structs.replace(self.topic, partitions=(changed,))
         self.nodes[3].shown = Image(version=1, topics=ImageMap.of({TOPIC_ID: topic}))
         self.watch.look()
         return [text.partition(":")[0] for text in self.watch.board.violations]
@@ -158,3 +160,21 @@ def test_a_crash_or_a_replaced_disk_of_each_explains_that_nobody_is_in_sync(
     for node_id in wiped:
         scene.watch.on_wipe(scene.nodes[node_id])
     assert scene.lose_in_sync() == found
+
+
+@pytest.mark.parametrize(("flushed", "found"), [(COMMITTED, []), (9, ["left_alone"])])
+def test_the_replica_that_is_left_alone_has_flushed_what_is_committed(
+    flushed: int, found: list[str]
+) -> None:
+    alone = (BrokerId(2),)
+    scene = Scene({1: COMMITTED, 2: flushed})
+    assert scene.show(replicas=alone, in_sync_replicas=alone, leader_id=BrokerId(2)) == found
+    lost = Scene({1: 3, 2: flushed})
+    lost.board.lose(0, sure=())
+    assert lost.show(replicas=alone, in_sync_replicas=alone, leader_id=BrokerId(2)) == []
+
+
+def test_what_another_node_shows_counts_before_any_replica_is_looked_at() -> None:
+    scene = Scene({1: COMMITTED, 2: COMMITTED})
+    scene.show(in_sync_replicas=(BrokerId(1),))
+    assert scene.board.image.in_sync_replicas == (1,)

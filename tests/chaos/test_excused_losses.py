@@ -7,7 +7,7 @@ from tests.chaos.test_history_checks import PARTITION, poll, send
 from tidelog.chaos.checkers import check_clients
 from tidelog.chaos.checkers.cluster_board import PartitionBoard
 from tidelog.chaos.checkers.history import Excuse, History, Loss, Poll, Send
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.wire.ids import BrokerId, LeaderEpoch
 
 LOSS = Loss(kept=2, began_ns=20, ended_ns=40)
@@ -86,7 +86,11 @@ def test_a_loss_is_over_when_all_replicas_follow_a_later_leader() -> None:
     board.see_end_of_loss(50)
     assert board.loss is not None
     assert board.loss.ended_ns is None, "it is the leader of before"
-    board.image = msgspec.structs.replace(board.image, leader_epoch=LeaderEpoch(2))
+    later = msgspec.structs.replace(board.image, leader_epoch=LeaderEpoch(2))
+    board.image = msgspec.structs.replace(later, leader_id=NO_LEADER)
+    board.see_end_of_loss(55)
+    assert board.loss.ended_ns is None, "nobody leads yet: what is left is not known"
+    board.image = later
     board.see_end_of_loss(60)
     assert board.loss.ended_ns == 60
 

@@ -33,7 +33,7 @@ class Roles(Protocol):
         """What the image says of a replica that is served here."""
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
-        """The topic's settings have changed."""
+        """The partition's settings have changed."""
 
     def drop(self, key: PartitionKey) -> None:
         """The replica is not served here any more."""
@@ -58,6 +58,16 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this broker leads it: only then it is written here."""
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     """The image's; the log has it once its owner has taken the role over."""
+
+
+def settings_of(settings: TopicSettings, partition: PartitionImage) -> TopicSettings:
+    """Of the partition: its topic's, but what is about to lie on one disk alone is flushed first.
+
+    With flush=replicated a record is safe by being in several memories.
+    """
+    if settings.is_flush_sync or partition.last_replica is None:
+        return settings
+    return msgspec.structs.replace(settings, is_flush_sync=True)
 
 
 def wanted_of(partition: PartitionImage, settings: TopicSettings) -> Placed:

@@ -31,7 +31,7 @@ from tidelog.broker.replica_failures import (
     told_of,
 )
 from tidelog.broker.replica_homes import Homes
-from tidelog.broker.replica_types import PlacedHere, Roles, wanted_of
+from tidelog.broker.replica_types import PlacedHere, Roles, settings_of, wanted_of
 from tidelog.broker.replica_types import Replica as Replica
 from tidelog.broker.replica_watchers import ReplicaWatchers
 from tidelog.broker.replica_watchers import Watcher as Watcher
@@ -179,7 +179,9 @@ class Replicas(ReplicaWatchers):
         if topic is None:
             return None
         partition = topic.partitions[key.partition]
-        return (topic, partition, self._settings(topic)) if self._is_held_in(partition) else None
+        if not self._is_held_in(partition):
+            return None
+        return topic, partition, settings_of(self._settings(topic), partition)
 
     async def _remove(self, replica: Replica) -> None:
         key = replica.log.key
@@ -332,7 +334,7 @@ class Replicas(ReplicaWatchers):
                     continue
                 key = PartitionKey(topic_id, partition.partition)
                 if key not in self._left and not self._is_served(key, partition):
-                    placed[key] = (topic, partition, settings)
+                    placed[key] = (topic, partition, settings_of(settings, partition))
         return placed
 
     def _is_served(self, key: PartitionKey, partition: PartitionImage) -> bool:
@@ -429,9 +431,10 @@ class Replicas(ReplicaWatchers):
                     self._let_go(key, None if topic is None else topic.partitions[number])
                 elif (replica := self._replicas.get(key)) is not None:
                     assert settings is not None, f"{key} has no topic"
-                    is_same = topic.partitions[number] is known.partitions[number]
-                    if not is_same or settings != replica.settings:
-                        self._take_over(replica, topic.partitions[number], settings)
+                    partition = topic.partitions[number]
+                    own = settings_of(settings, partition)
+                    if partition is not known.partitions[number] or own != replica.settings:
+                        self._take_over(replica, partition, own)
 
     def _let_go(self, key: PartitionKey, partition: PartitionImage | None) -> None:
         """The image does not place it here any more; None: its topic was deleted."""
@@ -454,7 +457,8 @@ class Replicas(ReplicaWatchers):
         for key, replica in self._replicas.items():
             topic = image.topics.get(key.topic_id)
             if topic is not None:
-                self._configure(key, replica, self._settings(topic))
+                partition = topic.partitions[key.partition]
+                self._configure(key, replica, settings_of(self._settings(topic), partition))
 
     def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> None:
         if settings != replica.settings:

@@ -75,6 +75,14 @@ class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether replicas come or go."""
         return bool(self.adding_replicas or self.removing_replicas)
 
+    @property
+    def last_replica(self) -> BrokerId | None:
+        """The only one that the reassignment under way will leave; None: there is no such."""
+        if not self.removing_replicas:
+            return None
+        staying = [each for each in self.replicas if each not in self.removing_replicas]
+        return staying[0] if len(staying) == 1 else None
+
     def directory_of(self, broker_id: BrokerId) -> bytes:
         """The directory in which the broker's replica lies, or `NO_DIRECTORY`."""
         if not self.directories:

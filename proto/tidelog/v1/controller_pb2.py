@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x83\x01\n\x16\x41lterPartitionsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.PartitionChange\"\xcf\x01\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x33\n\x10in_sync_replicas\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.InSyncReplica\x12\x1c\n\x14is_recovered_unclean\x18\x06 \x01(\x08\x12\x15\n\ris_withdrawal\x18\x07 \x01(\x08\"8\n\rInSyncReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"M\n\x17\x41lterPartitionsResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.tidelog.v1.PartitionChangeResult\"\x91\x01\n\x15PartitionChangeResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x18\n\x10in_sync_replicas\x18\x05 \x03(\x11\"\x89\x01\n\x1cReportDamagedReplicasRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x08replicas\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\"b\n\x0e\x44\x61magedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x15\n\rmay_come_back\x18\x04 \x01(\x08\"R\n\x1dReportDamagedReplicasResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .tidelog.v1.DamagedReplicaResult\"]\n\x14\x44\x61magedReplicaResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x80\x01\n\x14ReportLogEndsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12+\n\x08replicas\x18\x04 \x03(\x0b\x32\x19.tidelog.v1.ReplicaLogEnd\"v\n\rReplicaLogEnd\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x12\n\nlast_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\"\x17\n\x15ReportLogEndsResponse\"]\n\x1e\x41llocateProducerIdBlockRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\"K\n\x1f\x41llocateProducerIdBlockResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x12\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xaa\x01\n\x0e\x46orwardRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x0f\n\x07request\x18\x04 \x01(\x0c\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x07 \x01(\t\x12\x12\n\ntimeout_ms\x18\x08 \x01(\r\"\\\n\x0f\x46orwardResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x32\xa7\x04\n\x11\x43ontrollerService\x12\x66\n\x0f\x41lterPartitions\x12\".tidelog.v1.AlterPartitionsRequest\x1a#.tidelog.v1.AlterPartitionsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12x\n\x15ReportDamagedReplicas\x12(.tidelog.v1.ReportDamagedReplicasRequest\x1a).tidelog.v1.ReportDamagedReplicasResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12`\n\rReportLogEnds\x12 .tidelog.v1.ReportLogEndsRequest\x1a!.tidelog.v1.ReportLogEndsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12~\n\x17\x41llocateProducerIdBlock\x12*.tidelog.v1.AllocateProducerIdBlockRequest\x1a+.tidelog.v1.AllocateProducerIdBlockResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12N\n\x07\x46orward\x12\x1a.tidelog.v1.ForwardRequest\x1a\x1b.tidelog.v1.ForwardResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x83\x01\n\x16\x41lterPartitionsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.PartitionChange\"\xe3\x01\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x33\n\x10in_sync_replicas\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.InSyncReplica\x12\x1c\n\x14is_recovered_unclean\x18\x06 \x01(\x08\x12\x15\n\ris_withdrawal\x18\x07 \x01(\x08\x12\x12\n\nis_flushed\x18\x08 \x01(\x08\"8\n\rInSyncReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"M\n\x17\x41lterPartitionsResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.tidelog.v1.PartitionChangeResult\"\x91\x01\n\x15PartitionChangeResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x11\x12\x18\n\x10in_sync_replicas\x18\x05 \x03(\x11\"\x89\x01\n\x1cReportDamagedReplicasRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12,\n\x08replicas\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\"b\n\x0e\x44\x61magedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x15\n\rmay_come_back\x18\x04 \x01(\x08\"R\n\x1dReportDamagedReplicasResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .tidelog.v1.DamagedReplicaResult\"]\n\x14\x44\x61magedReplicaResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x80\x01\n\x14ReportLogEndsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12+\n\x08replicas\x18\x04 \x03(\x0b\x32\x19.tidelog.v1.ReplicaLogEnd\"v\n\rReplicaLogEnd\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x12\n\nlast_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\"\x17\n\x15ReportLogEndsResponse\"]\n\x1e\x41llocateProducerIdBlockRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\"K\n\x1f\x41llocateProducerIdBlockResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x12\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xaa\x01\n\x0e\x46orwardRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x0f\n\x07request\x18\x04 \x01(\x0c\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x07 \x01(\t\x12\x12\n\ntimeout_ms\x18\x08 \x01(\r\"\\\n\x0f\x46orwardResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x32\xa7\x04\n\x11\x43ontrollerService\x12\x66\n\x0f\x41lterPartitions\x12\".tidelog.v1.AlterPartitionsRequest\x1a#.tidelog.v1.AlterPartitionsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12x\n\x15ReportDamagedReplicas\x12(.tidelog.v1.ReportDamagedReplicasRequest\x1a).tidelog.v1.ReportDamagedReplicasResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12`\n\rReportLogEnds\x12 .tidelog.v1.ReportLogEndsRequest\x1a!.tidelog.v1.ReportLogEndsResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12~\n\x17\x41llocateProducerIdBlock\x12*.tidelog.v1.AllocateProducerIdBlockRequest\x1a+.tidelog.v1.AllocateProducerIdBlockResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x12N\n\x07\x46orward\x12\x1a.tidelog.v1.ForwardRequest\x1a\x1b.tidelog.v1.ForwardResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,35 +46,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALTERPARTITIONSREQUEST']._serialized_start=95
   _globals['_ALTERPARTITIONSREQUEST']._serialized_end=226
   _globals['_PARTITIONCHANGE']._serialized_start=229
-  _globals['_PARTITIONCHANGE']._serialized_end=436
-  _globals['_INSYNCREPLICA']._serialized_start=438
-  _globals['_INSYNCREPLICA']._serialized_end=494
-  _globals['_ALTERPARTITIONSRESPONSE']._serialized_start=496
-  _globals['_ALTERPARTITIONSRESPONSE']._serialized_end=573
-  _globals['_PARTITIONCHANGERESULT']._serialized_start=576
-  _globals['_PARTITIONCHANGERESULT']._serialized_end=721
-  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_start=724
-  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_end=861
-  _globals['_DAMAGEDREPLICA']._serialized_start=863
-  _globals['_DAMAGEDREPLICA']._serialized_end=961
-  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_start=963
-  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_end=1045
-  _globals['_DAMAGEDREPLICARESULT']._serialized_start=1047
-  _globals['_DAMAGEDREPLICARESULT']._serialized_end=1140
-  _globals['_REPORTLOGENDSREQUEST']._serialized_start=1143
-  _globals['_REPORTLOGENDSREQUEST']._serialized_end=1271
-  _globals['_REPLICALOGEND']._serialized_start=1273
-  _globals['_REPLICALOGEND']._serialized_end=1391
-  _globals['_REPORTLOGENDSRESPONSE']._serialized_start=1393
-  _globals['_REPORTLOGENDSRESPONSE']._serialized_end=1416
-  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_start=1418
-  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_end=1511
-  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_start=1513
-  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_end=1588
-  _globals['_FORWARDREQUEST']._serialized_start=1591
-  _globals['_FORWARDREQUEST']._serialized_end=1761
-  _globals['_FORWARDRESPONSE']._serialized_start=1763
-  _globals['_FORWARDRESPONSE']._serialized_end=1855
-  _globals['_CONTROLLERSERVICE']._serialized_start=1858
-  _globals['_CONTROLLERSERVICE']._serialized_end=2409
+  _globals['_PARTITIONCHANGE']._serialized_end=456
+  _globals['_INSYNCREPLICA']._serialized_start=458
+  _globals['_INSYNCREPLICA']._serialized_end=514
+  _globals['_ALTERPARTITIONSRESPONSE']._serialized_start=516
+  _globals['_ALTERPARTITIONSRESPONSE']._serialized_end=593
+  _globals['_PARTITIONCHANGERESULT']._serialized_start=596
+  _globals['_PARTITIONCHANGERESULT']._serialized_end=741
+  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_start=744
+  _globals['_REPORTDAMAGEDREPLICASREQUEST']._serialized_end=881
+  _globals['_DAMAGEDREPLICA']._serialized_start=883
+  _globals['_DAMAGEDREPLICA']._serialized_end=981
+  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_start=983
+  _globals['_REPORTDAMAGEDREPLICASRESPONSE']._serialized_end=1065
+  _globals['_DAMAGEDREPLICARESULT']._serialized_start=1067
+  _globals['_DAMAGEDREPLICARESULT']._serialized_end=1160
+  _globals['_REPORTLOGENDSREQUEST']._serialized_start=1163
+  _globals['_REPORTLOGENDSREQUEST']._serialized_end=1291
+  _globals['_REPLICALOGEND']._serialized_start=1293
+  _globals['_REPLICALOGEND']._serialized_end=1411
+  _globals['_REPORTLOGENDSRESPONSE']._serialized_start=1413
+  _globals['_REPORTLOGENDSRESPONSE']._serialized_end=1436
+  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_start=1438
+  _globals['_ALLOCATEPRODUCERIDBLOCKREQUEST']._serialized_end=1531
+  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_start=1533
+  _globals['_ALLOCATEPRODUCERIDBLOCKRESPONSE']._serialized_end=1608
+  _globals['_FORWARDREQUEST']._serialized_start=1611
+  _globals['_FORWARDREQUEST']._serialized_end=1781
+  _globals['_FORWARDRESPONSE']._serialized_start=1783
+  _globals['_FORWARDRESPONSE']._serialized_end=1875
+  _globals['_CONTROLLERSERVICE']._serialized_start=1878
+  _globals['_CONTROLLERSERVICE']._serialized_end=2429
 # @@protoc_insertion_point(module_scope)

@@ -68,6 +68,7 @@ class PartitionChange(_message.Message):
     IN_SYNC_REPLICAS_FIELD_NUMBER: _builtins.int
     IS_RECOVERED_UNCLEAN_FIELD_NUMBER: _builtins.int
     IS_WITHDRAWAL_FIELD_NUMBER: _builtins.int
+    IS_FLUSHED_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -83,6 +84,10 @@ class PartitionChange(_message.Message):
     is_withdrawal: _builtins.bool
     """The present set is wanted, with a new partition epoch: an earlier request that was never
     answered can't take effect after it.
+    """
+    is_flushed: _builtins.bool
+    """What is committed is on the disk of the one replica that a reassignment will leave, and from now
+    on nothing is committed before it is there. Without it such a reassignment does not end.
     """
     @_builtins.property
     def in_sync_replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncReplica]:
@@ -100,10 +105,11 @@ class PartitionChange(_message.Message):
         in_sync_replicas: _abc.Iterable[Global___InSyncReplica] | None = ...,
         is_recovered_unclean: _builtins.bool = ...,
         is_withdrawal: _builtins.bool = ...,
+        is_flushed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync_replicas", b"in_sync_replicas", "is_recovered_unclean", b"is_recovered_unclean", "is_withdrawal", b"is_withdrawal", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync_replicas", b"in_sync_replicas", "is_flushed", b"is_flushed", "is_recovered_unclean", b"is_recovered_unclean", "is_withdrawal", b"is_withdrawal", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,6 +1,6 @@
 """The leader's view of an in-sync set while its log is opened again."""
 
-from tests.broker.replication.test_in_sync_set import ONE, THREE, TWO, Leader, Log
+from tests.broker.replication.in_sync_leader import ONE, THREE, TWO, Leader, Log
 
 
 def test_a_log_that_is_opened_again_goes_on_waiting_for_whoever_was_asked_for() -> None:

@@ -1,11 +1,13 @@
 """Moves: begun, completed, called off, planned."""
 
+import msgspec
 import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
 from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tidelog.metadata_quorum.controller.broker_changes import drain, fence
+from tidelog.metadata_quorum.controller.in_sync import InSyncChange
 from tidelog.metadata_quorum.controller.reassignment import (
     Reassignment,
     alter_reassignments,
@@ -51,6 +53,47 @@ def test_a_move_ends_when_all_that_come_are_in_sync() -> None:
     assert (found.leader_epoch, found.is_reassigning) == (1, False)
     assert (result.partition_epoch, result.in_sync_replicas) == (found.partition_epoch, (3, 4))
     assert found.directories == (clusters.directory(3), clusters.directory(4))
+
+
+def flushed(image: Image, *members: int) -> InSyncChange:
+    """The set that a leader wants, with its word that the last replica has flushed everything."""
+    return msgspec.structs.replace(change(image, *members), is_flushed=True)
+
+
+def test_others_stay_beside_an_only_replica_until_its_leader_says_that_all_is_flushed() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=1), 2)
+    found = partition(image)
+    assert (found.replicas, found.removing_replicas, found.last_replica) == ((2, 1), (1,), 2)
+    assert (found.leader_id, found.partition_epoch) == (1, 1), "its leader hears of it"
+    for wanted in (change(image, 1, 2), change(image, 1)):
+        image, _ = asked(image, wanted)
+        assert partition(image).replicas == (2, 1), "it has not said so"
+    image, _ = asked(image, change(image, 1, 2))
+    assert partition(image).replicas == (2, 1), "2 is in sync again, no more"
+    image, result = asked(image, flushed(image, 1, 2))
+    found = partition(image)
+    assert (found.replicas, found.leader_id, found.leader_epoch) == ((2,), 2, 1)
+    assert (found.is_reassigning, found.last_replica) == (False, None)
+    assert (result.partition_epoch, result.in_sync_replicas) == (found.partition_epoch, (2,))
+
+
+def test_who_comes_as_the_only_replica_may_come_and_have_flushed_with_one_word() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(2), (1,)), 2)
+    assert partition(image).last_replica == 2
+    halfway, _ = asked(image, change(image, 1, 2))
+    assert partition(halfway).replicas == (2, 1)
+    for before in (image, halfway):
+        after, _ = asked(before, flushed(before, 1, 2))
+        assert partition(after).replicas == (2,)
+
+
+def test_a_word_of_before_the_move_does_not_end_it() -> None:
+    before = clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=1)
+    word = flushed(before, 1, 2)
+    image = moved(before, 2)
+    after, result = asked(image, word)
+    assert after is image, "the same set as there is: an answer that was lost, at the most"
+    assert result.error is None
 
 
 def test_the_order_of_the_replicas_changes_at_once_and_without_copying() -> None:

@@ -99,6 +99,7 @@ def _in_words_of_controller(change: Change) -> InSyncChange:
             for broker_id, epoch in change.members
         ),
         is_withdrawal=change.is_withdrawal,
+        is_flushed=change.is_flushed,
     )
 
 

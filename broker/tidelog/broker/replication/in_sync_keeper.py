@@ -118,6 +118,7 @@ class InSyncKeeper:
             if held.log is not log or held.owner is not owner:
                 held = self._held[key] = _Held(held.set, log, owner)
                 held.set.on_log(log)
+            held.set.set_flush_sync(is_flush_sync=is_flush_sync)
             self._take_image(held, led, now_ms)
             return
         held = self._held[key] = _Held(
@@ -154,7 +155,7 @@ class InSyncKeeper:
                 )
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
-        """The topic's settings have changed."""
+        """The partition's settings have changed."""
         held = self._held.get(key)
         if held is not None:
             count = held.set.on_settings(is_flush_sync=is_flush_sync, now_ms=self._now_ms())

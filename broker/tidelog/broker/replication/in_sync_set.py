@@ -27,6 +27,11 @@ be on its way, so that the change is withdrawn: the controller raises the partit
 copy is good any more. Until the image shows a newer partition epoch everybody who was ever asked
 for is waited for.
 
+While a reassignment is about to leave one replica alone, what is flushed counts, whatever the topic
+says. Once the owner goes by that, and the one that stays has flushed all that may be committed,
+each set that is asked for says so; where no other set is wanted the present one is asked for again,
+to say it: the controller lets nobody go before.
+
 Why a leader that lost its session, and knows nothing of what the controller decided since, never
 acknowledges (acks=all) what is lost: nobody but it can let a broker in, so the set that it waits
 for holds the controller's whole set, or did when the controller took members out. Whoever leads in
@@ -36,7 +41,7 @@ stayed (`eligible`) is elected only because the watermark could not move without
 promise nothing. So no clock is needed, and none is asked.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 import msgspec
@@ -66,6 +71,10 @@ class LogView(Protocol):
     @property
     def high_watermark(self) -> Offset:
         """The first uncommitted one."""
+
+    @property
+    def flushed_offset(self) -> Offset:
+        """All below it is durable."""
 
 
 class InSyncSet:
@@ -129,8 +138,9 @@ class InSyncSet:
     @property
     def has_news(self) -> bool:
         """Whether `take_change` may give something out, now or soon."""
-        is_open = self._change is not None and not (self._is_asking or self._is_made)
-        return is_open or bool(self._coming)
+        if self._change is None:
+            return bool(self._coming) or self.led.last_replica in self.led.in_sync
+        return bool(self._coming) or not (self._is_asking or self._is_made)
 
     def caught_up_ms(self, broker_id: BrokerId) -> int | None:
         """When the follower was last known to be caught up."""
@@ -209,9 +219,16 @@ class InSyncSet:
             self._caught_up_ms[broker_id] = caught_up_ms + held_up_ms
 
     def on_settings(self, *, is_flush_sync: bool, now_ms: int) -> Count | None:
-        """The topic's way of flushing has changed."""
-        self.is_flush_sync = is_flush_sync
+        """The partition's way of flushing has changed: the owner has heard of it before."""
+        self.set_flush_sync(is_flush_sync=is_flush_sync)
         return self._settle(now_ms)
+
+    def set_flush_sync(self, *, is_flush_sync: bool) -> None:
+        """The same, where an image is told next."""
+        if self.is_flush_sync != is_flush_sync:
+            self.is_flush_sync = is_flush_sync
+            # What is told next is counted once the owner goes by it.
+            self._told = None
 
     def on_counted(self, round_: int, now_ms: int) -> Count | None:
         """The log's owner has waited for the round's `others` since some moment before now."""
@@ -232,6 +249,9 @@ class InSyncSet:
             self._is_made = outcome.partition_epoch > change.partition_epoch
             if not self._is_made:
                 self._drop_change()
+                if change.is_flushed:
+                    # The one that stays cannot lead now: nothing tells when it can.
+                    self._wait(now_ms)
         elif outcome.is_unknown:
             self._is_unknown = True
             self._wait(now_ms)
@@ -270,15 +290,28 @@ class InSyncSet:
             self._has_given_up = bool(self._coming)
             self._coming.clear()
             return self._asking_for(each for each in self.led.in_sync if each not in lagging)
-        if not self._coming or self._round_counted < self._round:
+        if self._round_counted < self._round:
             return None
         ready = [each for each in self._coming if self._is_near(each)]
         if not ready:
-            return None
+            is_end = self._is_last_flushed(self.led.in_sync)
+            return self._asking_for(self.led.in_sync) if is_end else None
         for each in ready:
             del self._coming[each]
         wanted = (*self.led.in_sync, *ready)
         return self._asking_for(each for each in self.led.replicas if each in wanted)
+
+    def _is_last_flushed(self, wanted: Collection[BrokerId]) -> bool:
+        """Whether the one that stays, a member, has flushed all that is or will be committed."""
+        last = self.led.last_replica
+        if last is None or last not in wanted or not self.is_flush_sync:
+            return False
+        if self._round_counted < self._round:
+            return False
+        if last == self._broker_id:
+            return self._has_all(self._log.flushed_offset)
+        position = self._positions.get(last)
+        return position is not None and self._has_all(position.flushed_offset)
 
     def _lagging(self, now_ms: int) -> tuple[BrokerId, ...]:
         return tuple(
@@ -291,7 +324,7 @@ class InSyncSet:
     def _asking_for(self, wanted: Iterable[BrokerId]) -> Change | None:
         """With the epoch of each as the leader saw it: of members as the image has it, of those
         that come as they began the session in which they caught up."""
-        members = []
+        members, wanted = [], tuple(wanted)
         for each in wanted:
             if each in self.led.in_sync:
                 epoch = self._brokers.epoch_of(each)
@@ -306,6 +339,7 @@ class InSyncSet:
             leader_epoch=self.led.leader_epoch,
             partition_epoch=self.led.partition_epoch,
             members=tuple(members),
+            is_flushed=self._is_last_flushed(wanted),
         )
 
     def _withdrawal(self) -> Change | None:
@@ -315,10 +349,15 @@ class InSyncSet:
     def _is_near(self, broker_id: BrokerId) -> bool:
         """Whether the follower has everything that is, or may be, committed."""
         position = self._positions.get(broker_id)
-        if position is None or self._epoch_start is None:
+        if position is None:
             return False
-        counted = position.counted(is_flush_sync=self.is_flush_sync)
-        return counted >= self._log.high_watermark and counted >= self._epoch_start
+        return self._has_all(position.counted(is_flush_sync=self.is_flush_sync))
+
+    def _has_all(self, offset: Offset) -> bool:
+        """Whether all that is, or may be, committed is below it. A new leader's watermark may be
+        behind that of the one before, which was within what it has."""
+        start = self._epoch_start
+        return start is not None and offset >= self._log.high_watermark and offset >= start
 
     def _is_able(self, broker_id: BrokerId) -> bool:
         """Whether the controller would let it in: alive, and the process that caught up."""

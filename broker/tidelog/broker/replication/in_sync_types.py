@@ -40,6 +40,8 @@ class Led(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     """The committed set, this broker included."""
+    last_replica: BrokerId | None = None
+    """The only one that a reassignment under way will leave."""
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     is_withdrawal: bool = False
     """The committed set as it is, with a new partition epoch: what was asked for before, and was
     not answered, can take effect no more."""
+    is_flushed: bool = False
+    """What is committed is on the last replica's disk, and nothing will be before it is."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ class RoleKeeper:
             owner.follow(log, role.leader_epoch)
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
-        """The topic's settings have changed."""
+        """The partition's settings have changed."""
         self._in_sync.configure(key, is_flush_sync=is_flush_sync)
 
     def drop(self, key: PartitionKey) -> None:
@@ -138,4 +138,5 @@ def _led(partition: PartitionImage) -> Led:
         partition_epoch=partition.partition_epoch,
         replicas=partition.replicas,
         in_sync=partition.in_sync_replicas,
+        last_replica=partition.last_replica,
     )

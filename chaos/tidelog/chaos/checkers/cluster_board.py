@@ -12,7 +12,7 @@ import msgspec
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.history import Excuse, Loss
 from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_flush_sync
-from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 
 VIOLATIONS_MAX = 12
 
@@ -48,6 +48,8 @@ class PartitionBoard:
         """Nodes whose machines have crashed before all that was committed was flushed there."""
         self.damaged: dict[int, None] = {}
         """Nodes of which the copy has rotted: what they say of it is not judged any more."""
+        self.is_left_alone = False
+        """One replica stays of several, and nobody has looked yet at what it has flushed."""
         self.excuse: Excuse | None = None
         self.loss: Loss | None = None
         """What the excuse covers: set with it."""
@@ -79,17 +81,18 @@ class PartitionBoard:
         self._sure = (*self._sure, *sure)
         self._epoch_lost = int(self.image.leader_epoch)
 
-    def see_leader(self, node_id: int, log_end_offset: int) -> None:
+    def see_leader(self, node_id: int, end_offset: int) -> None:
         """Who leads after a loss shows what it has left: everything, below the end of its log, if
         it was one of those that held everything; if an operator chose another one, nothing."""
         if self.loss is not None:
-            kept = log_end_offset if node_id in self._sure else 0
+            kept = end_offset if node_id in self._sure else 0
             self.loss = msgspec.structs.replace(self.loss, kept=min(self.loss.kept, kept))
 
     def see_end_of_loss(self, now_ns: int) -> None:
         """All replicas go on from the log of one leader that was elected after the loss."""
         image = self.image
-        is_whole = len(image.in_sync_replicas) == len(image.replicas)
+        is_led = image.leader_id != NO_LEADER
+        is_whole = is_led and len(image.in_sync_replicas) == len(image.replicas)
         if self.loss is None or self.loss.ended_ns is not None or not is_whole:
             return
         if image.leader_epoch > self._epoch_lost and not image.is_reassigning:
@@ -145,6 +148,7 @@ class ClusterBoard:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
         before, holders, board.image = board.image, board.holders, partition
+        board.is_left_alone = len(partition.replicas) == 1 < len(before.replicas)
         if len(partition.replicas) > 1 and _is_elected_unclean(board, before, partition):
             board.lose(self.now_ns(), sure=holders)
 

@@ -110,6 +110,15 @@ def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) 
         )
 
 
+def left_alone_with_all_flushed(board: PartitionBoard, node: str, flushed_offset: int) -> Found:
+    """The others go from beside an only replica once what is committed is on its disk."""
+    if flushed_offset < board.committed:
+        yield (
+            f"left_alone: {board.name} is left to {node}, which has flushed up to "
+            f"{flushed_offset}, committed is {board.committed}"
+        )
+
+
 def losses_have_causes(board: PartitionBoard, shaken: Collection[int]) -> Found:
     """Nobody is sure to hold everything only where no disk was promised to hold it, and the
     machine of each that was sure has crashed, or has an empty disk now."""

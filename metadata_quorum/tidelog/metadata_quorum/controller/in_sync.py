@@ -50,6 +50,9 @@ class InSyncChange(msgspec.Struct, frozen=True, kw_only=True):
     is_recovered_unclean: bool = False
     is_withdrawal: bool = False
     """The present set, with a new partition epoch: no earlier request can take effect any more."""
+    is_flushed: bool = False
+    """What is committed is on the disk of the one replica that a reassignment leaves, and nothing
+    will be committed before it is."""
 
 
 class InSyncResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +129,9 @@ def _alter(
         state.set_in_sync(wanted, in_sync_min(topic))
     state.is_recovered_unclean = state.is_recovered_unclean or change.is_recovered_unclean
     state.is_renewed = change.is_withdrawal
-    state.finish_reassignment(ReplicaView(image.brokers, partition), in_sync_min(topic))
+    state.finish_reassignment(
+        ReplicaView(image.brokers, partition), in_sync_min(topic), is_flushed=change.is_flushed
+    )
     return _result(change, state), state.record()
 
 

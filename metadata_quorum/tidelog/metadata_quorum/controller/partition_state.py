@@ -13,6 +13,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
  5. A partition that went on from a replica that may lack acknowledged records is marked until every
     replica is in sync: then each has gone on from there, and nothing more may be cut off.
+ 6. Others go from beside an only replica once its leader has said that what is committed is on that
+    one's disk: with flush=replicated it may be in memory alone, and was safe by being there twice.
 """
 
 from collections.abc import Collection, Mapping
@@ -163,11 +165,14 @@ class PartitionState(msgspec.Struct, kw_only=True):
         if len(staying) != len(self.in_sync) or self.leader_id not in self.in_sync:
             self.set_in_sync(staying, minimum)
 
-    def finish_reassignment(self, view: ReplicaView, minimum: int) -> bool:
-        """Let the replicas go that are to, if all that come are in sync and one can lead."""
+    def finish_reassignment(self, view: ReplicaView, minimum: int, *, is_flushed: bool) -> bool:
+        """Let the replicas go that are to, if all that come are in sync and one can lead. Rule 6:
+        `is_flushed` says that what is committed is on the disk of the one that stays."""
         if not self.adding and not self.removing:
             return False
         if any(each not in self.in_sync for each in self.adding):
+            return False
+        if len(self.replicas) - len(self.removing) == 1 and not is_flushed:
             return False
         staying = [each for each in self.in_sync if each not in self.removing]
         leaders = [each for each in self.preference() if each in staying and view.is_usable(each)]

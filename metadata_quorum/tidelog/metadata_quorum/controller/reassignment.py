@@ -1,7 +1,8 @@
 """Moves of replicas to other brokers: begun, completed, called off.
 
 Pure. While a move is under way a partition's replicas are those that it is to have, then those that
-go. New replicas copy; when all of them are in sync (`in_sync.alter_partitions`) the others go. It
+go. New replicas copy; when all of them are in sync (`in_sync.alter_partitions`) the others go.
+Where one alone is to stay, they go once its leader says that it has flushed what is committed. It
 must never drop the last replica in sync.
 """
 
@@ -121,7 +122,7 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
     if state.leader_id not in state.in_sync and state.leader_id != NO_LEADER:
         state.leader_id = NO_LEADER
         state.settle(view, minimum)
-    state.finish_reassignment(view, minimum)
+    state.finish_reassignment(view, minimum, is_flushed=False)
     return state.record(), warnings
 
 

@@ -35,6 +35,7 @@ def encode_changes(
             partition_epoch=change.partition_epoch,
             is_recovered_unclean=change.is_recovered_unclean,
             is_withdrawal=change.is_withdrawal,
+            is_flushed=change.is_flushed,
         )
         for member in change.members:
             added.in_sync_replicas.add(broker_id=member.broker_id, broker_epoch=member.broker_epoch)

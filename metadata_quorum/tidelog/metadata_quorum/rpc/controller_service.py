@@ -202,6 +202,7 @@ def _read_change(message: controller_pb2.PartitionChange) -> InSyncChange:
         ),
         is_recovered_unclean=message.is_recovered_unclean,
         is_withdrawal=message.is_withdrawal,
+        is_flushed=message.is_flushed,
     )
 
 

@@ -27,6 +27,8 @@ KEPT_TOPIC: Final = "topic-0"
 _CREATE_TRIES: Final = 40
 _STOP_MS: Final = 5_000
 _CHANGE_PROBABILITY: Final = 0.6
+_ALONE_PROBABILITY: Final = 0.2
+"""That a move leaves one replica."""
 _LOOK_MS: Final = 1_000
 _LOST_PATIENCE_NS: Final = 4_000_000_000
 
@@ -200,6 +202,8 @@ class Operator:
             node for node in self.nodes if node.is_member and node.node_id not in self.leaving
         ]
         nodes = self._random.shuffled([node.name for node in staying])
+        is_left_alone = self._random.chance(_ALONE_PROBABILITY)
+        count = 1 if is_left_alone else planned.replication_factor
         ids = {node.name: node.node_id for node in self.nodes}
         request = partition_admin_pb2.AlterReassignmentsRequest(
             reassignments=[
@@ -208,7 +212,7 @@ class Operator:
                         topic_id=topic.topic_id,
                         partition=self._random.below(topic.partition_count),
                     ),
-                    replicas=[ids[name] for name in nodes[: planned.replication_factor]],
+                    replicas=[ids[name] for name in nodes[:count]],
                 )
             ]
         )

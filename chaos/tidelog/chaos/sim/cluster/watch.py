@@ -17,6 +17,7 @@ from tidelog.chaos.checkers.history import Excuse, History
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.metadata_quorum.image import Image
 
 
 class ClusterWatch:
@@ -45,6 +46,7 @@ class ClusterWatch:
 
     def look(self) -> None:
         """At every node."""
+        self._see_images()
         for node in self.nodes:
             self._look_at(node)
         for board in self.board.partitions.values():
@@ -52,17 +54,45 @@ class ClusterWatch:
 
     def _look_at(self, node: ClusterNode) -> None:
         view = node.view
-        image = view.image
-        if image is not None:
-            self.metadata.see(node.name, node.lives, image)
-            self.board.see_image(image)
-            self._check_losses()
+        if view.image is not None:
+            self.metadata.see(node.name, node.lives, view.image)
         for replica in node.replicas():
             self._see(node, replica)
         if view.replicas is not None:
             # Before that its replicas have not yet asked to be told of watermarks themselves.
             for directory in view.directories:
                 self._hook(node, directory)
+
+    def _see_images(self) -> None:
+        """Of all nodes: one may act already on what another one has not heard of."""
+        for node in self.nodes:
+            image = node.view.image
+            if image is not None and image.version > self.board.newest.version:
+                self._see_image(image)
+        self._check_losses()
+
+    def _see_image(self, image: Image) -> None:
+        self.board.see_image(image)
+        for board in self.board.partitions.values():
+            if board.is_left_alone:
+                board.is_left_alone = False
+                self._check_left_alone(board)
+
+    def _check_left_alone(self, board: PartitionBoard) -> None:
+        """Before anything else is committed by the one that stays."""
+        (node_id,) = board.image.replicas
+        position = board.positions.get(node_id)
+        if position is None or board.excuse is not None or node_id in board.damaged:
+            return
+        (node,) = (each for each in self.nodes if each.node_id == node_id)
+        replica = node.replica(board.key)
+        flushed_offset = position.flushed_offset
+        if replica is not None and replica.log.failure is None:
+            if _is_being_cut(replica.log, position):
+                return
+            flushed_offset = replica.log.flushed_offset
+        for violation in steps.left_alone_with_all_flushed(board, node.name, flushed_offset):
+            self.board.report(violation)
 
     def _check_losses(self) -> None:
         """Nobody is in sync any more only where the machines of all of them have crashed, or have
@@ -91,9 +121,7 @@ class ClusterWatch:
             known = view.replicas
             replica = None if known is None else known.get(key.topic_id, key.partition)
             if replica is not None:
-                image = view.image
-                if image is not None:
-                    self.board.see_image(image)
+                self._see_images()
                 self._see(node, replica)
             original(key)
 
@@ -106,7 +134,7 @@ class ClusterWatch:
         board = self.board.partitions.get(log.key)
         if board is None or log.failure is not None:
             return
-        before = board.positions.get(node.node_id)
+        before, end_offset = board.positions.get(node.node_id), log.log_end_offset
         if before is None or self._logs.get((node.node_id, log.key)) is not log:
             # Another life, or a replica that was moved away and came back: another log.
             self._logs[node.node_id, log.key] = log
@@ -115,6 +143,8 @@ class ClusterWatch:
                 high_watermark=log.high_watermark,
             )
             self.lives.on_start(node.name, board, log)
+            # What it has written since it was opened was not what a loss has left.
+            end_offset = log.flushed_offset
         if board.excuse is None and node.node_id not in board.damaged:
             self._check(node, board, replica, before)
         is_led = replica.is_led
@@ -125,7 +155,7 @@ class ClusterWatch:
         before.leader_epoch = log.leader_epoch
         before.is_led = is_led
         if is_led and log.leader_epoch == board.image.leader_epoch:
-            board.see_leader(node.node_id, log.log_end_offset)
+            board.see_leader(node.node_id, end_offset)
         if is_led:
             board.committed = max(board.committed, log.high_watermark)
         if log.log_end_offset >= board.committed:
@@ -187,6 +217,7 @@ class ClusterWatch:
 
     def on_death(self, node: ClusterNode, *, is_machine: bool) -> None:
         """Just before it dies."""
+        self._see_images()
         self._look_at(node)
         if is_machine:
             self.on_crash(node)
