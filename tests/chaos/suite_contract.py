@@ -33,6 +33,7 @@ RARE: Final = (
     ("cluster", "accept_a_gap"),
     ("cluster", "count_on_a_crashed_machine"),
     ("cluster", "elect_no_longest_log"),
+    ("cluster", "leave_one_alone_too_early"),
     ("cluster", "leave_stopped_logs_alone"),
     ("cluster", "refuse_files_of_before"),
     ("cluster", "skip_the_resync_after_a_break"),

@@ -135,3 +135,19 @@ def test_a_word_that_did_not_end_it_is_said_again_after_a_pause() -> None:
     leader.outcome(leader.asked(1, 2), UNKNOWN)
     leader.pass_ms(2 * RETRY_MS_MIN)
     assert leader.asked(1, 2).is_flushed
+
+
+def test_who_is_asked_out_before_the_owner_goes_by_what_is_flushed_goes_without_the_word() -> None:
+    leader = of_replicated(1, 2)
+    leader.log.flushed_offset = Offset(100)
+    leader.is_owner_slow = True
+    begin(leader, leaving(ONE, 1, 2))
+    leader.pass_ms(1_100)
+    assert not leader.asked(1).is_flushed
+
+
+def test_while_the_partition_is_not_flushed_first_nothing_is_said() -> None:
+    leader = of_replicated(1, 2)
+    leader.log.flushed_offset = Offset(100)
+    leader.perform(leader.set.on_image(leaving(ONE, 1, 2), leader.now_ms))
+    assert leader.asks() is None

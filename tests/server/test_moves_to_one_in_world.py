@@ -1,0 +1,87 @@
+"""A reassignment that leaves one replica on whole nodes: nothing acknowledged is in memory alone."""
+
+import asyncio
+
+import pytest
+
+from tests.server.cluster_in_world import Cluster
+from tests.server.replicas_in_world import ReplicatedTopic
+
+pytestmark = pytest.mark.slow
+
+REPLICATED = {"flush": "replicated", "min.insync.replicas": "1"}
+
+
+async def crash(cluster: Cluster, number: int) -> None:
+    """The machine goes down with all that it has not flushed, and comes back."""
+    cluster.world.machine(f"n{number}").crash()
+    await cluster.nodes[number].restart()
+
+
+@pytest.mark.parametrize("stays", [0, 1], ids=["the_leader_stays", "a_follower_stays"])
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_the_machine_that_is_left_alone_may_crash_at_once(stays: int, replicas: int) -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, replicas, settings=REPLICATED)
+        last = topic.now().replicas[stays]
+        await topic.produce(20)
+        producing = asyncio.ensure_future(topic.produce(20))
+        await topic.move(last)
+        await cluster.wait(lambda: topic.now().replicas == (last,))
+        await crash(cluster, last)
+        await producing
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=3).run(work)
+
+
+def test_an_only_replica_that_moves_takes_everything_with_it_to_the_other_disk() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 1, settings=REPLICATED)
+        (here,) = topic.now().replicas
+        other = 4 if here != 4 else 5
+        await topic.produce(20)
+        producing = asyncio.ensure_future(topic.produce(40))
+        await topic.move(other)
+        await cluster.wait(lambda: topic.now().replicas == (other,))
+        await crash(cluster, other)
+        await producing
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=3).run(work)
+
+
+def test_while_it_moves_the_machine_that_leads_may_crash() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 1, settings=REPLICATED)
+        (here,) = topic.now().replicas
+        other = 4 if here != 4 else 5
+        cluster.nodes[other].kill()
+        await topic.move(other)
+        await cluster.wait(lambda: (seen := topic.seen_by(here)) is not None and seen.is_reassigning)
+        await topic.produce(20)
+        await crash(cluster, here)
+        await topic.holds_all()
+        await cluster.nodes[other].restart()
+        await cluster.wait(lambda: topic.now().replicas == (other,))
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=3).run(work)
+
+
+def test_a_move_that_is_called_off_leaves_the_partition_as_it_was() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 2, settings=REPLICATED)
+        here = topic.now().replicas
+        (other,) = [each for each in (4, 5, 6) if each not in here]
+        cluster.nodes[other].kill()
+        await topic.move(other)
+        await cluster.wait(lambda: topic.now().is_reassigning)
+        await topic.produce(10)
+        await topic.move(*here)
+        await cluster.wait(lambda: not topic.now().is_reassigning)
+        await topic.produce(10)
+        await topic.in_sync(*here)
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=3).run(work)
