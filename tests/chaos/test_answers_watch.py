@@ -12,7 +12,7 @@ import pytest
 from tests.chaos.test_cluster_excuses import plan_of_three
 from tests.chaos.test_cluster_invariants import KEY, partition, topic
 from tidelog.broker.log.names import directory_name, segment_name
-from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
+from tidelog.chaos.checkers.cluster_board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.taps import AnswersWatch
 from tidelog.chaos.sim.exchange import Exchange
@@ -54,12 +54,14 @@ class Scene:
         flush: str,
         replicas: tuple[int, ...] = (1, 2, 3),
         answering: int = 1,
+        alone_ago_ns: int = 2 * LATELY_NS,
     ) -> str:
         """Of an acknowledgement of two copies: the kind of what is wrong; "" if nothing is."""
         image = msgspec.structs.replace(
             partition(), replicas=tuple(BrokerId(each) for each in replicas)
         )
-        self.board.partitions[KEY] = PartitionBoard(KEY, topic(image, flush=flush), image)
+        board = self.board.partitions[KEY] = PartitionBoard(KEY, topic(image, flush=flush), image)
+        board.alone_until_ns = self.world.loop.now_ns - alone_ago_ns
         for node_id, state in copies.items():
             store(self.nodes[node_id].machine.medium(), is_durable=state == DURABLE)
         self._acknowledge(self._exchange(answering))
@@ -127,6 +129,15 @@ def test_a_promise_of_two_copies_needs_both_as_the_topic_wants_them(
 ) -> None:
     copies = {1: DURABLE} if second is None else {1: DURABLE, 2: second}
     assert scene.verdict(copies, flush=flush) == verdict
+
+
+@pytest.mark.parametrize(
+    ("ago_ns", "verdict"), [(JUST_IN_TIME_NS, ""), (TOO_LATE_NS, "not_copied")]
+)
+def test_an_only_replica_that_got_others_was_enough_a_moment_ago_and_not_longer(
+    scene: Scene, ago_ns: int, verdict: str
+) -> None:
+    assert scene.verdict({1: DURABLE}, flush="replicated", alone_ago_ns=ago_ns) == verdict
 
 
 # -- copies that are gone ----------------------------------------------------------------------

@@ -6,7 +6,12 @@ import pytest
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers import partition_steps as steps
-from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster_board import (
+    LATELY_NS,
+    ClusterBoard,
+    PartitionBoard,
+    Position,
+)
 from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
 from tidelog.chaos.checkers.history import Excuse
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
@@ -103,8 +108,31 @@ def test_a_watermark_moves_only_with_as_many_in_sync_as_the_topic_asks_for(
     in_sync: int, moved_to: int, is_bad: bool
 ) -> None:
     log, before = log_at(9, watermark=moved_to), position(watermark=4)
-    found = list(steps.watermark_waits_for_enough(board_of(), "n1", log, before, in_sync))
+    found = list(steps.watermark_waits_for_enough(board_of(), "n1", log, before, in_sync, 2))
     assert bool(found) is is_bad
+
+
+def test_an_only_replica_is_enough_also_while_it_has_not_heard_of_others() -> None:
+    board, alone = board_of(), msgspec.structs.replace(partition(), replicas=(BrokerId(1),))
+    assert board.in_sync_min(partition(), 0) == 2
+    assert board.in_sync_min(None, 0) == 2
+    assert board.in_sync_min(alone, 0) == 1, "as it knows"
+    board.image = alone
+    assert board.in_sync_min(None, 0) == 1
+
+
+def test_an_only_replica_that_got_others_is_enough_for_a_while() -> None:
+    now_ns = [0]
+    seen, alone = (
+        ClusterBoard(lambda: now_ns[0]),
+        msgspec.structs.replace(partition(), replicas=(BrokerId(1),)),
+    )
+    for version, each in enumerate((alone, partition()), start=1):
+        now_ns[0] += 10
+        seen.see_image(image(version, topic(each)))
+    board = seen.partitions[KEY]
+    assert board.in_sync_min(partition(), now_ns[0]) == 1
+    assert board.in_sync_min(partition(), now_ns[0] + LATELY_NS) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A reassignment that leaves one replica on whole nodes: nothing acknowledged is in memory alone."""
+"""A move that leaves one replica, on whole nodes: nothing acknowledged is in its memory alone."""
 
 import asyncio
 
@@ -16,6 +16,12 @@ async def crash(cluster: Cluster, number: int) -> None:
     """The machine goes down with all that it has not flushed, and comes back."""
     cluster.world.machine(f"n{number}").crash()
     await cluster.nodes[number].restart()
+
+
+def is_moving(topic: ReplicatedTopic, number: int) -> bool:
+    """As the node has heard."""
+    seen = topic.seen_by(number)
+    return seen is not None and seen.is_reassigning
 
 
 @pytest.mark.parametrize("stays", [0, 1], ids=["the_leader_stays", "a_follower_stays"])
@@ -58,7 +64,7 @@ def test_while_it_moves_the_machine_that_leads_may_crash() -> None:
         other = 4 if here != 4 else 5
         cluster.nodes[other].kill()
         await topic.move(other)
-        await cluster.wait(lambda: (seen := topic.seen_by(here)) is not None and seen.is_reassigning)
+        await cluster.wait(lambda: is_moving(topic, here))
         await topic.produce(20)
         await crash(cluster, here)
         await topic.holds_all()

@@ -15,6 +15,8 @@ from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_f
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 
 VIOLATIONS_MAX = 12
+LATELY_NS = 5_000_000_000
+"""An answer may have been on its way for so long."""
 
 
 class Position(msgspec.Struct, kw_only=True):
@@ -50,6 +52,8 @@ class PartitionBoard:
         """Nodes of which the copy has rotted: what they say of it is not judged any more."""
         self.is_left_alone = False
         """One replica stays of several, and nobody has looked yet at what it has flushed."""
+        self.alone_until_ns = -LATELY_NS
+        """When others came to an only replica last."""
         self.excuse: Excuse | None = None
         self.loss: Loss | None = None
         """What the excuse covers: set with it."""
@@ -57,10 +61,12 @@ class PartitionBoard:
         """Who held everything before the loss, as far as that was not the loss."""
         self._epoch_lost = -1
 
-    @property
-    def in_sync_min(self) -> int:
-        """How many have to be in sync for a commit; an operator may have left one replica only."""
-        return 1 if len(self.image.replicas) == 1 else self._in_sync_min
+    def in_sync_min(self, own: PartitionImage | None, now_ns: int) -> int:
+        """How many have to be in sync for a commit of whoever acts on `own`; an operator may have
+        left one replica only. That one may not have heard yet that it has got others, or have
+        heard while it was at it."""
+        is_alone = any(image and len(image.replicas) == 1 for image in (self.image, own))
+        return 1 if is_alone or self.alone_until_ns > now_ns - LATELY_NS else self._in_sync_min
 
     @property
     def holders(self) -> tuple[int, ...]:
@@ -148,6 +154,8 @@ class ClusterBoard:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
         before, holders, board.image = board.image, board.holders, partition
+        if len(before.replicas) == 1 < len(partition.replicas):
+            board.alone_until_ns = self.now_ns()
         board.is_left_alone = len(partition.replicas) == 1 < len(before.replicas)
         if len(partition.replicas) > 1 and _is_elected_unclean(board, before, partition):
             board.lose(self.now_ns(), sure=holders)

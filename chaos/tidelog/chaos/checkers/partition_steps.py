@@ -44,13 +44,18 @@ def nothing_committed_is_truncated(
 
 
 def watermark_waits_for_enough(
-    board: PartitionBoard, node: str, log: PartitionLog, before: Position, in_sync: int
+    board: PartitionBoard,
+    node: str,
+    log: PartitionLog,
+    before: Position,
+    in_sync: int,
+    in_sync_min: int,
 ) -> Found:
     """A leader's watermark moves only while as many are in sync as the topic asks for."""
-    if log.high_watermark > before.high_watermark and in_sync < board.in_sync_min:
+    if log.high_watermark > before.high_watermark and in_sync < in_sync_min:
         yield (
             f"watermark_below_minimum: {board.name} at {node} moved to {log.high_watermark} "
-            f"with {in_sync} in sync, {board.in_sync_min} are wanted"
+            f"with {in_sync} in sync, {in_sync_min} are wanted"
         )
 
 

@@ -13,6 +13,7 @@ from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.sim.world import World
+from tidelog.metadata_quorum.image import PartitionImage
 from tidelog.ports import AllowAll
 from tidelog.server.configuration import (
     FlushSettings,
@@ -201,6 +202,11 @@ class ClusterNode:
         if view.replicas is None or not view.is_recovered:
             return None
         return view.replicas.get(key.topic_id, key.partition)
+
+    def partition(self, key: PartitionKey) -> PartitionImage | None:
+        """As the metadata say that it acts on: others may know newer ones."""
+        replicas = self.view.replicas
+        return None if replicas is None else replicas.applied.partition(key.topic_id, key.partition)
 
     def stopped_directories(self) -> list[TidelogError]:
         """Why directories of it have stopped: an operator restarts it."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.log.names import SEGMENT_SUFFIX, PartitionKey, directory_name
-from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
+from tidelog.chaos.checkers.cluster_board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.medium import Directory, Inode, Medium
@@ -20,8 +20,7 @@ from tidelog.wire.ids import PartitionId, TopicId
 
 _OPAQUE_FROM: Final = 16
 """From the magic byte on a broker never changes a batch: offset and epoch lie before."""
-_LATELY_NS: Final = 5_000_000_000
-_NEVER_NS: Final = -_LATELY_NS
+_NEVER_NS: Final = -LATELY_NS
 
 
 class AnswersWatch:
@@ -87,14 +86,21 @@ class AnswersWatch:
         answering = self._answering(exchange)
         is_sole = answering is not None and board.image.replicas == (answering.node_id,)
         is_durable = board.is_flush_sync or is_sole
-        lately_ns = exchange.fabric.loop.now_ns - _LATELY_NS
+        now_ns = exchange.fabric.loop.now_ns
+        own = None if answering is None else answering.partition(key)
+        in_sync_min = board.in_sync_min(own, now_ns)
+        lately_ns = now_ns - LATELY_NS
         copies = sum(
             _holds(node, key, opaque, is_durable=is_durable)
             or self._lost_ns(node.node_id, is_durable=is_durable) > lately_ns
             for node in self._nodes.values()
         )
-        if copies < board.in_sync_min:
-            self._report(board, copies, base_offset, is_durable=is_durable)
+        if copies < in_sync_min:
+            kind, how = ("not_flushed", "durable ") if is_durable else ("not_copied", "")
+            self._board.report(
+                f"{kind}: a batch of {board.name} was acknowledged at {base_offset} with "
+                f"{copies} {how}copies, {in_sync_min} are wanted"
+            )
 
     def _answering(self, exchange: Exchange) -> ClusterNode | None:
         place = exchange.server_place
@@ -104,15 +110,6 @@ class AnswersWatch:
         """When it lost such copies last: the answer may have been on its way by then."""
         wiped_ns = self.wiped_ns.get(node_id, _NEVER_NS)
         return wiped_ns if is_durable else max(wiped_ns, self.crashed_ns.get(node_id, _NEVER_NS))
-
-    def _report(
-        self, board: PartitionBoard, copies: int, base_offset: int, *, is_durable: bool
-    ) -> None:
-        kind = "not_flushed" if is_durable else "not_copied"
-        self._board.report(
-            f"{kind}: a batch of {board.name} was acknowledged at {base_offset} with "
-            f"{copies} {'durable ' if is_durable else ''}copies, {board.in_sync_min} are wanted"
-        )
 
     def _on_fetch(self, exchange: Exchange, parts: Sequence[fetch_pb2.PartitionBatches]) -> None:
         node = self._answering(exchange)

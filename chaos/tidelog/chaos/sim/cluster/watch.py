@@ -179,7 +179,10 @@ class ClusterWatch:
             found += steps.leader_holds_committed(board, name, log, log.leader_epoch)
             if before.is_led:
                 in_sync = self._in_sync_known(node, board)
-                found += steps.watermark_waits_for_enough(board, name, log, before, in_sync)
+                in_sync_min = board.in_sync_min(node.partition(board.key), self._now_ns())
+                found += steps.watermark_waits_for_enough(
+                    board, name, log, before, in_sync, in_sync_min
+                )
                 found += steps.watermark_waits_for_all(board, name, log, self._ends(board))
         for violation in found:
             self.board.report(violation)
@@ -190,11 +193,9 @@ class ClusterWatch:
         An image is shown a moment before a leader acts on it.
         """
         sets = [board.image.in_sync_replicas]
-        replicas = node.view.replicas
-        if replicas is not None:
-            own = replicas.applied.partition(board.key.topic_id, board.key.partition)
-            if own is not None:
-                sets.append(own.in_sync_replicas)
+        own = node.partition(board.key)
+        if own is not None:
+            sets.append(own.in_sync_replicas)
         return max(len(each) for each in sets)
 
     def _ends(self, board: PartitionBoard) -> dict[str, PartitionLog]:
