@@ -6,9 +6,13 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
+from tests.server.test_damage_in_world import replica
+from tests.server.watched_disk import Sight
+from tidelog.chaos.sim.faults import FaultKind
 
 pytestmark = pytest.mark.slow
 
+FLUSHED_BY_ITSELF_SECONDS = 2
 REPLICATED = {"flush": "replicated", "min.insync.replicas": "1"}
 
 
@@ -91,3 +95,49 @@ def test_a_move_that_is_called_off_leaves_the_partition_as_it_was() -> None:
         await topic.holds_all()
 
     Cluster(controllers=3, brokers=3).run(work)
+
+
+def cut_off(cluster: Cluster, number: int) -> None:
+    """The node hears nothing from the controllers; what it says is heard."""
+    for controller in (1, 2, 3):
+        cluster.world.fabric.cut(f"n{controller}", f"n{number}", FaultKind.PARTITION_ONE_WAY)
+
+
+def test_what_both_have_in_memory_as_the_move_ends_is_acknowledged_after_the_flush() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 2, settings=REPLICATED)
+        sights = [Sight().of(cluster, number) for number in topic.now().replicas]
+        for number in topic.now().replicas:
+            cluster.nodes[number].kill()
+            await cluster.nodes[number].restart()
+            await topic.in_sync(*topic.now().replicas)
+        await topic.produce(20)
+        await asyncio.sleep(FLUSHED_BY_ITSELF_SECONDS)
+        last = topic.now().leader_id
+        (other,) = [each for each in topic.now().replicas if each != last]
+        await topic.move(last)
+        await cluster.wait(lambda: is_moving(topic, last))
+        cut_off(cluster, last)
+        for sight in sights:
+            sight.hold_flushes()
+        producing = asyncio.ensure_future(topic.produce())
+        await cluster.wait(lambda: ends(topic, last, other) == [(21, 20), (21, 20)])
+        await cluster.wait(lambda: topic.now().replicas == (last,))
+        assert is_moving(topic, last), "it has not heard that it is alone"
+        cluster.world.heal()
+        await cluster.wait(lambda: not is_moving(topic, last))
+        await asyncio.sleep(0.2)
+        assert ends(topic, last) == [(21, 20)]
+        assert not producing.done(), "it is on no disk"
+        for sight in sights:
+            sight.may_flush.set()
+        await producing
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=2).run(work)
+
+
+def ends(topic: ReplicatedTopic, *numbers: int) -> list[tuple[int, int]]:
+    """Where each log ends, and what is flushed of it."""
+    logs = [replica(topic, number).log for number in numbers]
+    return [(log.log_end_offset, log.flushed_offset) for log in logs]

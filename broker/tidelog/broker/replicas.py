@@ -457,8 +457,9 @@ class Replicas(ReplicaWatchers):
         for key, replica in self._replicas.items():
             topic = image.topics.get(key.topic_id)
             if topic is not None:
-                partition = topic.partitions[key.partition]
-                self._configure(key, replica, settings_of(self._settings(topic), partition))
+                # As it is placed until now: its role is told next.
+                known = self._applied.topics[key.topic_id].partitions[key.partition]
+                self._configure(key, replica, settings_of(self._settings(topic), known))
 
     def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> None:
         if settings != replica.settings:
@@ -470,14 +471,18 @@ class Replicas(ReplicaWatchers):
     def _take_over(
         self, replica: Replica, partition: PartitionImage, settings: TopicSettings
     ) -> None:
+        """What is to be flushed first is so before the role is told; what is not any more, after
+        it: nothing may be committed in the role of before by the looser rule."""
         key = replica.log.key
-        self._configure(key, replica, settings)
+        if settings.is_flush_sync:
+            self._configure(key, replica, settings)
         self._replicas[key] = msgspec.structs.replace(
             self._replicas[key],
             is_led=partition.leader_id == self._broker_id,
             leader_epoch=partition.leader_epoch,
         )
         self._tell_role(self._replicas[key], partition)
+        self._configure(key, self._replicas[key], settings)
         self._on_advanced(key)
 
     def _tell_role(self, replica: Replica, partition: PartitionImage) -> None:

@@ -3,6 +3,7 @@
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.in_sync_set import InSyncSet
 from tidelog.broker.replication.in_sync_types import Change, Count, Led, Outcome, Position
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
@@ -27,6 +28,7 @@ class Log:
         self.log_end_offset = Offset(end)
         self.high_watermark = Offset(high_watermark)
         self.flushed_offset = Offset(end)
+        self.failure: TidelogError | None = None
 
 
 class Brokers:

@@ -13,6 +13,7 @@ from tests.broker.replication.in_sync_leader import (
 )
 from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN
 from tidelog.broker.replication.in_sync_types import Led
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, Offset
 
 
@@ -151,3 +152,12 @@ def test_while_the_partition_is_not_flushed_first_nothing_is_said() -> None:
     leader.log.flushed_offset = Offset(100)
     leader.perform(leader.set.on_image(leaving(ONE, 1, 2), leader.now_ms))
     assert leader.asks() is None
+
+
+def test_a_leader_whose_log_has_stopped_does_not_know_what_its_disk_holds() -> None:
+    leader = Leader(1, 2)
+    leader.log.failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="read", happened="no answer")
+    begin(leader, leaving(ONE, 1, 2))
+    assert leader.asks() is None
+    leader.log.failure = None
+    assert leader.asked(1, 2).is_flushed

@@ -55,6 +55,7 @@ from tidelog.broker.replication.in_sync_types import (
     Outcome,
     Position,
 )
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
 
 RETRY_MS_MIN: Final = 100
@@ -75,6 +76,10 @@ class LogView(Protocol):
     @property
     def flushed_offset(self) -> Offset:
         """All below it is durable."""
+
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why it has stopped; None: it has not."""
 
 
 class InSyncSet:
@@ -137,7 +142,7 @@ class InSyncSet:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take_change` may give something out, now or soon."""
+        """Whether `take_change` may give something out without another input."""
         if self._change is None:
             return bool(self._coming) or self.led.last_replica in self.led.in_sync
         return bool(self._coming) or not (self._is_asking or self._is_made)
@@ -309,7 +314,8 @@ class InSyncSet:
         if self._round_counted < self._round:
             return False
         if last == self._broker_id:
-            return self._has_all(self._log.flushed_offset)
+            # Of a log that has stopped nobody knows what can still be read.
+            return self._log.failure is None and self._has_all(self._log.flushed_offset)
         position = self._positions.get(last)
         return position is not None and self._has_all(position.flushed_offset)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state import NOT_LED, PartitionLog
 from tidelog.broker.replicas import Replica
 from tidelog.chaos.checkers import partition_steps as steps
 from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard, Position
@@ -144,7 +144,7 @@ class ClusterWatch:
             )
             self.lives.on_start(node.name, board, log)
             # What it has written since it was opened was not what a loss has left.
-            end_offset = log.flushed_offset
+            end_offset = log.flushed_offset if log.led_from == NOT_LED else log.led_from
         if board.excuse is None and node.node_id not in board.damaged:
             self._check(node, board, replica, before)
         is_led = replica.is_led
