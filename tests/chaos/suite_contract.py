@@ -34,6 +34,7 @@ RARE: Final = (
     ("cluster", "count_on_a_crashed_machine"),
     ("cluster", "elect_no_longest_log"),
     ("cluster", "leave_one_alone_too_early"),
+    ("cluster", "loosen_before_the_role"),
     ("cluster", "leave_stopped_logs_alone"),
     ("cluster", "refuse_files_of_before"),
     ("cluster", "skip_the_resync_after_a_break"),

@@ -140,6 +140,11 @@ def test_an_only_replica_that_got_others_was_enough_a_moment_ago_and_not_longer(
     assert scene.verdict({1: DURABLE}, flush="replicated", alone_ago_ns=ago_ns) == verdict
 
 
+def test_of_an_only_replica_its_own_copy_counts_alone(scene: Scene) -> None:
+    copies = {1: WRITTEN, 2: DURABLE, 3: DURABLE}
+    assert scene.verdict(copies, flush="replicated", replicas=(1,)) == "not_flushed"
+
+
 # -- copies that are gone ----------------------------------------------------------------------
 
 

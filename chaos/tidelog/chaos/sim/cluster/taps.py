@@ -86,6 +86,8 @@ class AnswersWatch:
         answering = self._answering(exchange)
         is_sole = answering is not None and board.image.replicas == (answering.node_id,)
         is_durable = board.is_flush_sync or is_sole
+        # Nobody comes back to what others had that were let go.
+        counted = [answering] if is_sole and answering is not None else self._nodes.values()
         now_ns = exchange.fabric.loop.now_ns
         own = None if answering is None else answering.partition(key)
         in_sync_min = board.in_sync_min(own, now_ns)
@@ -93,7 +95,7 @@ class AnswersWatch:
         copies = sum(
             _holds(node, key, opaque, is_durable=is_durable)
             or self._lost_ns(node.node_id, is_durable=is_durable) > lately_ns
-            for node in self._nodes.values()
+            for node in counted
         )
         if copies < in_sync_min:
             kind, how = ("not_flushed", "durable ") if is_durable else ("not_copied", "")

@@ -35,6 +35,11 @@ from tidelog.broker.replication.stream_messages import (
     PartitionNews,
 )
 from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.chaos.sim.planted.of_moves import (
+    leave_one_alone_too_early,
+    loosen_before_the_role,
+    reassign_before_the_copy,
+)
 from tidelog.metadata_quorum.controller import brokers
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.decision import Decision
@@ -359,32 +364,6 @@ def elect_no_longest_log() -> Substitution:
     return Substitution(ToldEnds, "elect", elect)
 
 
-def reassign_before_the_copy() -> Substitution:
-    """A reassignment ends when it begins: those that come count as in sync."""
-    original = PartitionState.finish_reassignment
-
-    def finish(self: PartitionState, view: ReplicaView, minimum: int, *, is_flushed: bool) -> bool:
-        usable = [each for each in self.adding if view.is_usable(each)]
-        self.in_sync = tuple(
-            each for each in self.replicas if each in self.in_sync or each in usable
-        )
-        return original(self, view, minimum, is_flushed=is_flushed)
-
-    return Substitution(PartitionState, "finish_reassignment", finish)
-
-
-def leave_one_alone_too_early() -> Substitution:
-    """A reassignment to one replica ends without its leader's word that what is committed is on
-    that one's disk."""
-    original = PartitionState.finish_reassignment
-
-    def finish(self: PartitionState, view: ReplicaView, minimum: int, *, is_flushed: bool) -> bool:
-        del is_flushed
-        return original(self, view, minimum, is_flushed=True)
-
-    return Substitution(PartitionState, "finish_reassignment", finish)
-
-
 _COMMITTED: Final = frozenset(
     {
         "not_flushed",
@@ -474,6 +453,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
+    "loosen_before_the_role": _plant(loosen_before_the_role, _COMMITTED),
     "leave_one_alone_too_early": _plant(
         leave_one_alone_too_early, frozenset({"left_alone"}) | _LOST
     ),
