@@ -28,9 +28,12 @@ TOPIC_ID: Final = b"t" * 16
 T_0: Final = TopicPartition("t", 0)
 LOADING: Final = error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is loading")
 STARTING: Final = read_error(error(ErrorCode.UNAVAILABLE, "it starts"))
+DENIED: Final = read_error(error(ErrorCode.PERMISSION_DENIED, "not for you"))
 SHORT: Final = Backoff(initial_ms=1, max_ms=1)
 PATIENCE_MS: Final = 30
 """Of calls on which no time passes: whatever the machine does, the first try is answered."""
+TWO_TRIES_MS: Final = 150
+"""Of calls whose second try is answered too, and that are silent from then on."""
 LONG_MS: Final = 600_000
 """Of a call that its second try ends."""
 
@@ -44,6 +47,15 @@ METADATA: Final = metadata_pb2.GetMetadataResponse(
             name="t",
             partitions=[metadata_pb2.PartitionMetadata(leader_id=1, leader_epoch=1)],
         )
+    ],
+    metadata_version=1,
+).SerializeToString()
+
+WITHOUT_TOPIC: Final = metadata_pb2.GetMetadataResponse(
+    cluster_id="c",
+    controller_id=1,
+    topics=[
+        metadata_pb2.TopicMetadata(name="t", error=error(ErrorCode.UNKNOWN_TOPIC, "there is none"))
     ],
     metadata_version=1,
 ).SerializeToString()
@@ -214,6 +226,42 @@ def test_a_call_that_reads_ends_with_the_reason_and_not_with_silence(
         call(Node(**answers), name, *arguments)
     assert caught.value.code is code
     assert caught.value.happened.startswith(reason)
+
+
+@both
+@pytest.mark.parametrize(
+    ("leaders", "metadata", "code", "reason"),
+    [
+        ([without_leader()], [STARTING], ErrorCode.NOT_LEADER, "nobody leads"),
+        ([without_leader()], [METADATA, STARTING], ErrorCode.NOT_LEADER, "nobody leads"),
+        ([], [STARTING], ErrorCode.UNAVAILABLE, "a:1: it starts"),
+        ([], [], ErrorCode.DEADLINE_EXCEEDED, "a:1: no answer"),
+        ([without_leader()], [DENIED], ErrorCode.PERMISSION_DENIED, "not for you"),
+    ],
+    ids=["at once", "a try before", "leaders are silent", "all are silent", "for good"],
+)
+def test_a_refresh_that_is_refused_does_not_hide_what_a_leader_has_answered(
+    call: Any,
+    leaders: list[bytes],
+    metadata: list[bytes | TidelogError],
+    code: ErrorCode,
+    reason: str,
+) -> None:
+    node = Node(GetMetadata=[METADATA, *metadata], ListOffsets=leaders)
+    with pytest.raises(TidelogError) as caught:
+        call(node, "list_partition_offsets", {T_0: "latest"})
+    assert caught.value.code is code
+    assert caught.value.happened.startswith(reason)
+
+
+@both
+def test_a_topic_that_is_gone_meanwhile_is_told_and_not_a_refresh_that_is_refused(
+    call: Any,
+) -> None:
+    node = Node(GetMetadata=[METADATA, WITHOUT_TOPIC, STARTING], ListOffsets=[without_leader()])
+    with pytest.raises(TidelogError) as caught:
+        call(node, "list_partition_offsets", {T_0: "latest"}, timeout_ms=TWO_TRIES_MS)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
 
 
 @both

@@ -5,7 +5,6 @@ answer or with an error that says what was asked and why it did not work.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -16,8 +15,7 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
-from tidelog.client.engine.tries import Tries
-from tidelog.client.errors import NoAnswerError
+from tidelog.client.engine.tries import LeadersWord, Tries
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -120,6 +118,7 @@ class AsyncClusterCalls:
         for topic in dict.fromkeys(name.topic for name in wanted):
             await self.topic(topic, timeout_ms, tried=tried)
         found: dict[TopicPartition, OffsetAnswer] = {}
+        word = LeadersWord()
 
         async def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
@@ -127,13 +126,20 @@ class AsyncClusterCalls:
                 await self._ask_leaders(missing, found, left_ms, tried)
             except TidelogError as error:
                 if error.retriable:
-                    # What a leader answered tells more than silence behind it.
-                    with contextlib.suppress(NoAnswerError):
-                        await self.refresh({name.topic for name in missing}, left_ms)
+                    word.note(error)
+                    await self._look_again({name.topic for name in missing}, left_ms, word)
                 raise
 
         await self.until(timeout_ms, attempt, reads=True)
         return found
+
+    async def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:
+        """Leaders may have moved."""
+        try:
+            await self.refresh(topics, timeout_ms)
+        except TidelogError as failure:
+            if not word.outweighs(failure):
+                raise
 
     async def _ask_leaders(
         self,

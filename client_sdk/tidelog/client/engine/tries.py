@@ -1,7 +1,8 @@
 """One call, tried until it works or its time is over: when once more, and what it ends with.
 
 Owns the deadline of such a call, for both drivers, and the rule for silence: it tells nothing, so
-it does not replace a reason that an earlier try has found. It must never apply that rule to a call
+it does not replace a reason that an earlier try has found; nor does what a refresh of metadata
+meets replace what came of asking leaders. It must never apply that rule to a call
 that changes something: what was not answered may have been done, and no earlier refusal may hide
 that.
 """
@@ -52,3 +53,24 @@ class Tries:
                 self._reason = error
             return delay_ms
         return told(self._reason, error) if self._only_reads else error
+
+
+class LeadersWord:
+    """Whether more than silence has come of asking leaders, during a call that only reads.
+
+    Behind each failure metadata is refreshed, for as long as there is time: what stood in the way
+    of that tells why no other leader was found, not why those that were asked have refused.
+    """
+
+    def __init__(self) -> None:
+        self._is_there = False
+
+    def note(self, error: TidelogError) -> None:
+        """A try has failed like this."""
+        self._is_there = self._is_there or not isinstance(error, NoAnswerError)
+
+    def outweighs(self, failure: TidelogError) -> bool:
+        """Whether the call says nothing of the refresh that has failed; what no further try would
+        mend is always said."""
+        is_silence = isinstance(failure, NoAnswerError)
+        return is_silence or (self._is_there and failure.retriable)

@@ -4,7 +4,6 @@ Owns deadlines and retries of unary calls. Every call ends within its timeout, w
 with an error that says what was asked and why it did not work.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -14,8 +13,7 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
-from tidelog.client.engine.tries import Tries
-from tidelog.client.errors import NoAnswerError
+from tidelog.client.engine.tries import LeadersWord, Tries
 from tidelog.client.sync.connections import Connections
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -125,6 +123,7 @@ class ClusterCalls:
         for topic in dict.fromkeys(name.topic for name in wanted):
             self.topic(topic, timeout_ms, tried=tried)
         found: dict[TopicPartition, OffsetAnswer] = {}
+        word = LeadersWord()
 
         def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
@@ -132,13 +131,20 @@ class ClusterCalls:
                 self._ask_leaders(missing, found, left_ms, tried)
             except TidelogError as error:
                 if error.retriable:
-                    # What a leader answered tells more than silence behind it.
-                    with contextlib.suppress(NoAnswerError):
-                        self.refresh({name.topic for name in missing}, left_ms)
+                    word.note(error)
+                    self._look_again({name.topic for name in missing}, left_ms, word)
                 raise
 
         self.until(timeout_ms, attempt, reads=True)
         return found
+
+    def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:
+        """Leaders may have moved."""
+        try:
+            self.refresh(topics, timeout_ms)
+        except TidelogError as failure:
+            if not word.outweighs(failure):
+                raise
 
     def _ask_leaders(
         self,
@@ -149,7 +155,9 @@ class ClusterCalls:
     ) -> None:
         by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
         for name, (spec, timestamp_ms) in wanted.items():
-            topic = self.topic(name.topic, timeout_ms, tried=tried)
+            topic = self.metadata.topics.get(name.topic)
+            if topic is None:
+                raise self.metadata.unknown_topic(name.topic, tried=tried)
             if not 0 <= name.partition < len(topic.partitions):
                 raise _not_there(self.metadata, name, tried)
             leader = self.metadata.leader(name.topic, name.partition)
