@@ -170,6 +170,17 @@ def test_without_an_offset_and_a_reset_policy_the_user_is_asked(
     assert error.code is ErrorCode.NO_OFFSET_FOR_PARTITION
 
 
+def test_a_lookup_that_is_refused_until_its_time_is_over_ends_with_the_refusal(
+    member: Member, server: ContractServer
+) -> None:
+    with member() as reader:
+        reader.assign([T[1]])
+        server.groups.is_away = True
+        error = refused(lambda: reader.committed(T[1], timeout_ms=200))
+    assert error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "within default_api_timeout_ms" in error.happened
+
+
 def test_without_a_group_nothing_is_committed(member: Member, server: ContractServer) -> None:
     consumer = member("t", group=None)
     for call in (consumer.commit, consumer.group_metadata, lambda: consumer.committed(T[0])):

@@ -5,18 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.client.contract_errors import error
-from tidelog.client import OffsetAndMetadata, TopicPartition, group_plans
+from tidelog.client import OffsetAndMetadata, group_plans
 from tidelog.client.asking import all_failed
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.engine.coordinator import CoordinatorDesk
-from tidelog.client.engine.group_messages import (
-    GroupPartition,
-    LookupAnswered,
-    OffsetsFound,
-    Tell,
-)
-from tidelog.client.engine.group_settings import GroupSettings
-from tidelog.client.engine.offsets_desk import Lookup, OffsetsDesk
 from tidelog.client.engine.tries import Tries
 from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.client.group_calls import Outcomes
@@ -28,10 +19,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 ADDRESS = "a:1"
 TOPIC_ID = b"t" * 16
-T_0 = TopicPartition("t", 0)
 LOADING = error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is loading")
 SHORT = Backoff(initial_ms=1, max_ms=1)
-PATIENCE_MS = 30
 
 
 def silence(timeout_ms: int = 1) -> NoAnswerError:
@@ -177,23 +166,3 @@ def test_offsets_that_may_have_been_set_are_not_told_as_refused() -> None:
     found = last_try_is_silent(plan, loading)
     assert found["billing"].happened == "a:1: no answer within 1 ms"
     assert isinstance(found["billing"], NoAnswerError)
-
-
-# A member's side.
-
-
-def test_a_lookup_that_is_too_late_names_the_reason_and_not_the_silence() -> None:
-    coordinator = CoordinatorDesk(SHORT)
-    coordinator.on_found("b1")
-    desk = OffsetsDesk(GroupSettings(group="g", member_id="m"), coordinator, SHORT)
-    wanted = (GroupPartition(topic_partition=T_0, topic_id=TOPIC_ID),)
-    desk.lookups.append(Lookup(1, wanted, deadline_ns=PATIENCE_MS * NS_PER_MS, is_start=False))
-    for number, each in enumerate([refused(), silence()], 1):
-        desk.tick(number * NS_PER_MS, "", -1)
-        desk.on_lookup(LookupAnswered(number=number, error=each), number * NS_PER_MS)
-        coordinator.on_found("b1")
-    effects = desk.tick(PATIENCE_MS * NS_PER_MS, "", -1)
-    (news,) = [each.news for each in effects if isinstance(each, Tell)]
-    assert isinstance(news, OffsetsFound)
-    assert news.error is not None
-    assert news.error.happened.endswith("default_api_timeout_ms: it is loading")

@@ -8,6 +8,7 @@ answer.
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.group_messages import FindCoordinator
 from tidelog.client.engine.group_settings import QUIET_FAILURES
+from tidelog.client.engine.tries import Reason
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _ELSEWHERE = frozenset(
@@ -33,7 +34,8 @@ class CoordinatorDesk:
         self.is_asking = False
         self.failures = 0
         """In a row; an answer to a real request ends the row."""
-        self.last_error: TidelogError | None = None
+        self.reason = Reason()
+        """Why it does not work, since it worked last."""
         self.retry_at_ns = 0
         self._backoff = backoff
 
@@ -71,7 +73,7 @@ class CoordinatorDesk:
     def works(self) -> None:
         """It answered a real request."""
         self.failures = 0
-        self.last_error = None
+        self.reason = Reason()
 
     @property
     def is_worth_a_line(self) -> bool:
@@ -80,5 +82,5 @@ class CoordinatorDesk:
 
     def _wait(self, error: TidelogError, now_ns: int) -> None:
         self.failures += 1
-        self.last_error = error
+        self.reason.note(error)
         self.retry_at_ns = now_ns + self._backoff.delay_ns(self.failures)

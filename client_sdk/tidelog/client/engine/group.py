@@ -76,6 +76,7 @@ class GroupCore:
                 self.coordinator.on_found(message.address)
             case CoordinatorFailed():
                 self.coordinator.on_failed(message.error, now_ns)
+                self.desk.on_no_coordinator(message.error)
                 self._on_no_coordinator(message.error)
             case HeartbeatAnswered():
                 self._on_heartbeat(message, now_ns)

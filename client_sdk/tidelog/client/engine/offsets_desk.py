@@ -29,6 +29,7 @@ from tidelog.client.engine.group_messages import (
     Tell,
 )
 from tidelog.client.engine.group_settings import OFFSETS_PER_REQUEST_MAX, GroupSettings
+from tidelog.client.engine.tries import Reason, saying
 from tidelog.client.errors import NoAnswerError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -98,7 +99,8 @@ class Lookup:
         self.is_start = is_start
         self.failures = 0
         self.retry_at_ns = 0
-        self.reason: TidelogError | None = None
+        self.reason = Reason()
+        """Why there is no answer yet: its own tries, and the searches for the coordinator."""
 
 
 class _CommitsSent(msgspec.Struct, frozen=True):
@@ -192,8 +194,7 @@ class OffsetsDesk:
             if not error.retriable and not is_doubt:
                 self._end(lookup, error)
                 return
-            if lookup.reason is None or not isinstance(error, NoAnswerError):
-                lookup.reason = error
+            lookup.reason.note(error)
         else:
             self._coordinator.works()
             self._take(lookup, message.offsets)
@@ -201,11 +202,16 @@ class OffsetsDesk:
             lookup.failures += 1
             lookup.retry_at_ns = now_ns + self._backoff.delay_ns(lookup.failures)
 
+    def on_no_coordinator(self, error: TidelogError) -> None:
+        """A search has failed: nobody can be asked what was committed."""
+        for lookup in self.lookups:
+            lookup.reason.note(error)
+
     def _take(self, lookup: Lookup, offsets: tuple[CommittedOffset, ...]) -> None:
         found: list[CommittedOffset] = []
         for each in offsets:
             if each.error is not None and each.error.retriable:
-                lookup.reason = each.error
+                lookup.reason.note(each.error)
                 continue
             asked = lookup.left.pop(each.key, None)
             if asked is not None:
@@ -308,17 +314,43 @@ class OffsetsDesk:
         self._tell_settled()
         for lookup in list(self.lookups):
             if lookup.deadline_ns is not None and now_ns >= lookup.deadline_ns:
-                self._end(lookup, self._too_late("look committed offsets up", lookup.reason))
+                self._end(lookup, self._unanswered(lookup))
+
+    def _unanswered(self, lookup: Lookup) -> TidelogError:
+        """As every call that only reads: what was answered last, and that silence followed."""
+        reason, before = lookup.reason, self._coordinator.reason.told
+        if reason.told is None and before is not None:
+            reason.note(before)
+        silence = self._silence(lookup)
+        if silence is not None:
+            reason.note(silence)
+        why = reason.told
+        tried = "look committed offsets up"
+        if why is None:
+            return self._too_late(tried, None)
+        return saying(why, tried=self._of_group(tried), happened=_not_in_time(why))
+
+    def _silence(self, lookup: Lookup) -> NoAnswerError | None:
+        """Of what is on its way for this lookup while its time is over; None: nothing is."""
+        if self.lookup_sent is not None and self.lookup_sent[1] is lookup:
+            sent = self.lookup_sent[0]
+            happened = f"{sent.address}: no answer within {sent.timeout_ms} ms"
+        elif self._coordinator.is_asking:
+            happened = "nobody has told where the coordinator is"
+        else:
+            return None
+        return NoAnswerError(ErrorCode.DEADLINE_EXCEEDED, tried="ask", happened=happened)
 
     def _too_late(self, tried: str, reason: TidelogError | None) -> TidelogError:
-        why = reason or self._coordinator.last_error
+        why = reason or self._coordinator.reason.told
         return TidelogError(
             ErrorCode.DEADLINE_EXCEEDED,
-            tried=f"{tried} of group {self._settings.group!r}",
-            happened="the coordinator did not answer in time"
-            if why is None
-            else f"it did not work within default_api_timeout_ms: {why.happened}",
+            tried=self._of_group(tried),
+            happened="the coordinator did not answer in time" if why is None else _not_in_time(why),
         )
+
+    def _of_group(self, tried: str) -> str:
+        return f"{tried} of group {self._settings.group!r}"
 
     def _end(self, lookup: Lookup, error: TidelogError) -> None:
         self.lookups.remove(lookup)
@@ -328,3 +360,7 @@ class OffsetsDesk:
         for commit in [each for each in self.commits if not each.left]:
             self.commits.remove(commit)
             self.settle(commit.number, commit.failures)
+
+
+def _not_in_time(why: TidelogError) -> str:
+    return f"it did not work within default_api_timeout_ms: {why.happened}"

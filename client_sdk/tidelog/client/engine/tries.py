@@ -12,21 +12,46 @@ from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.wire.errors import TidelogError
 
 
-def told(reason: TidelogError | None, error: TidelogError) -> TidelogError:
-    """What a call that only reads ends with, when its last try failed with `error`."""
-    if reason is None or not isinstance(error, NoAnswerError):
-        return error
-    happened = f"{reason.happened}; then {error.happened}"
+def saying(reason: TidelogError, *, tried: str, happened: str) -> TidelogError:
+    """The same reason in other words: its code, its hint and what a broker said of trying again."""
     if isinstance(reason, PeerError):
         return PeerError(
             reason.code,
-            tried=reason.tried,
+            tried=tried,
             happened=happened,
             hint=reason.hint,
             retriable=reason.retriable,
             retry_after_ms=reason.retry_after_ms,
         )
-    return TidelogError(reason.code, tried=reason.tried, happened=happened, hint=reason.hint)
+    return TidelogError(reason.code, tried=tried, happened=happened, hint=reason.hint)
+
+
+def told(reason: TidelogError | None, error: TidelogError) -> TidelogError:
+    """What a call that only reads ends with, when its last try failed with `error`."""
+    if reason is None or not isinstance(error, NoAnswerError):
+        return error
+    happened = f"{reason.happened}; then {error.happened}"
+    return saying(reason, tried=reason.tried, happened=happened)
+
+
+class Reason:
+    """Why something that only reads has failed so far: the last answer, and silence behind it."""
+
+    def __init__(self) -> None:
+        self._answer: TidelogError | None = None
+        self._silence: NoAnswerError | None = None
+
+    def note(self, error: TidelogError) -> None:
+        """A try has failed like this."""
+        if isinstance(error, NoAnswerError):
+            self._silence = error
+        else:
+            self._answer, self._silence = error, None
+
+    @property
+    def told(self) -> TidelogError | None:
+        """As it is told; None: nothing has failed."""
+        return self._answer if self._silence is None else told(self._answer, self._silence)
 
 
 class Tries:
@@ -37,8 +62,7 @@ class Tries:
         self._deadline_ns = now_ns + timeout_ms * NS_PER_MS
         self._only_reads = only_reads
         self._failures = 0
-        self._reason: TidelogError | None = None
-        """The last error that was more than silence."""
+        self._reason = Reason()
 
     def left_ms(self, now_ns: int) -> int:
         """How long the next try may take."""
@@ -47,12 +71,11 @@ class Tries:
     def fail(self, error: TidelogError, now_ns: int) -> int | TidelogError:
         """How many milliseconds to wait before the next try, or what the call ends with."""
         self._failures += 1
+        self._reason.note(error)
         delay_ms = self._backoff.delay_ms(self._failures)
         if error.retriable and now_ns + delay_ms * NS_PER_MS < self._deadline_ns:
-            if not isinstance(error, NoAnswerError):
-                self._reason = error
             return delay_ms
-        return told(self._reason, error) if self._only_reads else error
+        return (self._reason.told if self._only_reads else None) or error
 
 
 class LeadersWord:
