@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.client.contract_errors import error
-from tidelog.client import AdminClient, TopicPartition
+from tidelog.client import AdminClient, NewTopic, TopicPartition
 from tidelog.client.aio import AsyncAdminClient
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
@@ -62,9 +62,9 @@ WITHOUT_TOPIC: Final = metadata_pb2.GetMetadataResponse(
 
 
 class Node:
-    """Answers each method as often as it was told to; from then on it says nothing."""
+    """Answers each method as often as it was told to (None: not at all), then says nothing."""
 
-    def __init__(self, **answers: Iterable[bytes | TidelogError]) -> None:
+    def __init__(self, **answers: Iterable[bytes | TidelogError | None]) -> None:
         self._answers = {name: iter(each) for name, each in answers.items()}
         self._answers.setdefault("GetMetadata", itertools.repeat(METADATA))
 
@@ -128,15 +128,19 @@ class AsyncScriptedAdmin(AsyncAdminClient):
         )
 
 
-def on_threads(node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS) -> Any:
+def on_threads(
+    node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS, **named: Any
+) -> Any:
     with ScriptedAdmin(node) as admin:
-        return getattr(admin, name)(*arguments, timeout_ms=timeout_ms)
+        return getattr(admin, name)(*arguments, timeout_ms=timeout_ms, **named)
 
 
-def on_asyncio(node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS) -> Any:
+def on_asyncio(
+    node: Node, name: str, *arguments: Any, timeout_ms: int = PATIENCE_MS, **named: Any
+) -> Any:
     async def run() -> Any:
         async with AsyncScriptedAdmin(node) as admin:
-            return await getattr(admin, name)(*arguments, timeout_ms=timeout_ms)
+            return await getattr(admin, name)(*arguments, timeout_ms=timeout_ms, **named)
 
     return asyncio.run(run())
 
@@ -264,6 +268,79 @@ def test_a_topic_that_is_gone_meanwhile_is_told_and_not_a_refresh_that_is_refuse
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
 
 
+# Calls that change something.
+
+AGAIN: Final = "ask again: done twice it comes to the same"
+LOOK_FIRST: Final = "look whether it was done, and ask again if it was not"
+OFFSETS: Final = ("billing", {T_0: 5})
+
+
+def not_altered() -> bytes:
+    return group_admin_pb2.AlterGroupOffsetsResponse(error=LOADING).SerializeToString()
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "arguments", "hint"),
+    [
+        ("alter_group_offsets", OFFSETS, AGAIN),
+        ("delete_group_offsets", ("billing", [T_0]), AGAIN),
+        ("create_partitions", ({"t": 3},), AGAIN),
+        ("create_topics", ([NewTopic("u", 1, 1)],), LOOK_FIRST),
+        ("delete_topics", (["t"],), LOOK_FIRST),
+        ("remove_group_members", ("billing",), LOOK_FIRST),
+    ],
+)
+def test_a_change_that_nobody_has_answered_may_have_been_done(
+    call: Any, name: str, arguments: tuple[Any, ...], hint: str
+) -> None:
+    with pytest.raises(TidelogError) as caught:
+        call(Node(), name, *arguments)
+    assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+    assert caught.value.happened == "a:1: no answer; it may have been done"
+    assert caught.value.hint == hint
+
+
+@both
+def test_refusals_behind_a_try_that_nobody_has_answered_do_not_deny_it(call: Any) -> None:
+    answers = itertools.chain([None], itertools.repeat(not_altered()))
+    with pytest.raises(TidelogError) as caught:
+        call(Node(AlterGroupOffsets=answers), "alter_group_offsets", *OFFSETS)
+    assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+    assert "it may have been done" in caught.value.happened
+    assert caught.value.hint == AGAIN
+
+
+@both
+def test_a_change_that_was_only_refused_says_nothing_else(call: Any) -> None:
+    node = Node(AlterGroupOffsets=itertools.repeat(not_altered()))
+    with pytest.raises(TidelogError) as caught:
+        call(node, "alter_group_offsets", *OFFSETS)
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert caught.value.happened == "it is loading"
+
+
+@both
+def test_a_change_that_is_only_tried_out_ends_as_a_call_that_reads(call: Any) -> None:
+    node = Node(AlterGroupOffsets=[not_altered()])
+    with pytest.raises(TidelogError) as caught:
+        call(node, "alter_group_offsets", *OFFSETS, validate_only=True)
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert caught.value.happened.startswith("it is loading")
+
+
+@pytest.mark.parametrize(("offset", "hint"), [(5, AGAIN), (-1, LOOK_FIRST)])
+@pytest.mark.parametrize("first", [[], [None, STARTING]], ids=["silence", "refused behind it"])
+def test_records_that_may_have_been_deleted_are_not_told_as_kept(
+    offset: int, hint: str, first: list[TidelogError | None]
+) -> None:
+    found = on_threads(Node(DeleteRecords=first), "try_delete_records", {T_0: offset})[T_0]
+    assert found.code is ErrorCode.DEADLINE_EXCEEDED
+    assert found.tried == "delete records of t-0"
+    assert "it may have been done" in found.happened
+    assert found.hint == hint
+
+
 @both
 def test_a_deletion_that_may_have_been_done_is_not_told_as_refused(call: Any) -> None:
     refused = group_admin_pb2.DeleteGroupResult(group="billing", error=LOADING)
@@ -271,4 +348,5 @@ def test_a_deletion_that_may_have_been_done_is_not_told_as_refused(call: Any) ->
     node = Node(DeleteGroups=[answer])
     found = call(node, "try_delete_groups", ["billing"], timeout_ms=LONG_MS)
     assert found["billing"].code is ErrorCode.DEADLINE_EXCEEDED
-    assert found["billing"].happened == "a:1: no answer"
+    assert found["billing"].happened == "a:1: no answer; it may have been done"
+    assert found["billing"].hint == LOOK_FIRST

@@ -4,12 +4,14 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from tests.client.contract_errors import error
 from tidelog.client import OffsetAndMetadata, group_plans
 from tidelog.client.asking import all_failed
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.engine.tries import Tries
-from tidelog.client.errors import NoAnswerError, PeerError
+from tidelog.client.engine.tries import Doubt, Tries
+from tidelog.client.errors import NoAnswerError, PeerError, is_lost
 from tidelog.client.group_calls import Outcomes
 from tidelog.client.group_plans import Plan, Settling
 from tidelog.client.group_types import GroupDescription
@@ -38,9 +40,9 @@ def refused(code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> TidelogErr
 # One call.
 
 
-def last_words(errors: Sequence[TidelogError], *, only_reads: bool = True) -> TidelogError:
+def last_words(errors: Sequence[TidelogError], doubt: Doubt | None = None) -> TidelogError:
     """What a call ends with that fails like this, one try a millisecond, the last at its end."""
-    tries = Tries(SHORT, len(errors), 0, only_reads=only_reads)
+    tries = Tries(SHORT, len(errors), 0, doubt=doubt)
     for number, each in enumerate(errors, 1):
         further = tries.fail(each, number * NS_PER_MS - 1)
         if isinstance(further, TidelogError):
@@ -72,9 +74,40 @@ def test_nothing_but_silence_is_told_as_it_is() -> None:
     assert last_words([silence(), last]) is last
 
 
+def change(*, may_repeat: bool = True) -> Doubt:
+    return Doubt("change it", may_repeat=may_repeat)
+
+
 def test_silence_of_a_call_that_changes_something_is_hidden_by_nothing() -> None:
-    last = silence()
-    assert last_words([refused(), last], only_reads=False) is last
+    found = last_words([refused(), silence()], change())
+    assert found.code is ErrorCode.DEADLINE_EXCEEDED
+    assert found.tried == "change it"
+    assert found.happened == "a:1: no answer within 1 ms; it may have been done"
+    assert found.hint == "ask again: done twice it comes to the same"
+    assert found.retriable
+
+
+def test_what_may_not_be_repeated_is_to_be_looked_at_first() -> None:
+    found = last_words([silence()], change(may_repeat=False))
+    assert found.hint == "look whether it was done, and ask again if it was not"
+
+
+def test_a_refusal_behind_silence_does_not_say_that_nothing_was_done() -> None:
+    found = last_words([silence(), refused()], change())
+    assert found.code is ErrorCode.DEADLINE_EXCEEDED
+    assert found.happened == ("it is loading; it may have been done: a:1: no answer within 1 ms")
+
+
+def test_a_refusal_for_good_behind_silence_keeps_its_code_and_says_so_too() -> None:
+    final = PeerError(ErrorCode.UNKNOWN_TOPIC, tried="ask", happened="gone", retriable=False)
+    found = last_words([silence(), final], change())
+    assert (found.code, found.retriable) == (ErrorCode.UNKNOWN_TOPIC, False)
+    assert found.happened == "gone; it may have been done: a:1: no answer within 1 ms"
+
+
+def test_a_change_that_was_only_refused_was_not_done() -> None:
+    last = refused(ErrorCode.UNAVAILABLE)
+    assert last_words([refused(), last], change()) is last
 
 
 def test_an_answer_that_its_own_time_was_over_is_no_silence() -> None:
@@ -83,12 +116,17 @@ def test_an_answer_that_its_own_time_was_over_is_no_silence() -> None:
 
 
 def test_a_try_has_what_is_left_and_a_millisecond_at_least() -> None:
-    tries = Tries(SHORT, 30, 0, only_reads=True)
+    tries = Tries(SHORT, 30, 0, doubt=None)
     assert [tries.left_ms(at_ms * NS_PER_MS) for at_ms in (0, 29, 30, 40)] == [30, 1, 1, 1]
 
 
 class Ended:
-    """A call of gRPC's whose deadline is over."""
+    """A call of gRPC's, by default one whose deadline is over."""
+
+    def __init__(
+        self, status: str = "DEADLINE_EXCEEDED", details: str = "Deadline Exceeded"
+    ) -> None:
+        self._status, self._details = status, details
 
     def trailing_metadata(self) -> tuple[()]:
         return ()
@@ -96,10 +134,10 @@ class Ended:
     def code(self) -> Any:
         import grpc
 
-        return grpc.StatusCode.DEADLINE_EXCEEDED
+        return grpc.StatusCode[self._status]
 
     def details(self) -> str:
-        return "Deadline Exceeded"
+        return self._details
 
 
 def test_a_deadline_is_silence_alone_and_among_silent_addresses() -> None:
@@ -109,7 +147,26 @@ def test_a_deadline_is_silence_alone_and_among_silent_addresses() -> None:
     both = all_failed([("a:1", found), ("b:1", found)])
     assert isinstance(both, NoAnswerError)
     assert both.code is ErrorCode.UNAVAILABLE
-    assert not isinstance(all_failed([("a:1", found), ("b:1", refused())]), NoAnswerError)
+    one_of_them = all_failed([("a:1", found), ("b:1", refused())])
+    assert not isinstance(one_of_them, NoAnswerError)
+    assert is_lost(one_of_them)
+    assert not is_lost(all_failed([("b:1", refused())]))
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ("Socket closed", True),
+        ("Stream removed (ping timeout)", True),
+        ("failed to connect to all addresses; last error: Connection refused", False),
+        ("DNS resolution failed for nowhere:1", False),
+    ],
+)
+def test_a_call_whose_connection_broke_may_have_been_done(details: str, expected: bool) -> None:
+    call = Ended("UNAVAILABLE", details)
+    found = error_of(call, address=ADDRESS, tried="call", timeout_ms=1)
+    assert found.code is ErrorCode.UNAVAILABLE
+    assert is_lost(found) is expected
 
 
 # Several groups.

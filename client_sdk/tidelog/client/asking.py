@@ -7,7 +7,8 @@ with two nodes at a time.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidelog.client.errors import NoAnswerError
+from tidelog.client.engine.tries import Doubt
+from tidelog.client.errors import LostAnswerError, NoAnswerError, is_lost
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ADDRESS_TIMEOUT_MS: Final = 3_000
@@ -15,7 +16,7 @@ ADDRESS_TIMEOUT_MS: Final = 3_000
 HEDGE_MS: Final = 250
 """How long an address that never answered may stay silent before the next one is asked beside it,
 if the call only reads: it may be one that swallows everything."""
-_READS: Final = ("Get", "Find", "List", "Describe")
+_READS: Final = ("Get", "Find", "List", "Describe", "Plan")
 """How the methods begin that two nodes may work at without harm."""
 
 Answer = bytes | TidelogError
@@ -27,6 +28,15 @@ def only_reads(method: str) -> bool:
     return method.rpartition("/")[2].startswith(_READS)
 
 
+def doubt_of(
+    tried: str, method: str, *, may_repeat: bool, validate_only: bool = False
+) -> Doubt | None:
+    """Of a call that changes something; None: this one only reads."""
+    if validate_only or only_reads(method):
+        return None
+    return Doubt(tried, may_repeat=may_repeat)
+
+
 def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
     """Every address was asked, and why none of them could help."""
     if all(not error.retriable for _, error in errors):
@@ -35,8 +45,11 @@ def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
         error.happened if error.happened.startswith(address) else f"{address}: {error.happened}"
         for address, error in errors
     )
-    is_silence = all(isinstance(error, NoAnswerError) for _, error in errors)
-    make = NoAnswerError if is_silence else TidelogError
+    make: type[TidelogError] = TidelogError
+    if all(isinstance(error, NoAnswerError) for _, error in errors):
+        make = NoAnswerError
+    elif any(is_lost(error) for _, error in errors):
+        make = LostAnswerError
     return make(
         ErrorCode.UNAVAILABLE,
         tried="reach the cluster",

@@ -42,8 +42,18 @@ class WakeupError(TidelogError):
         super().__init__(ErrorCode.CANCELLED, tried=tried, happened=happened, hint=hint)
 
 
-class NoAnswerError(TidelogError):
+class LostAnswerError(TidelogError):
+    """The call was sent, as far as anybody knows, and no answer came: it may have been done."""
+
+
+class NoAnswerError(LostAnswerError):
     """Nobody said anything in time: it tells nothing of what became of the call, nor why."""
+
+
+def is_lost(error: TidelogError) -> bool:
+    """Whether a call that failed like this may have been done; a broker that waited in vain for
+    another one says so too."""
+    return isinstance(error, LostAnswerError) or error.code is ErrorCode.DEADLINE_EXCEEDED
 
 
 class LogTruncationError(TidelogError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar, cast
 
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.tries import told
+from tidelog.client.engine.tries import Doubt, told
 from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.client.group_types import GroupList, MemberToRemove, OffsetTimestamp
 from tidelog.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -39,6 +39,8 @@ class Outcomes(Generic[T]):
         self.may_repeat = may_repeat
         """Asked a second time, the call would not deny what it did the first time."""
         self._found: dict[str, T | TidelogError] = {}
+        self._doubts: dict[str, Doubt] = {}
+        """Of those that a broker has answered: tries before may have been done."""
         self._given_up: set[str] = set()
         """Nobody answered for as long as there was time."""
 
@@ -55,18 +57,31 @@ class Outcomes(Generic[T]):
             return False
         return self.may_repeat or found.code in _DID_NOTHING
 
-    def take(self, asked: Sequence[str], answers: Sequence[T | TidelogError]) -> bool:
+    def take(
+        self,
+        asked: Sequence[str],
+        answers: Sequence[T | TidelogError],
+        doubt: Doubt | None = None,
+    ) -> bool:
         """One answer for each; False: one of them should be asked again, after a while."""
         assert len(asked) == len(answers), f"{len(answers)} answers to {len(asked)} names"
-        self._found.update(zip(asked, answers, strict=True))
+        if doubt is not None:
+            self._doubts.update(dict.fromkeys(asked, doubt))
+        return self._keep(asked, answers)
+
+    def _keep(self, asked: Sequence[str], outcomes: Sequence[T | TidelogError]) -> bool:
+        self._found.update(zip(asked, outcomes, strict=True))
         return not any(self._is_open(name) for name in asked)
 
     def fail(self, asked: Sequence[str], error: TidelogError, *, reads: bool) -> bool:
         """The call itself failed. `reads`: silence leaves what a broker answered before."""
+        for name in asked:
+            # Where it changes something, the error says by itself what may have been done.
+            self._doubts.pop(name, None)
         if not reads or not isinstance(error, NoAnswerError):
-            return self.take(asked, [error] * len(asked))
+            return self._keep(asked, [error] * len(asked))
         self._given_up.update(asked)
-        return self.take(asked, [told(self._refusal(name), error) for name in asked])
+        return self._keep(asked, [told(self._refusal(name), error) for name in asked])
 
     def _refusal(self, name: str) -> TidelogError | None:
         found = self._found.get(name)
@@ -74,7 +89,13 @@ class Outcomes(Generic[T]):
 
     def all(self) -> dict[str, T | TidelogError]:
         """In the order of the names."""
-        return {name: self._found[name] for name in self._names if name in self._found}
+        return {name: self._ended(name) for name in self._names if name in self._found}
+
+    def _ended(self, name: str) -> T | TidelogError:
+        found, doubt = self._found[name], self._doubts.get(name)
+        if doubt is not None and isinstance(found, TidelogError):
+            return doubt.told(found)
+        return found
 
 
 def one(outcomes: Outcomes[T]) -> T:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tidelog.client import group_calls, wire_groups_admin
-from tidelog.client.asking import only_reads
+from tidelog.client.asking import doubt_of, only_reads
+from tidelog.client.engine.tries import Doubt
 from tidelog.client.group_calls import Outcomes, Place
 from tidelog.client.group_types import (
     GroupDescription,
@@ -35,12 +36,29 @@ class Plan(Generic[T]):
         outcomes: Outcomes[T],
         make_request: Callable[[list[str]], bytes],
         read: Callable[[bytes], Sequence[T | TidelogError]],
+        *,
+        validate_only: bool = False,
     ) -> None:
         self.tried = tried
         self.method = method
         self.outcomes = outcomes
         self.make_request = make_request
         self.read = read
+        self.validate_only = validate_only
+
+    @property
+    def reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self.validate_only or only_reads(self.method)
+
+    def doubt(self) -> Doubt | None:
+        """Whether a request of it may have been done although it failed; None: it only reads."""
+        return doubt_of(
+            self.tried,
+            self.method,
+            may_repeat=self.outcomes.may_repeat,
+            validate_only=self.validate_only,
+        )
 
 
 class Settling(Generic[T]):
@@ -52,6 +70,8 @@ class Settling(Generic[T]):
         self._plan = plan
         self._clock = clock
         self._deadline = clock() + limit_ms / 1000
+        self.doubt = plan.doubt()
+        """Of the request under way, and of those before it where it is repeated."""
         self._asked: list[str] = []
         self._tries = 0
         self._is_done = True
@@ -61,6 +81,8 @@ class Settling(Generic[T]):
     def next_request(self) -> bytes | None:
         """What to ask now; None: nothing more."""
         self._asked = [] if self._is_over else self._plan.outcomes.missing()
+        if not self._plan.outcomes.may_repeat:
+            self.doubt = self._plan.doubt()
         return self._plan.make_request(self._asked) if self._asked else None
 
     @property
@@ -70,12 +92,11 @@ class Settling(Generic[T]):
 
     def take(self, data: bytes) -> None:
         """The answer."""
-        self._is_done = self._plan.outcomes.take(self._asked, self._plan.read(data))
+        self._is_done = self._plan.outcomes.take(self._asked, self._plan.read(data), self.doubt)
 
     def fail(self, error: TidelogError) -> None:
         """There is none."""
-        reads = only_reads(self._plan.method)
-        self._is_done = self._plan.outcomes.fail(self._asked, error, reads=reads)
+        self._is_done = self._plan.outcomes.fail(self._asked, error, reads=self._plan.reads)
 
     def pause_s(self, delay_seconds: Callable[[int], float]) -> float:
         """How long to wait before the next request."""
@@ -144,6 +165,7 @@ def delete(group_ids: Iterable[str], *, validate_only: bool) -> Plan[None]:
         Outcomes[None](group_ids, may_repeat=False),
         lambda names: wire_groups_admin.delete_groups_request(names, validate_only=validate_only),
         wire_groups_admin.read_deleted_groups,
+        validate_only=validate_only,
     )
 
 
@@ -164,6 +186,7 @@ def alter_offsets(
         Outcomes[list[int | TidelogError]]([group_id]),
         lambda _: request,
         wire_groups_admin.read_altered_offsets,
+        validate_only=validate_only,
     )
 
 
@@ -180,6 +203,7 @@ def delete_offsets(
         Outcomes[list[TidelogError | None]]([group_id]),
         lambda _: request,
         wire_groups_admin.read_deleted_offsets,
+        validate_only=validate_only,
     )
 
 

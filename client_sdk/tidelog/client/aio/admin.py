@@ -42,7 +42,9 @@ class AsyncAdminClient(AsyncGroupCalls):
         request = wire.create_topics_request(
             new_topics, validate_only=validate_only, timeout_ms=limit_ms
         )
-        data = await self._any("create topics", wire.CREATE_TOPICS, request, limit_ms)
+        data = await self._any(
+            "create topics", wire.CREATE_TOPICS, request, limit_ms, validate_only=validate_only
+        )
         return wire.read_created_topics(data)
 
     async def delete_topics(

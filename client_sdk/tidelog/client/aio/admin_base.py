@@ -7,9 +7,10 @@ from typing import Self, Unpack
 from tidelog.client import options as client_options
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.asking import all_failed, only_reads
+from tidelog.client.asking import all_failed, doubt_of
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.tries import Doubt
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.security import security_of
@@ -69,30 +70,57 @@ class AsyncAdminBase(Client):
     def _limit_ms(self, timeout_ms: int | None) -> int:
         return self._options.request_timeout_ms if timeout_ms is None else timeout_ms
 
-    async def _any(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def _any(
+        self,
+        tried: str,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+    ) -> bytes:
         """Asked again until somebody answers."""
         await self._learn_brokers(tried, timeout_ms)
-        return await self._calls.any(method, request, timeout_ms)
+        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
+        return await self._calls.any(method, request, timeout_ms, doubt=doubt)
 
     async def _ask(
-        self, tried: str, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool = True
+        self,
+        tried: str,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        may_repeat: bool = True,
+        validate_only: bool = False,
+        doubt: Doubt | None = None,
     ) -> bytes:
         """The answer of the first broker that has one; its error is raised at once.
 
         `may_repeat`: asked a second time, the call would not deny what it did the first time.
+        `doubt`: of a call that is made of several; by default this one has its own.
         """
         await self._learn_brokers(tried, timeout_ms)
+        doubt = doubt or doubt_of(tried, method, may_repeat=may_repeat, validate_only=validate_only)
         answer = await self._calls.until(
             timeout_ms,
-            lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
-            reads=only_reads(method),
+            lambda left_ms: self._ask_round(
+                method, request, left_ms, may_repeat=may_repeat, doubt=doubt
+            ),
+            doubt=doubt,
         )
         if isinstance(answer, TidelogError):
-            raise answer
+            raise answer if doubt is None else doubt.told(answer)
         return answer
 
     async def _ask_round(
-        self, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool
+        self,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        may_repeat: bool,
+        doubt: Doubt | None,
     ) -> bytes | TidelogError:
         """A value is final; what is raised may be tried again."""
         deadline = time.monotonic() + timeout_ms / 1000
@@ -106,6 +134,8 @@ class AsyncAdminBase(Client):
             try:
                 return await self._connections.call(address, method, request, max(1, limit_ms))
             except TidelogError as error:
+                if doubt is not None:
+                    doubt.note(error)
                 if not is_passed_over(error, may_repeat=may_repeat):
                     return error
                 failures.append((address, error))

@@ -15,7 +15,7 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
-from tidelog.client.engine.tries import LeadersWord, Tries
+from tidelog.client.engine.tries import Doubt, LeadersWord, Tries
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -47,7 +47,9 @@ class AsyncClusterCalls:
         known = [broker.address for broker in self.metadata.brokers.values()]
         return list(dict.fromkeys((*known, *self._bootstrap)))
 
-    async def any(self, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def any(
+        self, method: str, request: bytes, timeout_ms: int, *, doubt: Doubt | None = None
+    ) -> bytes:
         """Ask whoever answers, again until the timeout if nobody can be reached.
 
         A client that never reached the cluster gives up after bootstrap_timeout_ms.
@@ -64,20 +66,21 @@ class AsyncClusterCalls:
             limit_ms = min(left_ms, self._request_timeout_ms)
             return await self._connections.call_any(self.addresses(), method, request, limit_ms)
 
-        return await self.until(timeout_ms, attempt, reads=only_reads(method))
+        return await self.until(timeout_ms, attempt, doubt=doubt)
 
     def delay_seconds(self, tries: int) -> float:
         """How long to wait after so many tries."""
         return self._backoff.delay_ms(tries) / 1000
 
     async def until(
-        self, timeout_ms: int, attempt: Callable[[int], Awaitable[T]], *, reads: bool = False
+        self, timeout_ms: int, attempt: Callable[[int], Awaitable[T]], *, doubt: Doubt | None
     ) -> T:
         """Try until it works, fails for good, or the time is over; the last error is raised.
 
-        `reads`: it changes nothing; then silence does not hide why earlier tries have failed.
+        `doubt`: whether it may have been done although it failed; None: it changes nothing, and
+        silence does not hide why earlier tries have failed.
         """
-        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), only_reads=reads)
+        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), doubt=doubt)
         while True:
             try:
                 return await attempt(tries.left_ms(time.monotonic_ns()))
@@ -130,7 +133,7 @@ class AsyncClusterCalls:
                     await self._look_again({name.topic for name in missing}, left_ms, word)
                 raise
 
-        await self.until(timeout_ms, attempt, reads=True)
+        await self.until(timeout_ms, attempt, doubt=None)
         return found
 
     async def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:

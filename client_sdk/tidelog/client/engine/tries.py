@@ -2,14 +2,14 @@
 
 Owns the deadline of such a call, for both drivers, and the rule for silence: it tells nothing, so
 it does not replace a reason that an earlier try has found; nor does what a refresh of metadata
-meets replace what came of asking leaders. It must never apply that rule to a call
-that changes something: what was not answered may have been done, and no earlier refusal may hide
+meets replace what came of asking leaders. It must never apply that rule to a call that changes
+something: what was not answered may have been done, and no refusal, earlier or later, may hide
 that.
 """
 
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.errors import NoAnswerError, PeerError
-from tidelog.wire.errors import TidelogError
+from tidelog.client.errors import NoAnswerError, PeerError, is_lost
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 
 def saying(reason: TidelogError, *, tried: str, happened: str) -> TidelogError:
@@ -54,13 +54,50 @@ class Reason:
         return self._answer if self._silence is None else told(self._answer, self._silence)
 
 
+class Doubt:
+    """Whether a call that changes something may have been done although it failed; one per call.
+
+    A try that was sent and not answered leaves that open, whatever later tries are told.
+    """
+
+    def __init__(self, tried: str, *, may_repeat: bool) -> None:
+        self._tried = tried
+        self._may_repeat = may_repeat
+        self._lost: TidelogError | None = None
+
+    def note(self, error: TidelogError) -> None:
+        """A try has failed like this."""
+        if is_lost(error):
+            self._lost = error
+
+    def told(self, error: TidelogError) -> TidelogError:
+        """What the call ends with, when its last try failed with `error`."""
+        lost = self._lost
+        if lost is None:
+            return error
+        happened = f"{error.happened}; it may have been done"
+        if lost.happened not in error.happened:
+            happened = f"{happened}: {lost.happened}"
+        if not error.retriable:
+            return saying(error, tried=error.tried, happened=happened)
+        hint = "look whether it was done, and ask again if it was not"
+        if self._may_repeat:
+            hint = "ask again: done twice it comes to the same"
+        return TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED, tried=self._tried, happened=happened, hint=hint
+        )
+
+
 class Tries:
     """One per call."""
 
-    def __init__(self, backoff: Backoff, timeout_ms: int, now_ns: int, *, only_reads: bool) -> None:
+    def __init__(
+        self, backoff: Backoff, timeout_ms: int, now_ns: int, *, doubt: Doubt | None
+    ) -> None:
+        """`doubt`: of a call that changes something; None: it only reads."""
         self._backoff = backoff
         self._deadline_ns = now_ns + timeout_ms * NS_PER_MS
-        self._only_reads = only_reads
+        self._doubt = doubt
         self._failures = 0
         self._reason = Reason()
 
@@ -72,10 +109,14 @@ class Tries:
         """How many milliseconds to wait before the next try, or what the call ends with."""
         self._failures += 1
         self._reason.note(error)
+        if self._doubt is not None:
+            self._doubt.note(error)
         delay_ms = self._backoff.delay_ms(self._failures)
         if error.retriable and now_ns + delay_ms * NS_PER_MS < self._deadline_ns:
             return delay_ms
-        return (self._reason.told if self._only_reads else None) or error
+        if self._doubt is not None:
+            return self._doubt.told(error)
+        return self._reason.told or error
 
 
 class LeadersWord:

@@ -55,9 +55,10 @@ class AdminClient(
         request = wire.create_topics_request(
             new_topics, validate_only=validate_only, timeout_ms=limit_ms
         )
-        return wire.read_created_topics(
-            self._any("create topics", wire.CREATE_TOPICS, request, limit_ms)
+        data = self._any(
+            "create topics", wire.CREATE_TOPICS, request, limit_ms, validate_only=validate_only
         )
+        return wire.read_created_topics(data)
 
     def list_topics(
         self, include_internal: bool = False, timeout_ms: int | None = None

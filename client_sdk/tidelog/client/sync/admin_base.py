@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from tidelog.client import options as client_options
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed, only_reads
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed, doubt_of
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.tries import Doubt
 from tidelog.client.errors import PeerError
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
@@ -75,29 +76,56 @@ class AdminBase(Client):
     def _limit_ms(self, timeout_ms: int | None) -> int:
         return self._options.request_timeout_ms if timeout_ms is None else timeout_ms
 
-    def _any(self, tried: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    def _any(
+        self,
+        tried: str,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+    ) -> bytes:
         self._learn_brokers(tried, timeout_ms)
-        return self._calls.any(method, request, timeout_ms)
+        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
+        return self._calls.any(method, request, timeout_ms, doubt=doubt)
 
     def _ask(
-        self, tried: str, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool = True
+        self,
+        tried: str,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        may_repeat: bool = True,
+        validate_only: bool = False,
+        doubt: Doubt | None = None,
     ) -> bytes:
         """The answer of the first broker that has one; its error is raised at once.
 
         `may_repeat`: asked a second time, the call would not deny what it did the first time.
+        `doubt`: of a call that is made of several; by default this one has its own.
         """
         self._learn_brokers(tried, timeout_ms)
+        doubt = doubt or doubt_of(tried, method, may_repeat=may_repeat, validate_only=validate_only)
         answer = self._calls.until(
             timeout_ms,
-            lambda left_ms: self._ask_round(method, request, left_ms, may_repeat=may_repeat),
-            reads=only_reads(method),
+            lambda left_ms: self._ask_round(
+                method, request, left_ms, may_repeat=may_repeat, doubt=doubt
+            ),
+            doubt=doubt,
         )
         if isinstance(answer, TidelogError):
-            raise answer
+            raise answer if doubt is None else doubt.told(answer)
         return answer
 
     def _ask_round(
-        self, method: str, request: bytes, timeout_ms: int, *, may_repeat: bool
+        self,
+        method: str,
+        request: bytes,
+        timeout_ms: int,
+        *,
+        may_repeat: bool,
+        doubt: Doubt | None,
     ) -> bytes | TidelogError:
         """A value is final; what is raised may be tried again."""
         deadline = time.monotonic() + timeout_ms / 1000
@@ -111,6 +139,8 @@ class AdminBase(Client):
             try:
                 return self._connections.call(address, method, request, max(1, limit_ms))
             except TidelogError as error:
+                if doubt is not None:
+                    doubt.note(error)
                 if not is_passed_over(error, may_repeat=may_repeat):
                     return error
                 failures.append((address, error))

@@ -43,6 +43,7 @@ class ConfigCalls(AdminBase):
             wire_admin.ALTER_CONFIGS,
             wire_admin.alter_configs_request(config_resources, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
         for error in wire_admin.read_alterations(data):
             if isinstance(error, TidelogError):

@@ -109,7 +109,7 @@ class GroupCalls(OffsetCalls):
         for group, wanted in specs.items():
             left_ms = max(1, int((deadline - time.monotonic()) * 1000))
             read = functools.partial(self._read, group)
-            offsets = self._calls.until(left_ms, read, reads=True)
+            offsets = self._calls.until(left_ms, read, doubt=None)
             found[group] = group_calls.named_offsets(offsets, names, wanted)
         return found
 
@@ -206,11 +206,16 @@ class GroupCalls(OffsetCalls):
     def _settled(self, plan: Plan[T], timeout_ms: int | None) -> dict[str, T | TidelogError]:
         """Every name with an answer that stays, or with what there was when the time was over."""
         settling = Settling(plan, self._limit_ms(timeout_ms))
-        may_repeat = plan.outcomes.may_repeat
         while (request := settling.next_request()) is not None:
             try:
                 data = self._ask(
-                    plan.tried, plan.method, request, settling.left_ms, may_repeat=may_repeat
+                    plan.tried,
+                    plan.method,
+                    request,
+                    settling.left_ms,
+                    may_repeat=plan.outcomes.may_repeat,
+                    validate_only=plan.validate_only,
+                    doubt=settling.doubt,
                 )
                 settling.take(data)
             except TidelogError as error:

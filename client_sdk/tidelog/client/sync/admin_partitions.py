@@ -45,6 +45,7 @@ class PartitionCalls(AdminBase):
                 validate_only=validate_only,
             ),
             limit_ms,
+            validate_only=validate_only,
         )
         results = wire_admin.read_elections(data)
         if any(topic_id not in names for topic_id, *_ in results):
@@ -83,6 +84,7 @@ class PartitionCalls(AdminBase):
                 throttle_bytes_per_second=throttle_bytes_per_second,
             ),
             limit_ms,
+            validate_only=validate_only,
         )
         return dict(zip(reassignments, wire_admin.read_reassignment_results(data), strict=True))
 
@@ -170,6 +172,7 @@ class PartitionCalls(AdminBase):
                 throttle_bytes_per_second=throttle_bytes_per_second,
             ),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
         return wire_admin.read_drain(data)
 
@@ -183,6 +186,7 @@ class PartitionCalls(AdminBase):
             wire_admin.remove_broker_request(broker_id, validate_only=validate_only),
             self._limit_ms(timeout_ms),
             may_repeat=False,
+            validate_only=validate_only,
         )
 
     def _topic_id(self, name: str, timeout_ms: int, tried: str) -> bytes:

@@ -41,6 +41,7 @@ class QuorumCalls(AdminBase):
             wire_quorum.ADD_VOTER,
             wire_quorum.add_voter_request(node_id, directory_uuid, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
         return wire_quorum.read_added(data)
 
@@ -58,6 +59,7 @@ class QuorumCalls(AdminBase):
             wire_quorum.remove_voter_request(node_id, directory_uuid, validate_only=validate_only),
             self._limit_ms(timeout_ms),
             may_repeat=False,
+            validate_only=validate_only,
         )
         return wire_quorum.read_removed(data)
 
@@ -140,5 +142,6 @@ class QuorumCalls(AdminBase):
                 feature_updates, validate_only=validate_only, allow_downgrade=allow_downgrade
             ),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
         return wire_quorum.read_finalised(data)

@@ -47,6 +47,7 @@ class QuotaCalls(AdminBase):
             wire_growth.ALTER_QUOTAS,
             wire_growth.alter_quotas_request(quotas, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
 
 

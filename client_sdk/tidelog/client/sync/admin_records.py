@@ -5,12 +5,16 @@ may still work is asked again.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from tidelog.client import wire_admin
+from tidelog.client.engine.tries import Doubt
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+ALL_COMMITTED: Final = -1
+"""In place of an offset."""
 Outcomes = dict[TopicPartition, int | TidelogError]
 
 
@@ -46,24 +50,30 @@ class RecordCalls(AdminBase):
             # A name that nobody knows is the caller's mistake: waiting would not help.
             self._calls.topic(topic, limit_ms, tried=tried)
         found: Outcomes = {}
+        doubts = {name: _doubt(name, offset) for name, offset in wanted.items()}
 
         def attempt(left_ms: int) -> None:
             missing = {
                 name: offset for name, offset in wanted.items() if _may_yet_work(found.get(name))
             }
             self._trim_round(missing, found, left_ms)
-            errors = [found[name] for name in missing if _may_yet_work(found[name])]
+            errors = {
+                name: outcome
+                for name in missing
+                if isinstance(outcome := found[name], TidelogError) and outcome.retriable
+            }
+            for name, error in errors.items():
+                doubts[name].note(error)
             if errors:
                 self._calls.refresh({name.topic for name in missing}, left_ms)
-                assert isinstance(errors[0], TidelogError), "what may yet work has failed"
-                raise errors[0]
+                raise next(iter(errors.values()))
 
         try:
-            self._calls.until(limit_ms, attempt)
+            self._calls.until(limit_ms, attempt, doubt=Doubt(tried, may_repeat=True))
         except TidelogError as error:
             for name in wanted:
                 found.setdefault(name, error)
-        return {name: found[name] for name in wanted}
+        return {name: _ended(found[name], doubts[name]) for name in wanted}
 
     def _trim_round(
         self, wanted: Mapping[TopicPartition, int], found: Outcomes, timeout_ms: int
@@ -109,6 +119,16 @@ class RecordCalls(AdminBase):
 
     def _place(self, name: TopicPartition) -> tuple[bytes, int]:
         return self._calls.metadata.topics[name.topic].topic_id, name.partition
+
+
+def _doubt(name: TopicPartition, offset: int) -> Doubt:
+    """All that is committed is more by the time that somebody asks again."""
+    tried = f"delete records of {name.topic}-{name.partition}"
+    return Doubt(tried, may_repeat=offset != ALL_COMMITTED)
+
+
+def _ended(outcome: int | TidelogError, doubt: Doubt) -> int | TidelogError:
+    return doubt.told(outcome) if isinstance(outcome, TidelogError) else outcome
 
 
 def _may_yet_work(outcome: int | TidelogError | None) -> bool:

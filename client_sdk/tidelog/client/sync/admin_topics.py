@@ -35,6 +35,7 @@ class TopicCalls(AdminBase):
             wire_admin.delete_topics_request(topics, validate_only=validate_only),
             self._limit_ms(timeout_ms),
             may_repeat=False,
+            validate_only=validate_only,
         )
         return wire_admin.read_deleted_topics(data)
 
@@ -54,5 +55,6 @@ class TopicCalls(AdminBase):
             wire_admin.CREATE_PARTITIONS,
             wire_admin.create_partitions_request(wanted, validate_only=validate_only),
             self._limit_ms(timeout_ms),
+            validate_only=validate_only,
         )
         return dict(all_or_raise(wire_admin.read_partition_counts(data)))

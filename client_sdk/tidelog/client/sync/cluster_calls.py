@@ -13,7 +13,7 @@ from tidelog.client.asking import only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
-from tidelog.client.engine.tries import LeadersWord, Tries
+from tidelog.client.engine.tries import Doubt, LeadersWord, Tries
 from tidelog.client.sync.connections import Connections
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -46,7 +46,9 @@ class ClusterCalls:
         known = [broker.address for broker in self.metadata.brokers.values()]
         return list(dict.fromkeys((*known, *self._bootstrap)))
 
-    def any(self, method: str, request: bytes, timeout_ms: int) -> bytes:
+    def any(
+        self, method: str, request: bytes, timeout_ms: int, *, doubt: Doubt | None = None
+    ) -> bytes:
         """Ask whoever answers, again until the timeout if nobody can be reached.
 
         A client that never reached the cluster gives up after bootstrap_timeout_ms.
@@ -63,18 +65,19 @@ class ClusterCalls:
             limit_ms = min(left_ms, self._request_timeout_ms)
             return self._connections.call_any(self.addresses(), method, request, limit_ms)
 
-        return self.until(timeout_ms, attempt, reads=only_reads(method))
+        return self.until(timeout_ms, attempt, doubt=doubt)
 
     def delay_seconds(self, tries: int) -> float:
         """How long to wait after so many tries."""
         return self._backoff.delay_ms(tries) / 1000
 
-    def until(self, timeout_ms: int, attempt: Callable[[int], T], *, reads: bool = False) -> T:
+    def until(self, timeout_ms: int, attempt: Callable[[int], T], *, doubt: Doubt | None) -> T:
         """Try until it works, fails for good, or the time is over; the last error is raised.
 
-        `reads`: it changes nothing; then silence does not hide why earlier tries have failed.
+        `doubt`: whether it may have been done although it failed; None: it changes nothing, and
+        silence does not hide why earlier tries have failed.
         """
-        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), only_reads=reads)
+        tries = Tries(self._backoff, timeout_ms, time.monotonic_ns(), doubt=doubt)
         while True:
             try:
                 return attempt(tries.left_ms(time.monotonic_ns()))
@@ -135,7 +138,7 @@ class ClusterCalls:
                     self._look_again({name.topic for name in missing}, left_ms, word)
                 raise
 
-        self.until(timeout_ms, attempt, reads=True)
+        self.until(timeout_ms, attempt, doubt=None)
         return found
 
     def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import lifecycle, wire
 from tidelog.client.asking import ADDRESS_TIMEOUT_MS, Answer, OnAnswer
-from tidelog.client.errors import NoAnswerError
+from tidelog.client.errors import LostAnswerError, NoAnswerError
 from tidelog.client.security import Security
 from tidelog.client.sync.rounds import Round
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -28,7 +28,7 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 CLIENT_ID_HEADER: Final = "tidelog-client-id"
 
 NEVER_CONNECTED: Final = "failed to connect to all addresses"
-
+_NEVER_SENT: Final = (NEVER_CONNECTED, "errors resolving", "dns resolution failed")
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX + 64 * 1024),
@@ -270,7 +270,8 @@ def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = No
     if NEVER_CONNECTED in details and (mistake := _tls_mistake(details)) is not None:
         return _mistaken(mistake, address, tried)
     code = ErrorCode.__members__.get(status, ErrorCode.UNKNOWN)
-    return TidelogError(code, tried=tried, happened=f"{address}: {_reason(details)}")
+    make = LostAnswerError if _was_sent(code, details) else TidelogError
+    return make(code, tried=tried, happened=f"{address}: {_reason(details)}")
 
 
 def name_options(seen: Seen | None) -> list[tuple[str, str]]:
@@ -304,6 +305,12 @@ def _mistaken(mistake: Mistake, address: str, tried: str) -> TidelogError:
         happened=f"{address}: {mistake.happened}",
         hint=mistake.hint,
     )
+
+
+def _was_sent(code: ErrorCode, details: str) -> bool:
+    """Whether the connection broke with the call on it; without one nothing was sent."""
+    lowered = details.lower()
+    return code is ErrorCode.UNAVAILABLE and not any(sign in lowered for sign in _NEVER_SENT)
 
 
 def _reason(details: str) -> str:
