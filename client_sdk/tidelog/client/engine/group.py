@@ -140,6 +140,7 @@ class GroupCore:
         commit = Commit(
             message.number,
             wanted,
+            group=self.settings.group,
             member_id=member_id,
             member_epoch=epoch,
             deadline_ns=message.deadline_ns,

@@ -29,7 +29,7 @@ from tidelog.client.engine.group_messages import (
     Tell,
 )
 from tidelog.client.engine.group_settings import OFFSETS_PER_REQUEST_MAX, GroupSettings
-from tidelog.client.engine.tries import Reason, saying
+from tidelog.client.engine.tries import Doubt, Reason, saying
 from tidelog.client.errors import NoAnswerError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -40,13 +40,23 @@ _NO_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH}
 class Commit:
     """One commit of the user's, until every partition of it is settled."""
 
-    __slots__ = ("deadline_ns", "failures", "left", "member_epoch", "member_id", "number", "reason")
+    __slots__ = (
+        "deadline_ns",
+        "doubt",
+        "failures",
+        "left",
+        "member_epoch",
+        "member_id",
+        "number",
+        "reason",
+    )
 
     def __init__(
         self,
         number: int,
         offsets: tuple[OffsetToCommit, ...],
         *,
+        group: str,
         member_id: str,
         member_epoch: int,
         deadline_ns: int,
@@ -59,6 +69,8 @@ class Commit:
         self.failures: dict[TopicPartition, TidelogError] = {}
         self.reason: TidelogError | None = None
         """Why the last try did not work."""
+        self.doubt = Doubt(f"commit offsets of group {group!r}", may_repeat=True)
+        """A try that was not answered may have stored them."""
 
     @property
     def stamp(self) -> tuple[str, int]:
@@ -69,6 +81,7 @@ class Commit:
         """One partition was answered; a retriable refusal leaves it to the next try."""
         if result is not None and result.retriable:
             self.reason = result
+            self.doubt.note(result)
             return
         offset = self.left.pop(key, None)
         if result is not None and offset is not None:
@@ -310,7 +323,8 @@ class OffsetsDesk:
         for commit in self.commits:
             # What is on its way is answered by its own timeout, and may be stored until then.
             if now_ns >= commit.deadline_ns and commit not in carried:
-                commit.fail(self._too_late("commit offsets", commit.reason))
+                error = self._too_late("commit offsets", commit.reason)
+                commit.fail(commit.doubt.told(error))
         self._tell_settled()
         for lookup in list(self.lookups):
             if lookup.deadline_ns is not None and now_ns >= lookup.deadline_ns:
