@@ -15,7 +15,7 @@ from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.asking import all_failed
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.errors import NoAnswerError
+from tidelog.client.errors import LostAnswerError, NoAnswerError
 from tidelog.client.security import Security
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -272,6 +272,9 @@ def test_a_topic_that_is_gone_meanwhile_is_told_and_not_a_refresh_that_is_refuse
 
 AGAIN: Final = "ask again: done twice it comes to the same"
 LOOK_FIRST: Final = "look whether it was done, and ask again if it was not"
+BROKEN: Final = LostAnswerError(
+    ErrorCode.UNAVAILABLE, tried="call", happened="a:1: the connection broke"
+)
 OFFSETS: Final = ("billing", {T_0: 5})
 
 
@@ -299,6 +302,22 @@ def test_a_change_that_nobody_has_answered_may_have_been_done(
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
     assert caught.value.happened == "a:1: no answer; it may have been done"
     assert caught.value.hint == hint
+
+
+@both
+def test_a_change_whose_connection_broke_is_asked_again_only_if_that_does_no_harm(
+    call: Any,
+) -> None:
+    altered = group_admin_pb2.AlterGroupOffsetsResponse(
+        results=[group_admin_pb2.AlteredOffset(previous_offset=3)]
+    ).SerializeToString()
+    node = Node(AlterGroupOffsets=[BROKEN, altered], DeleteTopics=[BROKEN, b""])
+    assert call(node, "alter_group_offsets", *OFFSETS, timeout_ms=LONG_MS) == {T_0: 3}
+    with pytest.raises(TidelogError) as caught:
+        call(node, "delete_topics", ["t"], timeout_ms=LONG_MS)
+    assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+    assert caught.value.happened == "a:1: the connection broke; it may have been done"
+    assert caught.value.hint == LOOK_FIRST
 
 
 @both

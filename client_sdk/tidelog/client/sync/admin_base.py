@@ -14,7 +14,7 @@ from tidelog.client.asking import ADDRESS_TIMEOUT_MS, all_failed, doubt_of
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.tries import Doubt
-from tidelog.client.errors import PeerError
+from tidelog.client.errors import PeerError, is_lost
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
 from tidelog.client.security import security_of
@@ -182,8 +182,9 @@ def share_ms(left_ms: int, addresses: int, *, may_repeat: bool) -> int:
 
 
 def is_passed_over(error: TidelogError, *, may_repeat: bool) -> bool:
-    """After silence it may have been done: what cannot be repeated is not asked of anybody else."""
-    if error.code is ErrorCode.DEADLINE_EXCEEDED:
+    """Where the answer was lost it may have been done: what cannot be repeated is not asked of
+    anybody else."""
+    if is_lost(error):
         return may_repeat
     if isinstance(error, PeerError):
         return error.code in _PASSED_OVER
