@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from tidelog.client import AdminClient, Consumer, Producer
-from tidelog.client.aio import AsyncProducer
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.client.options import (
     NOT_YET,
@@ -106,31 +105,6 @@ def test_a_wrong_value_is_named(arguments: dict[str, object], part: str) -> None
     error = refused(lambda: Producer(**arguments))  # type: ignore[arg-type]
     assert error.code is ErrorCode.INVALID_CONFIGURATION
     assert part in error.happened
-
-
-@pytest.mark.parametrize("make", [Producer, AsyncProducer])
-@pytest.mark.parametrize(
-    ("linger_ms", "least_ms", "wait", "lower"),
-    [
-        (0, 1_020, "20 ms behind another batch", "request_timeout_ms"),
-        (5, 1_020, "20 ms behind another batch", "request_timeout_ms"),
-        (20, 1_020, "linger_ms=20", "request_timeout_ms or linger_ms"),
-        (20.5, 1_021, "linger_ms=20.5", "request_timeout_ms or linger_ms"),
-        (300, 1_300, "linger_ms=300", "request_timeout_ms or linger_ms"),
-    ],
-)
-def test_a_record_has_time_for_a_whole_request_behind_the_longest_wait_of_its_batch(
-    make: Any, linger_ms: float, least_ms: int, wait: str, lower: str
-) -> None:
-    arguments: ProducerArguments = {"request_timeout_ms": 1_000, "linger_ms": linger_ms}
-    error = refused(lambda: make(delivery_timeout_ms=least_ms - 1, **arguments))
-    assert error.code is ErrorCode.INVALID_CONFIGURATION
-    assert error.happened == (
-        f"delivery_timeout_ms={least_ms - 1} is below request_timeout_ms=1000 + {wait}"
-    )
-    assert error.hint == f"set delivery_timeout_ms to {least_ms} or more, or lower {lower}"
-    accepted = {"delivery_timeout_ms": least_ms, **arguments}
-    assert build(ProducerOptions, "Producer", accepted).delivery_timeout_ms == least_ms
 
 
 def test_without_bootstrap_servers_the_environment_and_then_localhost_counts(

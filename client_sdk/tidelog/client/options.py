@@ -4,7 +4,6 @@ Owns the frozen option Structs, built and checked once when a client is made. Na
 kafka-python, defaults Kafka 4. It must never accept in silence what it cannot honour.
 """
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
@@ -12,8 +11,6 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from tidelog.client.engine.accumulator import BEHIND_NS
-from tidelog.client.engine.backoff import NS_PER_MS
 from tidelog.client.security import check_security
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -64,8 +61,6 @@ class ProducerOptions(_Common, frozen=True, kw_only=True):
     compression_type: str | None = None
     """none, gzip, snappy, lz4, zstd."""
     delivery_timeout_ms: int = 120_000
-    """A record is acknowledged or fails within it; at least request_timeout_ms + the longer of
-    linger_ms and 20 ms."""
     enable_idempotence: bool | None = None
     """Resends are recognised and stored once; default: with acks `all` and retries above 0."""
     key_serializer: Serializer | None = None
@@ -247,10 +242,10 @@ def _check_types(client: str, kind: type[_Common], given: Mapping[str, Any]) -> 
             raise invalid(client, f"{name} is {value!r}, it can be {names}")
 
 
-def invalid(client: str, happened: str, hint: str = "") -> TidelogError:
+def invalid(client: str, happened: str) -> TidelogError:
     """A setting is wrong; nothing was started."""
     return TidelogError(
-        ErrorCode.INVALID_CONFIGURATION, tried=f"make a {client}", happened=happened, hint=hint
+        ErrorCode.INVALID_CONFIGURATION, tried=f"make a {client}", happened=happened
     )
 
 
@@ -307,7 +302,12 @@ def _check_producer(client: str, options: ProducerOptions) -> None:
             "it needs acks='all' and retries above 0",
         )
     codec_of(client, options.compression_type)
-    _check_delivery(client, options)
+    if options.delivery_timeout_ms < options.request_timeout_ms + options.linger_ms:
+        raise invalid(
+            client,
+            f"delivery_timeout_ms={options.delivery_timeout_ms} is below request_timeout_ms + "
+            f"linger_ms = {options.request_timeout_ms + options.linger_ms:g}",
+        )
     if not 0 < options.max_request_size <= BATCH_BYTES_MAX:
         raise invalid(
             client,
@@ -315,24 +315,6 @@ def _check_producer(client: str, options: ProducerOptions) -> None:
         )
     if options.max_in_flight_requests_per_connection < 1:
         raise invalid(client, "max_in_flight_requests_per_connection is below 1")
-
-
-def _check_delivery(client: str, options: ProducerOptions) -> None:
-    """A batch that waits as long as it may still has the whole time of one request."""
-    behind_ms = BEHIND_NS // NS_PER_MS
-    is_linger = options.linger_ms >= behind_ms
-    wait_ms = options.linger_ms if is_linger else behind_ms
-    least_ms = math.ceil(options.request_timeout_ms + wait_ms)
-    if options.delivery_timeout_ms >= least_ms:
-        return
-    wait = f"linger_ms={wait_ms:g}" if is_linger else f"{wait_ms} ms behind another batch"
-    raise invalid(
-        client,
-        f"delivery_timeout_ms={options.delivery_timeout_ms} is below "
-        f"request_timeout_ms={options.request_timeout_ms} + {wait}",
-        f"set delivery_timeout_ms to {least_ms} or more, or lower "
-        + ("request_timeout_ms or linger_ms" if is_linger else "request_timeout_ms"),
-    )
 
 
 def _check_consumer(client: str, options: ConsumerOptions) -> None:

@@ -113,9 +113,7 @@ PRODUCER: Final[Mapping[str, Option]] = {
     "buffer_memory": _honoured("32 MiB if not given"),
     "max_block_ms": _HONOURED,
     "max_request_size": _HONOURED,
-    "delivery_timeout_ms": _honoured(
-        "at least request_timeout_ms + the longer of linger_ms and 20 ms"
-    ),
+    "delivery_timeout_ms": _HONOURED,
     "allow_auto_create_topics": _HONOURED,
     "max_in_flight_requests_per_connection": _HONOURED,
     "transactional_id": _refused("this release has no transactions"),
