@@ -70,6 +70,15 @@ def settings_of(settings: TopicSettings, partition: PartitionImage) -> TopicSett
     return msgspec.structs.replace(settings, is_flush_sync=True)
 
 
+def stricter_of(settings: TopicSettings, before: TopicSettings) -> TopicSettings:
+    """The settings, with a commit that asks for all that either of both ask for."""
+    return msgspec.structs.replace(
+        settings,
+        is_flush_sync=settings.is_flush_sync or before.is_flush_sync,
+        in_sync_replicas_min=max(settings.in_sync_replicas_min, before.in_sync_replicas_min),
+    )
+
+
 def wanted_of(partition: PartitionImage, settings: TopicSettings) -> Placed:
     """What its directory is to serve."""
     return Placed(

@@ -31,7 +31,7 @@ from tidelog.broker.replica_failures import (
     told_of,
 )
 from tidelog.broker.replica_homes import Homes
-from tidelog.broker.replica_types import PlacedHere, Roles, settings_of, wanted_of
+from tidelog.broker.replica_types import PlacedHere, Roles, settings_of, stricter_of, wanted_of
 from tidelog.broker.replica_types import Replica as Replica
 from tidelog.broker.replica_watchers import ReplicaWatchers
 from tidelog.broker.replica_watchers import Watcher as Watcher
@@ -471,11 +471,11 @@ class Replicas(ReplicaWatchers):
     def _take_over(
         self, replica: Replica, partition: PartitionImage, settings: TopicSettings
     ) -> None:
-        """What is to be flushed first is so before the role is told; what is not any more, after
-        it: nothing may be committed in the role of before by the looser rule."""
+        """The rules of a commit change with the role, and the owner hears of one after the other:
+        between them the stricter of both hold, so that nothing is committed by a set and a rule
+        that no image had together."""
         key = replica.log.key
-        if settings.is_flush_sync:
-            self._configure(key, replica, settings)
+        self._configure(key, replica, stricter_of(settings, replica.settings))
         self._replicas[key] = msgspec.structs.replace(
             self._replicas[key],
             is_led=partition.leader_id == self._broker_id,

@@ -123,6 +123,15 @@ def test_within_an_epoch_a_leader_hears_of_its_set_and_a_follower_of_nothing() -
     assert world.told.followed[KEY].partition_epoch == 4
 
 
+def test_one_of_several_that_is_left_alone_and_does_not_lead_waits_for_nobody_of_before() -> None:
+    world = World()
+    world.image()
+    alone = {"replicas": (ONE,), "in_sync_replicas": (ONE,)}
+    assert world.image(NO_LEADER, **alone) == ["resign", "follow at 1"]
+    assert world.image(NO_LEADER) == [], "it is told once"
+    assert world.image(1) == ["lead alone at 3"]
+
+
 def test_where_nobody_leads_nobody_is_pulled_from() -> None:
     world = World()
     world.image(2)

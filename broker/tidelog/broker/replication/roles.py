@@ -10,8 +10,10 @@ replica lead and follow at once. Stops 7 and 8 of a record's walk, and of the wa
           ─▶ another leads             ─▶ owner.follow, fetchers pull from it
           ─▶ nobody leads              ─▶ owner.follow, nobody is pulled from
 
-An only replica that does not lead, because its broker is fenced, keeps its role: nobody else can
-take over, so what it has accepted is as good as before.
+An only replica that does not lead, because its broker is fenced, keeps its role if it was the only
+one: nobody else can take over, so what it has accepted is as good as before. One of several that is
+left alone without leading follows until it leads: by the rule of now, and by the others of before,
+it would commit what is on no disk that is left.
 """
 
 from collections.abc import Callable, Mapping
@@ -85,7 +87,8 @@ class RoleKeeper:
             return
         elif leads:
             owner.lead(log, role.leader_epoch, others=(), in_sync_count=1, is_sole=True)
-        elif not role.is_sole:
+        elif not role.is_sole or (before is not None and not before.is_sole):
+            # One that was left alone, and does not lead, waits for nobody of before any more.
             owner.follow(log, role.leader_epoch)
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
