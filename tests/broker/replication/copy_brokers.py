@@ -12,6 +12,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.broker.replication.fetchers import Fetchers
+from tidelog.broker.replication.in_sync_types import Position
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.stream_messages import Followed, ReplicationLimits
 from tidelog.broker.rpc.replica import ReplicaRpc
@@ -283,17 +284,9 @@ class CopyBroker:
             scope.start(self.fetchers.run(scope), name="fetchers")
             self.replicas = replicas
 
-    def _on_position(
-        self,
-        key: PartitionKey,
-        broker_id: BrokerId,
-        broker_epoch: BrokerEpoch,
-        leader_epoch: LeaderEpoch,
-        log_end_offset: Offset,
-        flushed_offset: Offset,
-    ) -> None:
-        del broker_epoch
-        self.positions[key, broker_id] = (leader_epoch, log_end_offset, flushed_offset)
+    def _on_position(self, key: PartitionKey, broker_id: BrokerId, position: Position) -> None:
+        told = (position.leader_epoch, position.log_end_offset, position.flushed_offset)
+        self.positions[key, broker_id] = told
 
 
 class _Silent:

@@ -94,11 +94,22 @@ class Leader:
         self.perform(self.set.on_counted(count.round, self.now_ms))
 
     def at(
-        self, broker: int, flushed: int, *, epoch: int = 5, broker_epoch: int = 7, end: int = -1
+        self,
+        broker: int,
+        flushed: int,
+        *,
+        epoch: int = 5,
+        broker_epoch: int = 7,
+        end: int = -1,
+        partition_epoch: int | None = None,
     ) -> None:
+        """Said at the leader's partition epoch, unless it is told otherwise."""
+        if partition_epoch is None:
+            partition_epoch = self.set.led.partition_epoch
         position = Position(
             broker_epoch=BrokerEpoch(broker_epoch),
             leader_epoch=LeaderEpoch(epoch),
+            partition_epoch=PartitionEpoch(partition_epoch),
             log_end_offset=Offset(max(end, flushed)),
             flushed_offset=Offset(flushed),
         )

@@ -71,6 +71,8 @@ class FollowerSide:
         self.logs = {key_of(number): CopyLog(number) for number in range(partitions)}
         self.asked: dict[PartitionKey, deque[FollowerEffect]] = {key: deque() for key in self.logs}
         self.watermarks: dict[PartitionKey, tuple[int, int]] = {}
+        self.in_sync = dict.fromkeys(self.logs, True)
+        """By the metadata that the follower has heard."""
         self.moves: list[MoveTo] = []
         self.lost: list[CutTo] = []
 
@@ -82,6 +84,9 @@ class FollowerSide:
 
     def is_flush_sync(self, key: PartitionKey) -> bool:
         return key.partition % 2 == 0
+
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        return self.in_sync[key]
 
 
 class SessionWorld:

@@ -190,10 +190,52 @@ def test_an_old_epoch_is_told_and_named_again_when_the_metadata_change() -> None
 
 def test_a_change_of_the_in_sync_set_names_nothing_again() -> None:
     world = in_session()
-    followed = world.follower_session.partitions[KEY].followed
-    changed = msgspec.structs.replace(followed, partition_epoch=PartitionEpoch(7))
-    world.follower_session.follow(KEY, changed)
+    _hear_of(world, 7)
     assert world.ask() is None
+
+
+def test_who_is_not_in_sync_says_again_where_it_stands_at_each_partition_epoch() -> None:
+    world = in_session()
+    world.write()
+    world.settle()
+    world.follower.in_sync[KEY] = False
+    counted = len(world.leader.counted)
+    for epoch in (7, 9):
+        _hear_of(world, epoch)
+        ask = world.ask()
+        assert ask is not None
+        assert not ask.removed, "it is not named again"
+        world.deliver_request()
+        assert world.ask() is None, "once is enough"
+    told = world.leader.counted[counted:]
+    assert [each.partition_epoch for each in told] == [7, 9]
+    assert [each.log_end_offset for each in told] == [1, 1]
+    world.settle()
+    assert not world.answers
+
+
+def test_who_is_in_sync_says_a_partition_epoch_along_with_what_it_has_to_say() -> None:
+    world = in_session()
+    _hear_of(world, 7)
+    world.write()
+    world.settle()
+    assert world.leader.counted[-1].partition_epoch == 7
+
+
+def test_who_falls_out_of_sync_says_where_it_stands() -> None:
+    world = in_session()
+    _hear_of(world, 7)
+    assert world.ask() is None
+    world.follower.in_sync[KEY] = False
+    _hear_of(world, 8)
+    assert world.ask() is not None
+
+
+def _hear_of(world: SessionWorld, partition_epoch: int) -> None:
+    """Within one leader epoch."""
+    followed = world.follower_session.partitions[KEY].followed
+    changed = msgspec.structs.replace(followed, partition_epoch=PartitionEpoch(partition_epoch))
+    world.follower_session.follow(KEY, changed)
 
 
 def test_an_epoch_that_the_leader_does_not_know_yet_is_asked_again_later() -> None:

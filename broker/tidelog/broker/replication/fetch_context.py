@@ -71,6 +71,11 @@ class FetchContext:
         replica = self.replicas.get(key.topic_id, key.partition)
         return None if replica is None or replica.log.failure is not None else replica
 
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        """By the newest metadata: what is served here may be behind."""
+        partition = self._metadata.image().partition(key.topic_id, key.partition)
+        return partition is not None and self.broker_id in partition.in_sync_replicas
+
     def is_settled(self, key: PartitionKey) -> bool:
         """See `FollowerView`."""
         return key not in self._under_way

@@ -109,6 +109,10 @@ class FetchLane:
         replica = self._context.replica(key)
         return replica is not None and replica.settings.is_flush_sync
 
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        """See `FollowerView`."""
+        return self._context.is_in_sync(key)
+
     # -- the lane's life ---------------------------------------------------------------------------
 
     async def run(self) -> None:

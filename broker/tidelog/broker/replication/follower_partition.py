@@ -13,7 +13,11 @@ import msgspec
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replication.stream_messages import Followed, FollowerPosition
+from tidelog.broker.replication.stream_messages import (
+    NO_PARTITION_EPOCH,
+    Followed,
+    FollowerPosition,
+)
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.ids import LeaderEpoch, Offset
 
@@ -43,6 +47,7 @@ class FollowedPartition:
         "retry_at_ms",
         "retry_ms",
         "told",
+        "told_partition_epoch",
         "was_named",
     )
 
@@ -59,6 +64,8 @@ class FollowedPartition:
         self.last_epoch = -1
         self.told = (Offset(-1), Offset(-1))
         """Log end and flushed offset, as the leader knows them."""
+        self.told_partition_epoch = NO_PARTITION_EPOCH
+        """At which it was told."""
         self.high_watermark = Offset(-1)
         """As the leader has told it."""
         self.leader_start_offset = Offset(-1)
@@ -88,8 +95,13 @@ class FollowedPartition:
         self.expected_offset = log.log_end_offset
         self.last_epoch = log.leader_epochs.latest
         self.high_watermark = self.leader_start_offset = Offset(-1)
-        self.told = (position.log_end_offset, position.flushed_offset)
+        self.tell(position)
         return position
+
+    def tell(self, position: FollowerPosition) -> None:
+        """The leader is told this."""
+        self.told = (position.log_end_offset, position.flushed_offset)
+        self.told_partition_epoch = position.partition_epoch
 
     def refuse(self, now_ms: int, retry_ms: int, retry_ms_max: int) -> None:
         """Wait, each time longer, before it is named again."""

@@ -12,8 +12,11 @@ are handed on at once, several answers ahead of what is written:
     expected_offset ≥ log end ≥ told position;   an answer counts from `named_at` on
 
 A log that the leader has accepted is a prefix of the leader's, and so is it with all that comes
-behind: only of such a log the leader's watermark counts. A stream that breaks loses a suffix in
-both directions: the next one begins with a full start.
+behind: only of such a log the leader's watermark counts.
+
+Who is not in sync says again where it stands at each new partition epoch: the leader lets nobody in
+by what was said before, as it may have been of a log that is gone. A stream that breaks loses a
+suffix in both directions: the next one begins with a full start.
 """
 
 from collections import deque
@@ -64,6 +67,10 @@ class FollowerView(Protocol):
         """Whether the leader waits for what is flushed here, not for what is written."""
         ...
 
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        """Whether this broker is in the in-sync set, as far as it has heard."""
+        ...
+
 
 class FollowerSession:
     """`follow` and `unfollow` by the metadata; `next_request`, `on_answer` along the stream."""
@@ -98,6 +105,8 @@ class FollowerSession:
             partition = self.partitions[key] = FollowedPartition(key, followed)
         elif partition.phase is Phase.NAMED and is_same_leadership(partition.followed, followed):
             partition.followed = followed
+            if self._is_to_repeat(partition):
+                self._moved[key] = None
             return
         partition.followed = followed
         partition.retry_ms = 0
@@ -338,8 +347,8 @@ class FollowerSession:
                 continue
             position = partition.position(log)
             ends = (position.log_end_offset, position.flushed_offset)
-            if ends != partition.told:
-                partition.told = ends
+            if ends != partition.told or self._is_to_repeat(partition):
+                partition.tell(position)
                 yield position
 
     def _is_awaited(self, key: PartitionKey) -> bool:
@@ -349,10 +358,17 @@ class FollowerSession:
         log = self.view.log(key)
         if log is None or partition.phase is not Phase.NAMED:
             return False
+        if self._is_to_repeat(partition):
+            return True
         told_end, told_flushed = partition.told
         if min(log.flushed_offset, log.log_end_offset) != told_flushed:
             return True
         return log.log_end_offset != told_end and not self.view.is_flush_sync(key)
+
+    def _is_to_repeat(self, partition: FollowedPartition) -> bool:
+        """Whether the leader lets it in only once it has said again where it stands."""
+        is_told = partition.told_partition_epoch == partition.followed.partition_epoch
+        return not (is_told or self.view.is_in_sync(partition.key))
 
     def _ask(self, confirmed: int, positions: tuple[FollowerPosition, ...]) -> FetchAsk:
         removed, self._removed = self._removed, {}

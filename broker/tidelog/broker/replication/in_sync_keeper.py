@@ -20,12 +20,12 @@ from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.replication.controller_calls import InSyncCalls
 from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN, InSyncSet
 from tidelog.broker.replication.in_sync_types import Change, Count, Led, Position
-from tidelog.broker.replication.stream_messages import FollowerPosition, ToldBy
+from tidelog.broker.replication.stream_messages import ToldBy
 from tidelog.metadata_quorum.controller.partition_state import is_able
 from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE, REPLICA_LAG_MS
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.ports import Clock, TaskScope
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
 
 TICKS_A_LAG: Final = 4
 CHANGES_AT_ONCE_MAX: Final = 1_000
@@ -144,15 +144,7 @@ class InSyncKeeper:
                 continue
             told = self.told_by(held.log, broker_id)
             if told is not None:
-                broker_epoch, position = told
-                self.on_follower_position(
-                    held.set.key,
-                    broker_id,
-                    broker_epoch,
-                    position.leader_epoch,
-                    position.log_end_offset,
-                    position.flushed_offset,
-                )
+                self.on_follower_position(held.set.key, broker_id, told)
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
         """The partition's settings have changed."""
@@ -169,25 +161,12 @@ class InSyncKeeper:
     # -- what followers say ----------------------------------------------------------------------
 
     def on_follower_position(
-        self,
-        key: PartitionKey,
-        broker_id: BrokerId,
-        broker_epoch: BrokerEpoch,
-        leader_epoch: LeaderEpoch,
-        log_end_offset: Offset,
-        flushed_offset: Offset,
+        self, key: PartitionKey, broker_id: BrokerId, position: Position
     ) -> None:
         """Of a follower whose log goes on as the leader's does."""
         held = self._held.get(key)
-        if held is None:
-            return
-        position = Position(
-            broker_epoch=broker_epoch,
-            leader_epoch=leader_epoch,
-            log_end_offset=log_end_offset,
-            flushed_offset=flushed_offset,
-        )
-        self._perform(held, held.set.on_position(broker_id, position, self._now_ms()))
+        if held is not None:
+            self._perform(held, held.set.on_position(broker_id, position, self._now_ms()))
 
     def on_follower_gone(
         self, key: PartitionKey, broker_id: BrokerId, broker_epoch: BrokerEpoch
@@ -299,9 +278,7 @@ class InSyncKeeper:
         await self._clock.sleep(RETRY_MS_MIN)
 
 
-def _nobody_told(
-    log: PartitionLog, broker_id: BrokerId
-) -> tuple[BrokerEpoch, FollowerPosition] | None:
+def _nobody_told(log: PartitionLog, broker_id: BrokerId) -> Position | None:
     del log, broker_id
     return None
 

@@ -17,6 +17,11 @@ Coming is a step of its own because the owner works through an inbox: between th
 moment from which it waits, the watermark may pass the follower. Were the controller asked before, a
 broker that lacks committed records could be in sync, and be elected.
 
+Who is dropped from the replicas loses its log, and may be placed again before the leader hears of
+either. So a follower comes only by what it said at the present partition epoch, or a later one: a
+drop raises the epoch, and the controller makes a change at the very epoch that it was decided at.
+Followers that are not in sync say it once more at each epoch.
+
 A member of the set that was not caught up for `lag_ms` is asked out. It still counts until the
 image is without it. Caught up at a moment means: its position has reached the log's end of that
 moment, whenever that became known.
@@ -183,7 +188,7 @@ class InSyncSet:
         if position.leader_epoch != self.led.leader_epoch or broker_id not in self.led.replicas:
             return None
         known = self._positions.get(broker_id)
-        if known is not None and known.broker_epoch > position.broker_epoch:
+        if known is not None and position.is_behind(known):
             return None
         if known is not None and known.broker_epoch < position.broker_epoch:
             self._awaited.pop(broker_id, None)
@@ -297,7 +302,7 @@ class InSyncSet:
             return self._asking_for(each for each in self.led.in_sync if each not in lagging)
         if self._round_counted < self._round:
             return None
-        ready = [each for each in self._coming if self._is_near(each)]
+        ready = [each for each in self._coming if self._is_heard(each) and self._is_near(each)]
         if not ready:
             is_end = self._is_last_flushed(self.led.in_sync)
             return self._asking_for(self.led.in_sync) if is_end else None
@@ -365,12 +370,18 @@ class InSyncSet:
         start = self._epoch_start
         return start is not None and offset >= self._log.high_watermark and offset >= start
 
+    def _is_heard(self, broker_id: BrokerId) -> bool:
+        """Whether the follower, not in sync, has said at this partition epoch where it stands."""
+        position = self._positions.get(broker_id)
+        return position is not None and position.partition_epoch >= self.led.partition_epoch
+
     def _is_able(self, broker_id: BrokerId) -> bool:
-        """Whether the controller would let it in: alive, and the process that caught up."""
+        """Whether the controller would let it in: alive, and the process that caught up, with the
+        log that it caught up with."""
         position = self._positions.get(broker_id)
         if position is None or position.broker_epoch != self._brokers.epoch_of(broker_id):
             return False
-        return self._brokers.is_able(broker_id)
+        return self._is_heard(broker_id) and self._brokers.is_able(broker_id)
 
     def _settle(self, now_ms: int) -> Count | None:
         """Let those come who are near; tell the owner if it has to wait for others now."""

@@ -14,8 +14,17 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: BrokerEpoch
     """Of the process that began the session: another process is another follower."""
     leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    """Of the metadata by which the follower had this log when it said so."""
     log_end_offset: Offset
     flushed_offset: Offset
+
+    def is_behind(self, other: "Position") -> bool:
+        """Whether it was said before the other one, however late it came."""
+        return (self.broker_epoch, self.partition_epoch) < (
+            other.broker_epoch,
+            other.partition_epoch,
+        )
 
     def counted(self, *, is_flush_sync: bool) -> Offset:
         """What the commit rule goes by."""

@@ -14,6 +14,7 @@ from tidelog.broker.errors import fresh, invalid
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replicas import Replica, Replicas
+from tidelog.broker.replication.in_sync_types import Position
 from tidelog.broker.replication.leader_answer import AnswerDraft, Read
 from tidelog.broker.replication.leader_check import epoch_end_of
 from tidelog.broker.replication.leader_session import (
@@ -103,16 +104,17 @@ class ReplicaFetchHandler:
             if not any(key in session.partitions for session in sessions):
                 self._on_follower_gone(key, broker_id, broker_epoch)
 
-    def told_by(
-        self, log: PartitionLog, broker_id: BrokerId
-    ) -> tuple[BrokerEpoch, FollowerPosition] | None:
+    def told_by(self, log: PartitionLog, broker_id: BrokerId) -> Position | None:
         """Where a follower stands in the log, as it said last on a stream that holds it."""
+        newest: Position | None = None
         for lane in Lane:
             stream = self._streams.get((broker_id, lane))
             held = None if stream is None else stream.session.partitions.get(log.key)
             if stream is not None and held is not None and held.log is log:
-                return stream.broker_epoch, held.position
-        return None
+                told = _position(stream.broker_epoch, held.position)
+                if newest is None or newest.is_behind(told):
+                    newest = told
+        return newest
 
     async def serve(self, end: FollowerEnd) -> None:
         """One stream, to its end."""
@@ -321,14 +323,8 @@ class LeaderStream:
             log_end_offset=position.log_end_offset,
             flushed_offset=position.flushed_offset,
         )
-        self._handler.on_follower_position(
-            key,
-            self._broker_id,
-            self.broker_epoch,
-            position.leader_epoch,
-            position.log_end_offset,
-            position.flushed_offset,
-        )
+        told = _position(self.broker_epoch, position)
+        self._handler.on_follower_position(key, self._broker_id, told)
 
     def _on_news(self, key: PartitionKey) -> None:
         self.session.on_news(key)
@@ -407,6 +403,16 @@ class LeaderStream:
                     tried=TRIED,
                     happened=f"broker {self._broker_id} was silent for {silence_ms} ms",
                 )
+
+
+def _position(broker_epoch: BrokerEpoch, told: FollowerPosition) -> Position:
+    return Position(
+        broker_epoch=broker_epoch,
+        leader_epoch=told.leader_epoch,
+        partition_epoch=told.partition_epoch,
+        log_end_offset=told.log_end_offset,
+        flushed_offset=told.flushed_offset,
+    )
 
 
 def _state_of(log: PartitionLog) -> tuple[LeaderEpoch, int]:

@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replication.in_sync_types import Position
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 
@@ -156,13 +157,11 @@ class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset = Offset(-1)
 
 
-OnFollowerPosition = Callable[
-    [PartitionKey, BrokerId, BrokerEpoch, LeaderEpoch, Offset, Offset], None
-]
-"""(key, broker id, its epoch at the session's start, leader epoch, log end, flushed offset)."""
+OnFollowerPosition = Callable[[PartitionKey, BrokerId, Position], None]
+"""Where a follower stands."""
 
-ToldBy = Callable[[PartitionLog, BrokerId], tuple[BrokerEpoch, FollowerPosition] | None]
-"""Where a follower stands in a log, as it said last, and its epoch; None: it does not pull it."""
+ToldBy = Callable[[PartitionLog, BrokerId], Position | None]
+"""Where a follower stands in a log, as it said last; None: it does not pull it."""
 
 OnFollowerGone = Callable[[PartitionKey, BrokerId, BrokerEpoch], None]
 """It pulls the partition no more: where it stood last is not where it stands."""
