@@ -116,6 +116,15 @@ class ReplicaFetchHandler:
                     newest = told
         return newest
 
+    def comes_late(self, broker_id: BrokerId, position: FollowerPosition) -> bool:
+        """Whether the follower has said more since, on its other lane."""
+        for lane in Lane:
+            stream = self._streams.get((broker_id, lane))
+            held = None if stream is None else stream.session.partitions.get(position.key)
+            if held is not None and held.position.partition_epoch > position.partition_epoch:
+                return True
+        return False
+
     async def serve(self, end: FollowerEnd) -> None:
         """One stream, to its end."""
         ask = await end.receive()
@@ -315,6 +324,8 @@ class LeaderStream:
     def _count(self, position: FollowerPosition) -> None:
         """The owner moves the watermark by it, the policy of the in-sync set judges it."""
         key = position.key
+        if self._handler.comes_late(self._broker_id, position):
+            return
         replica = self._handler.find(key, position.leader_epoch)
         replica.directory.owner.follower_at(
             key,
