@@ -24,6 +24,7 @@ from tidelog.metadata_quorum.controller.refusals import (
     refuse_too_many,
     unknown_broker,
 )
+from tidelog.metadata_quorum.controller.setting_effects import with_effects
 from tidelog.metadata_quorum.controller.settings import (
     Kind,
     Scope,
@@ -102,13 +103,11 @@ def alter_configurations(
     errors: list[TidelogError | None] = []
     for alteration in alterations:
         try:
-            record = _alter(image, alteration)
+            records += _alter(image, alteration)
         except TidelogError as error:
             errors.append(error)
             continue
         errors.append(None)
-        if record is not None:
-            records.append(record)
     return Decision(records=tuple(records), answer=tuple(errors))
 
 
@@ -148,7 +147,7 @@ def cluster_value(image: Image, name: str) -> str:
     return image.cluster_configuration.get(name) or catalogue.CATALOGUE[name].default
 
 
-def _alter(image: Image, alteration: Alteration) -> MetadataRecord | None:
+def _alter(image: Image, alteration: Alteration) -> tuple[MetadataRecord, ...]:
     target = alteration.target
     tried = f"change settings of {_text(target)}"
     refuse_too_many(len(alteration.changes), CHANGES_MAX, tried=tried, what="settings")
@@ -167,7 +166,7 @@ def _alter(image: Image, alteration: Alteration) -> MetadataRecord | None:
         if value != present.get(change.name):
             changes[change.name] = value
     _check_whole(image, target, {**present, **changes}, tried)
-    return _record(image, target, changes) if changes else None
+    return _records(image, target, changes) if changes else ()
 
 
 def _changed(setting: Setting, present: str | None, change: Change, tried: str) -> str | None:
@@ -265,18 +264,22 @@ def _effective(
     return EffectiveValue(setting=setting, value=value, source=Source.DEFAULT)
 
 
-def _record(image: Image, target: Target, changes: dict[str, str | None]) -> MetadataRecord:
+def _records(
+    image: Image, target: Target, changes: dict[str, str | None]
+) -> tuple[MetadataRecord, ...]:
     match target.scope:
         case Scope.TOPIC:
-            return TopicConfigurationChangeRecord(
-                topic_id=image.topic_ids[target.name], changes=changes
+            topic_id = image.topic_ids[target.name]
+            return with_effects(
+                image, TopicConfigurationChangeRecord(topic_id=topic_id, changes=changes)
             )
         case Scope.BROKER:
-            return BrokerConfigurationRecord(broker_id=BrokerId(int(target.name)), changes=changes)
+            broker_id = BrokerId(int(target.name))
+            return (BrokerConfigurationRecord(broker_id=broker_id, changes=changes),)
         case Scope.CLUSTER:
-            return ClusterConfigurationRecord(changes=changes)
+            return (ClusterConfigurationRecord(changes=changes),)
         case Scope.GROUP:
-            return GroupConfigurationRecord(group=target.name, changes=changes)
+            return (GroupConfigurationRecord(group=target.name, changes=changes),)
         case _:
             assert_never(target.scope)
 

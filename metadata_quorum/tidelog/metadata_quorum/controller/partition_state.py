@@ -9,7 +9,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
     being sure to, until a leader that was elected since has been heard of: one that was dead by
     then is asked as they are.
  3. A replica that leaves the in-sync set while it is below `min.insync.replicas` stays eligible:
-    the watermark cannot have moved past it. With `min.insync.replicas` or more nobody else is.
+    the watermark cannot have moved past it. Nobody else is where a leader may move it: with
+    `min.insync.replicas` or more in sync, also where that many are since it was lowered.
  4. A new leader, or none, raises the leader epoch by one; every change the partition epoch by one.
  5. A partition that went on from a replica that may lack acknowledged records is marked until every
     replica is in sync: then each has gone on from there, and nothing more may be cut off.
@@ -164,6 +165,12 @@ class PartitionState(msgspec.Struct, kw_only=True):
             staying.append(self.leader_id)
         if len(staying) != len(self.in_sync) or self.leader_id not in self.in_sync:
             self.set_in_sync(staying, minimum)
+        self.leave_to_leader(minimum)
+
+    def leave_to_leader(self, minimum: int) -> None:
+        """Rule 3: who leads with enough in sync commits without the others from now on."""
+        if self.leader_id != NO_LEADER and len(self.in_sync) >= minimum:
+            self.eligible = ()
 
     def finish_reassignment(self, view: ReplicaView, minimum: int, *, is_flushed: bool) -> bool:
         """Let the replicas go that are to, if all that come are in sync and one can lead. Rule 6:
