@@ -125,6 +125,29 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         ),
     ),
     (
+        BrokerRecord(
+            broker_id=BrokerId(1),
+            epoch=BrokerEpoch(2),
+            incarnation=b"i",
+            listeners={},
+            unflushed_since=BrokerEpoch(1),
+        ),
+        (
+            "9186a474797065a662726f6b6572a962726f6b65725f696401a565706f636802ab696e6361726e61"
+            "74696f6ec40169a96c697374656e65727380af756e666c75736865645f73696e636501"
+        ),
+    ),
+    (
+        TopicConfigurationChangeRecord(
+            topic_id=TOPIC, changes={"flush": "sync"}, flushed_since=BrokerEpoch(2)
+        ),
+        (
+            "9184a474797065ba746f7069635f636f6e66696775726174696f6e5f6368616e6765a8746f706963"
+            "5f6964c410000102030405060708090a0b0c0d0e0fa76368616e67657381a5666c757368a473796e"
+            "63ad666c75736865645f73696e636502"
+        ),
+    ),
+    (
         BrokerChangeRecord(
             broker_id=BrokerId(1),
             epoch=BrokerEpoch(2),

@@ -72,12 +72,14 @@ def entry(index: int, *records: MetadataRecord) -> Entry:
 
 def broker(image: Image, number: int) -> BrokerRecord:
     """A registration."""
+    known = image.brokers.get(BrokerId(number))
     return BrokerRecord(
         broker_id=BrokerId(number),
         epoch=BrokerEpoch(image.last_broker_epoch + 1),
         incarnation=bytes(16),
         listeners={"client": f"h:{number}"},
         directories=(BrokerDirectory(bytes([number]) * 16),),
+        unflushed_since=None if known is None else known.epoch,
     )
 
 
@@ -109,7 +111,11 @@ def records_for(image: Image, choice: Choice, drawn: int) -> list[MetadataRecord
         return [TopicRemovedRecord(topic_id=topics[one % len(topics)])]
     if kind == 6 and topics:
         changes = {f"s{one}": None if two < 3 else str(two)}
-        return [TopicConfigurationChangeRecord(topic_id=topics[two % len(topics)], changes=changes)]
+        epoch = image.last_broker_epoch if two % 2 else None
+        changed = TopicConfigurationChangeRecord(
+            topic_id=topics[two % len(topics)], changes=changes, flushed_since=epoch
+        )
+        return [changed]
     return _cluster_wide(image, choice)
 
 

@@ -57,3 +57,18 @@ def test_who_was_away_when_the_minimum_was_lowered_is_not_elected() -> None:
         await topic.holds_all()
 
     Cluster(controllers=3, brokers=2).run(work)
+
+
+def test_who_lost_its_memory_before_the_topic_began_to_flush_is_not_elected() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic, leader, other = await pair(cluster, flush="replicated")
+        await topic.produce(20)
+        cluster.world.machine(f"n{other}").crash()
+        await topic.in_sync(leader)
+        await configure(cluster, "flush", "sync")
+        cluster.nodes[leader].kill()
+        await does_not_lead(topic, other)
+        await cluster.nodes[leader].restart()
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=2).run(work)

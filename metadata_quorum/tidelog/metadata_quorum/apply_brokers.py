@@ -32,6 +32,7 @@ def apply_broker(draft: Draft, record: BrokerRecord) -> None:
         features=record.features,
         boot_id=record.boot_id,
         release=record.release,
+        unflushed_since=record.unflushed_since,
     )
     draft.brokers.put(record.broker_id, registered)
 

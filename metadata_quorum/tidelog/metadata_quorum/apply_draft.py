@@ -127,6 +127,7 @@ class Draft:
                 configuration=topic.configuration,
                 is_internal=topic.is_internal,
                 partitions=tuple(partitions),
+                flushed_since=topic.flushed_since,
             )
             self.topics.put(topic_id, changed)
         return Image(

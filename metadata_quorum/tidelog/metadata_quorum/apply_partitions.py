@@ -14,7 +14,7 @@ from tidelog.metadata_quorum.records_topic import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
+from tidelog.wire.ids import TOPIC_ID_BYTES, BrokerEpoch, TopicId
 
 T = TypeVar("T")
 
@@ -44,13 +44,16 @@ def apply_topic_removed(draft: Draft, record: TopicRemovedRecord) -> None:
 
 def apply_topic_configuration(draft: Draft, record: TopicConfigurationRecord) -> None:
     """All settings of the topic at once."""
-    _configure(draft, _topic(draft, record.topic_id), record.configuration)
+    topic = _topic(draft, record.topic_id)
+    _configure(draft, topic, record.configuration, topic.flushed_since)
 
 
 def apply_topic_configuration_change(draft: Draft, record: TopicConfigurationChangeRecord) -> None:
     """Some settings of the topic."""
     topic = _topic(draft, record.topic_id)
-    _configure(draft, topic, changed_settings(topic.configuration, record.changes))
+    flushed_since = topic.flushed_since if record.flushed_since is None else record.flushed_since
+    configuration = changed_settings(topic.configuration, record.changes)
+    _configure(draft, topic, configuration, flushed_since)
 
 
 def apply_partition(draft: Draft, record: PartitionRecord) -> None:
@@ -117,13 +120,19 @@ def _topic(draft: Draft, topic_id: TopicId) -> TopicImage:
     return topic
 
 
-def _configure(draft: Draft, topic: TopicImage, configuration: dict[str, str]) -> None:
+def _configure(
+    draft: Draft,
+    topic: TopicImage,
+    configuration: dict[str, str],
+    flushed_since: BrokerEpoch | None,
+) -> None:
     changed = TopicImage(
         topic_id=topic.topic_id,
         name=topic.name,
         configuration=configuration,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
+        flushed_since=flushed_since,
     )
     draft.topics.put(topic.topic_id, changed)
 

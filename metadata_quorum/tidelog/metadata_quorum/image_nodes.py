@@ -51,6 +51,8 @@ class BrokerImage(msgspec.Struct, frozen=True, kw_only=True):
     features: Mapping[str, FeatureRange] = {}
     boot_id: str = ""
     release: str = ""
+    unflushed_since: BrokerEpoch | None = None
+    """The epoch since which what it stored may be in its machine's memory alone; None: `epoch`."""
 
 
 class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -98,6 +100,8 @@ class TopicImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     configuration: Mapping[str, str]
     is_internal: bool
     partitions: tuple[PartitionImage, ...] = ()
+    flushed_since: BrokerEpoch | None = None
+    """Given last when `flush` became sync; None: it was never anything else before."""
 
     @property
     def replication_factor(self) -> int:

@@ -27,6 +27,7 @@ from tidelog.metadata_quorum.records import (
     PartitionRecord,
     ProducerIdsRecord,
     QuotaRecord,
+    TopicConfigurationChangeRecord,
     TopicRecord,
     decode_entry,
     encode_entry,
@@ -229,6 +230,7 @@ def _broker_records(broker: BrokerImage) -> Iterator[MetadataRecord]:
         features=dict(sorted(broker.features.items())),
         boot_id=broker.boot_id,
         release=broker.release,
+        unflushed_since=broker.unflushed_since,
     )
     if broker.is_shutting_down or broker.is_draining:
         yield BrokerChangeRecord(
@@ -274,6 +276,10 @@ def _records_of(parts: list[_Part]) -> Iterator[MetadataRecord]:
                 configuration=dict(sorted(topic.configuration.items())),
                 is_internal=topic.is_internal,
             )
+            if topic.flushed_since is not None:
+                yield TopicConfigurationChangeRecord(
+                    topic_id=topic.topic_id, changes={}, flushed_since=topic.flushed_since
+                )
         for partition in topic.partitions[start:end]:
             yield PartitionRecord(
                 topic_id=topic.topic_id,

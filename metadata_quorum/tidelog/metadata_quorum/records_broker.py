@@ -39,6 +39,8 @@ class BrokerRecord(Record, frozen=True, kw_only=True, tag="broker"):
     boot_id: str = ""
     """Tells one boot of its machine from the next."""
     release: str = ""
+    unflushed_since: BrokerEpoch | None = None
+    """The epoch since which what it stored may be in its machine's memory alone; None: `epoch`."""
 
 
 class FenceRecord(msgspec.Struct, frozen=True, kw_only=True, tag="fence", tag_field="type"):

@@ -93,6 +93,8 @@ class TopicConfigurationChangeRecord(
 
     topic_id: TopicId
     changes: dict[str, str | None]
+    flushed_since: BrokerEpoch | None = None
+    """`flush` becomes sync: the epoch that was given to a broker last. None: it does not."""
 
 
 class TopicConfigurationRecord(

@@ -4,6 +4,7 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition
+from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tests.metadata_quorum.controller.test_leaders import fenced, restarted
 from tidelog.metadata_quorum.controller.configuration import (
     Alteration,
@@ -15,9 +16,11 @@ from tidelog.metadata_quorum.controller.configuration import (
 from tidelog.metadata_quorum.controller.partition_state import PartitionState
 from tidelog.metadata_quorum.controller.settings import Scope
 from tidelog.metadata_quorum.image import NO_LEADER, Image
+from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.wire.ids import BrokerId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+ID = clusters.topic_id(1)
 MINIMUM = "min.insync.replicas"
 
 
@@ -104,6 +107,80 @@ def test_a_minimum_that_is_raised_makes_nobody_eligible_again() -> None:
 
 
 def test_a_leader_that_may_not_commit_forgets_nobody() -> None:
-    state = PartitionState.of(clusters.topic_id(1), partition(fenced(pair(), 2)))
+    state = PartitionState.of(ID, partition(fenced(pair(), 2)))
     state.leave_to_leader(2)
     assert state.record() is None
+
+
+def loses_power(image: Image, broker: int, boot: str = "another") -> Image:
+    """The broker's machine boots again; the other one dies then."""
+    return fenced(restarted(image, broker, boot=boot), 3 - broker)
+
+
+def leader_of(image: Image) -> BrokerId:
+    """Who leads the partition."""
+    return partition(image).leader_id
+
+
+@pytest.mark.parametrize("value", ["sync", None], ids=["set", "by_default"])
+def test_who_held_acknowledged_records_in_memory_has_lost_them_also_if_they_are_flushed_now(
+    value: str | None,
+) -> None:
+    image = altered(fenced(pair(flush="replicated"), 2), "flush", value)
+    image = restarted(image, 2, boot="another")
+    assert partition(image).eligible_replicas == (), "it lacks what was in memory alone"
+    assert leader_of(fenced(image, 1)) == NO_LEADER
+
+
+def test_who_boots_after_the_topic_began_to_flush_has_lost_nothing_the_next_time() -> None:
+    image = altered(pair(flush="replicated"), "flush", "sync")
+    image = in_sync_again(restarted(fenced(image, 2), 2, boot="second"))
+    assert leader_of(loses_power(fenced(image, 2), 2, boot="third")) == TWO
+
+
+def in_sync_again(image: Image) -> Image:
+    """The leader lets the other one in."""
+    image, result = asked(image, change(image, 1, 2))
+    assert result.error is None
+    return image
+
+
+@pytest.mark.parametrize(("is_clean", "leader"), [(True, TWO), (False, NO_LEADER)])
+def test_a_start_within_one_boot_flushes_nothing_a_shutdown_in_order_does(
+    *, is_clean: bool, leader: BrokerId
+) -> None:
+    image = altered(pair(flush="replicated"), "flush", "sync")
+    epoch = image.brokers[TWO].epoch if is_clean else -1
+    image = in_sync_again(restarted(fenced(image, 2), 2, clean=epoch))
+    assert leader_of(loses_power(fenced(image, 2), 2)) == leader
+
+
+def test_a_machine_that_tells_no_boot_is_trusted_after_a_shutdown_in_order_only() -> None:
+    image = altered(pair(flush="replicated"), "flush", "sync")
+    image = in_sync_again(restarted(fenced(image, 2), 2, boot=""))
+    assert leader_of(loses_power(fenced(image, 2), 2, boot="")) == NO_LEADER
+
+
+def test_each_time_the_topic_begins_to_flush_counts_anew() -> None:
+    image = altered(pair(flush="replicated"), "flush", "sync")
+    assert image.topics[ID].flushed_since == 2
+    image = in_sync_again(restarted(fenced(image, 2), 2, boot="second"))
+    again = altered(image, "flush", "sync")
+    assert again.topics[ID].flushed_since == 2, "it flushes already"
+    image = altered(altered(image, "flush", "replicated"), "flush", "sync")
+    assert image.topics[ID].flushed_since == 3
+    assert leader_of(loses_power(fenced(image, 2), 2, boot="third")) == NO_LEADER
+
+
+def test_since_when_a_topic_is_flushed_outlives_its_partitions_changes_and_a_snapshot() -> None:
+    image = altered(pair(flush="replicated"), "flush", "sync")
+    image = altered(restarted(fenced(image, 2), 2), "segment.bytes", "65536")
+    assert image.topics[ID].flushed_since == 2
+    assert image.brokers[TWO].unflushed_since == 2
+    restored, _ = decode_image(EncodedImage(image, None))
+    assert restored == image
+
+
+def test_a_topic_that_was_always_flushed_says_nothing_of_it() -> None:
+    image = altered(pair(), "segment.bytes", "65536")
+    assert image.topics[ID].flushed_since is None

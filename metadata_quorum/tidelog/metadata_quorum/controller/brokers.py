@@ -5,7 +5,8 @@ follows while a broker is there and when it goes is `broker_changes`'.
 
 A replica keeps what it was (in sync, eligible) over a start of its process if nothing acknowledged
 can be missing: the process shut down in order, or the topic waits for flushes, or the machine did
-not boot in between. Otherwise it counts as one that may lack records.
+not boot in between. Otherwise it counts as one that may lack records. That a topic waits for
+flushes helps only where it did so before the machine's memory held anything that is not flushed.
 """
 
 from collections.abc import Mapping
@@ -85,6 +86,7 @@ def register(image: Image, registration: Registration, *, is_living: bool) -> De
 
 def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
     """A registration gets an epoch above every earlier one, so that an older process is fenced."""
+    known = image.brokers.get(registration.broker_id)
     return BrokerRecord(
         broker_id=registration.broker_id,
         epoch=BrokerEpoch(image.last_broker_epoch + 1),
@@ -97,6 +99,7 @@ def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
         features=dict(registration.features),
         boot_id=registration.boot_id,
         release=registration.release,
+        unflushed_since=None if known is None else _still_unflushed_since(known, registration),
     )
 
 
@@ -121,9 +124,34 @@ def _settle_registered(
 
 
 def _may_lack_records(known: BrokerImage, registration: Registration, topic: TopicImage) -> bool:
-    is_clean = registration.clean_shutdown_epoch == known.epoch
     is_same_boot = bool(known.boot_id) and known.boot_id == registration.boot_id
-    return not (is_clean or is_same_boot or is_flush_sync(topic))
+    return not (is_same_boot or _is_clean(known, registration) or _was_flushed(known, topic))
+
+
+def _was_flushed(known: BrokerImage, topic: TopicImage) -> bool:
+    """Whether everything acknowledged that its machine held of the topic was on its disk."""
+    if not is_flush_sync(topic):
+        return False
+    return topic.flushed_since is None or _unflushed_since(known) > topic.flushed_since
+
+
+def _is_clean(known: BrokerImage, registration: Registration) -> bool:
+    return registration.clean_shutdown_epoch == known.epoch
+
+
+def _unflushed_since(broker: BrokerImage) -> BrokerEpoch:
+    return broker.epoch if broker.unflushed_since is None else broker.unflushed_since
+
+
+def _still_unflushed_since(known: BrokerImage, registration: Registration) -> BrokerEpoch | None:
+    """What the process before it stored is in memory still, unless it was flushed as that one shut
+    down in order, or the machine has booted since and it is gone. None: nothing is."""
+    is_other_boot = bool(
+        known.boot_id and registration.boot_id and known.boot_id != registration.boot_id
+    )
+    if is_other_boot or _is_clean(known, registration):
+        return None
+    return _unflushed_since(known)
 
 
 def _leave_lost_directory(
