@@ -6,6 +6,7 @@ import pytest
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
 from tests.metadata_quorum.controller.test_in_sync import asked, change
+from tests.metadata_quorum.controller.test_leaders import restarted
 from tidelog.metadata_quorum.controller.broker_changes import drain, fence
 from tidelog.metadata_quorum.controller.in_sync import InSyncChange
 from tidelog.metadata_quorum.controller.reassignment import (
@@ -15,6 +16,7 @@ from tidelog.metadata_quorum.controller.reassignment import (
 )
 from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
 from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.records import TopicConfigurationChangeRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId
 
@@ -111,6 +113,95 @@ def test_a_move_is_called_off_and_what_came_is_dropped() -> None:
     assert (sorted(found.replicas), found.is_reassigning) == ([1, 2], False)
     assert sorted(found.in_sync_replicas) == [1, 2]
     assert alter_reassignments(image, (move(),)).records == (), "nothing is under way"
+
+
+def growing(*in_sync: int, in_sync_min: int = 1) -> Image:
+    """1 is joined by 2 and 3; these are in sync."""
+    image = clusters.with_topic(clusters.cluster(4), (1,), flush="replicated")
+    image = moved(image, 1, 2, 3)
+    if in_sync_min > 1:
+        raised = TopicConfigurationChangeRecord(
+            topic_id=topic_id(1), changes={"min.insync.replicas": str(in_sync_min)}
+        )
+        image = clusters.applied(image, (raised,))
+    return asked(image, change(image, *in_sync))[0]
+
+
+def fenced(image: Image, broker: BrokerId) -> Image:
+    """It dies."""
+    return clusters.after(image, fence(image, broker, image.brokers[broker].epoch))
+
+
+@pytest.mark.parametrize("target", [(), (1,)], ids=["called_off", "replaced"])
+def test_who_came_stays_beside_an_only_replica_until_its_leader_says_that_all_is_flushed(
+    target: tuple[int, ...],
+) -> None:
+    image = moved(growing(1, 2), *target)
+    found = partition(image)
+    assert (found.replicas, found.in_sync_replicas) == ((1, 2), (1, 2)), "3 was never counted on"
+    assert (found.adding_replicas, found.removing_replicas, found.last_replica) == ((), (2,), 1)
+    assert found.directories == (clusters.directory(1), clusters.directory(2))
+    assert alter_reassignments(image, (move(1),)).records == (), "it is on its way"
+    image, _ = asked(image, change(image, 1, 2))
+    assert partition(image).replicas == (1, 2), "it has not said so"
+    image, _ = asked(image, flushed(image, 1, 2))
+    found = partition(image)
+    assert (found.replicas, found.in_sync_replicas, found.is_reassigning) == ((1,), (1,), False)
+
+
+def test_who_came_leads_on_until_the_only_one_that_stays_has_flushed() -> None:
+    image = fenced(growing(1, 2), ONE)
+    (error,) = alter_reassignments(image, (move(),)).answer
+    refusal(ErrorCode.NO_ELIGIBLE_LEADER, error)
+    image = clusters.unfenced(image, 1)
+    image, _ = asked(image, change(image, 1, 2), by=TWO)
+    image = moved(image)
+    assert (partition(image).replicas, partition(image).leader_id) == ((1, 2), TWO)
+    image, _ = asked(image, flushed(image, 1, 2), by=TWO)
+    assert (partition(image).replicas, partition(image).leader_id) == ((1,), ONE)
+
+
+def test_a_move_ends_at_once_where_the_leader_has_counted_on_nobody_else() -> None:
+    found = partition(moved(growing(1)))
+    assert (found.replicas, found.is_reassigning) == ((1,), False)
+
+
+def test_who_came_and_is_eligible_still_is_counted_on() -> None:
+    image = moved(fenced(growing(1, 2, in_sync_min=2), TWO))
+    found = partition(image)
+    assert (found.replicas, found.eligible_replicas, found.last_replica) == ((1, 2), (2,), 1)
+    image, _ = asked(image, flushed(image, 1))
+    assert (partition(image).replicas, partition(image).eligible_replicas) == ((1,), ())
+
+
+def test_who_came_stays_also_where_the_next_only_replica_is_yet_to_come() -> None:
+    image = moved(growing(1, 2), 4)
+    found = partition(image)
+    assert (found.replicas, found.last_replica) == ((4, 1, 2), 4)
+    image, _ = asked(image, flushed(image, 1, 2, 4))
+    assert (partition(image).replicas, partition(image).leader_id) == ((4,), 4)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_who_came_is_asked_for_the_end_of_its_log_where_nobody_is_in_sync(
+    *, is_alone: bool
+) -> None:
+    here = (1,) if is_alone else (1, 4)
+    image = clusters.with_topic(clusters.cluster(4), here, flush="replicated", in_sync_min=1)
+    image, _ = asked(moved(image, *here, 2, 3), change(moved(image, *here, 2, 3), 1, 2))
+    for broker in (1, 2):
+        image = restarted(image, broker, boot="another")
+    assert partition(image).last_known_eligible == (1, 2)
+    found = partition(moved(image))
+    assert found.last_known_eligible == (1, 2), "either may have more than the other one"
+    assert found.removing_replicas == (2,)
+
+
+def test_who_is_in_sync_alone_is_not_given_up_for_one_that_lost_its_memory() -> None:
+    found = partition(image := restarted(growing(1, 2), 1, boot="another"))
+    assert (found.in_sync_replicas, found.last_known_eligible) == ((TWO,), (ONE,))
+    (error,) = alter_reassignments(image, (move(),)).answer
+    refusal(ErrorCode.NO_ELIGIBLE_LEADER, error)
 
 
 def test_a_move_that_is_asked_for_again_changes_nothing() -> None:

@@ -16,6 +16,7 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
     replica is in sync: then each has gone on from there, and nothing more may be cut off.
  6. Others go from beside an only replica once its leader has said that what is committed is on that
     one's disk: with flush=replicated it may be in memory alone, and was safe by being there twice.
+    So do those that came by a move that is called off, unless nobody has counted on them.
 """
 
 from collections.abc import Collection, Mapping

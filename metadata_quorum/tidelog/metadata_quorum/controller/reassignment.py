@@ -2,8 +2,9 @@
 
 Pure. While a move is under way a partition's replicas are those that it is to have, then those that
 go. New replicas copy; when all of them are in sync (`in_sync.alter_partitions`) the others go.
-Where one alone is to stay, they go once its leader says that it has flushed what is committed. It
-must never drop the last replica in sync.
+Where one alone is to stay, they go once its leader says that it has flushed what is committed, also
+those that came by a move that is called off or replaced. It must never drop the last replica in
+sync.
 """
 
 from collections.abc import Sequence
@@ -98,17 +99,10 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
         target = tuple(present)
     else:
         warnings = _validate_target(image, partition, target, tried)
+    _check_staying(partition, (*present, *target), tried)
     state = PartitionState.of(topic.topic_id, partition)
     _retarget(image, state, present, target)
     in_sync = [each for each in state.in_sync if each in state.replicas]
-    if not in_sync and not state.last_known:
-        raise TidelogError(
-            ErrorCode.NO_ELIGIBLE_LEADER,
-            tried=tried,
-            happened="of the replicas that would stay none is in sync: "
-            f"{', '.join(map(str, partition.in_sync_replicas))} are",
-            hint="Wait until one of them has caught up, or let the move end.",
-        )
     minimum = in_sync_min(topic)
     state.eligible = tuple(each for each in state.eligible if each in state.replicas)
     state.last_known = tuple(each for each in state.last_known if each in state.replicas)
@@ -126,12 +120,27 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
     return state.record(), warnings
 
 
+def _check_staying(partition: PartitionImage, staying: Sequence[BrokerId], tried: str) -> None:
+    """NO_ELIGIBLE_LEADER where nobody would stay that is, or where nobody is, may be, complete."""
+    complete = partition.in_sync_replicas or partition.last_known_eligible
+    if not any(each in staying for each in complete):
+        raise TidelogError(
+            ErrorCode.NO_ELIGIBLE_LEADER,
+            tried=tried,
+            happened="of the replicas that would stay none is in sync: "
+            f"{', '.join(map(str, complete))} are, or were last",
+            hint="Wait until one of them has caught up, or let the move end.",
+        )
+
+
 def _retarget(
     image: Image, state: PartitionState, present: Sequence[BrokerId], target: Sequence[BrokerId]
 ) -> None:
-    """Replicas, those that come and those that go; replicas of an earlier move are dropped."""
+    """Replicas, those that come and those that go. Replicas of an earlier move are dropped, unless
+    they are needed until this one ends."""
     known = dict(zip(state.replicas, state.directories, strict=False))
-    removing = tuple(each for each in present if each not in target)
+    came = [each for each in state.adding if each not in target and _is_needed(state, each, target)]
+    removing = tuple(each for each in (*present, *came) if each not in target)
     state.adding = tuple(each for each in target if each not in present)
     state.removing = removing
     state.replicas = (*target, *removing)
@@ -140,6 +149,17 @@ def _retarget(
             known.get(each) or choose_directory(image, each, state.before.partition)
             for each in state.replicas
         )
+
+
+def _is_needed(state: PartitionState, came: BrokerId, target: Sequence[BrokerId]) -> bool:
+    """Whether what is committed may lie in the memory of the one that came and of others alone.
+
+    Rule 6 of `partition_state` where one replica is to stay; with one that never came into sync no
+    leader has counted on it. Where nobody is in sync, any that may be complete is waited for.
+    """
+    if not state.in_sync:
+        return came in state.last_known
+    return len(target) == 1 and came in (*state.in_sync, *state.eligible, *state.last_known)
 
 
 def _validate_target(
