@@ -78,7 +78,8 @@ class ControllerServiceServicer(object):
 
     def ReportDamagedReplicas(self, request, context):
         """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
-        replica leads, where one can. May be sent again.
+        replica leads, where one can. Damage raises the partition epoch of one that is out of it, so that
+        nobody lets it in by what was decided before. May be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,8 @@ class ControllerServiceStub:
     """
     ReportDamagedReplicas: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]
     """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
-    replica leads, where one can. May be sent again.
+    replica leads, where one can. Damage raises the partition epoch of one that is out of it, so that
+    nobody lets it in by what was decided before. May be sent again.
     """
     ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportLogEndsRequest, _controller_pb2.ReportLogEndsResponse]
     """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
@@ -69,7 +70,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """
     ReportDamagedReplicas: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDamagedReplicasRequest, _controller_pb2.ReportDamagedReplicasResponse]  # type: ignore[assignment]
     """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
-    replica leads, where one can. May be sent again.
+    replica leads, where one can. Damage raises the partition epoch of one that is out of it, so that
+    nobody lets it in by what was decided before. May be sent again.
     """
     ReportLogEnds: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportLogEndsRequest, _controller_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
     """Where logs end of which nobody is sure to hold every acknowledged record any more. Once all
@@ -106,7 +108,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.ReportDamagedReplicasResponse, _abc.Awaitable[_controller_pb2.ReportDamagedReplicasResponse]]:
         """Replicas that a broker found damaged, or cannot open: they leave the in-sync set, or another
-        replica leads, where one can. May be sent again.
+        replica leads, where one can. Damage raises the partition epoch of one that is out of it, so that
+        nobody lets it in by what was decided before. May be sent again.
         """
 
     @_abc_1.abstractmethod

@@ -179,7 +179,8 @@ class ReplicaPosition(_message.Message):
     """The first offset that the follower keeps."""
     partition_epoch: _builtins.int
     """The partition's generation as the follower knows it, so that a move from lane to lane is told
-    from an old position that was late.
+    from an old position that was late. Who is not in sync comes in only by what it says at the
+    present one: before that it may have had another log.
     """
     def __init__(
         self,

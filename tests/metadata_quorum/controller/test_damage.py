@@ -5,6 +5,7 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
+from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tidelog.metadata_quorum.controller.broker_changes import fence
 from tidelog.metadata_quorum.controller.damage import DamagedReplica, report_damaged
 from tidelog.metadata_quorum.image import Image
@@ -54,13 +55,19 @@ def test_another_leads_when_the_leader_is_damaged() -> None:
     assert not now.is_recovered_unclean
 
 
-def test_a_damaged_follower_leaves_the_set_and_a_second_report_changes_nothing() -> None:
+def test_a_damaged_follower_leaves_the_set_and_nobody_lets_it_in_by_what_was_decided_before() -> (
+    None
+):
     image, error = told(three(), THREE)
     assert error is None
     assert (partition(image).leader_id, partition(image).in_sync_replicas) == (ONE, (ONE, TWO))
     again, error = told(image, THREE)
     assert error is None
-    assert again is image
+    now, then = partition(again), partition(image)
+    assert now.partition_epoch == then.partition_epoch + 1
+    assert msgspec.structs.replace(now, partition_epoch=then.partition_epoch) == then
+    _, result = asked(again, change(image, 1, 2, 3))
+    refusal(ErrorCode.STALE_PARTITION_EPOCH, result.error)
 
 
 def test_it_leaves_the_eligible_ones_as_well() -> None:

@@ -2,7 +2,8 @@
 
 Owns the order. It must never give up the bytes of a replica that somebody still counts on: files
 are set aside, never removed, and only once the image shows that the replica neither leads nor is
-known to hold every acknowledged record. An only replica stays stopped. One that could not be read
+known to hold every acknowledged record, at a partition epoch behind the report: by then no leader
+lets it in by what it held before. An only replica stays stopped. One that could not be read
 is reported as that: others lead until it is opened again (`reopening`), no file is set aside.
 
     the log has stopped: STORAGE_CORRUPT ──▶ ReportDamagedReplicas, again until it is answered
@@ -25,7 +26,7 @@ from tidelog.metadata_quorum.image import NO_LEADER, PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, PartitionId
+from tidelog.wire.ids import BrokerId, PartitionEpoch, PartitionId
 
 LOOK_MS: Final = 500
 RETRY_MS: Final = 5_000
@@ -64,6 +65,8 @@ class Repair:
         self._broker_id = broker_id
         self._not_before_ms: dict[PartitionKey, int] = {}
         self._told: dict[PartitionKey, PartitionLog] = {}
+        self._reported: dict[PartitionKey, tuple[PartitionLog, PartitionEpoch]] = {}
+        """Damaged logs that the controller has heard of, and the partition epoch known before."""
         self.repaired_count = 0
         """Replicas that were begun anew since the start."""
 
@@ -78,7 +81,7 @@ class Repair:
             unread = [each for each in stopped if may_be_opened(each)]
             await self._report([each for each in (*damaged, *unread) if self._is_due(each)])
             for replica in damaged:
-                if self._is_due(replica) and self._can_be_copied(self._image_of(replica)):
+                if self._is_due(replica) and self._can_be_copied(replica):
                     await self._begin_anew(replica)
 
     def _now_ms(self) -> int:
@@ -91,9 +94,13 @@ class Repair:
         key = replica.log.key
         return self._metadata.image().partition(key.topic_id, key.partition)
 
-    def _can_be_copied(self, partition: PartitionImage | None) -> bool:
-        """Whether nobody counts on this broker's replica, and another one leads."""
+    def _can_be_copied(self, replica: Replica) -> bool:
+        """Whether nobody counts on this broker's replica, or will, and another one leads."""
+        partition = self._image_of(replica)
         if partition is None or self._is_counted_on(partition):
+            return False
+        log, epoch_before = self._reported.get(replica.log.key, (None, partition.partition_epoch))
+        if log is not replica.log or partition.partition_epoch <= epoch_before:
             return False
         return partition.leader_id not in (self._broker_id, NO_LEADER)
 
@@ -104,28 +111,32 @@ class Repair:
             *partition.last_known_eligible,
         )
 
-    def _holds_up(self, partition: PartitionImage) -> bool:
-        """Whether others wait for this broker, or for a leader."""
-        return self._broker_id in partition.in_sync_replicas
+    def _is_to_report(self, replica: Replica, partition: PartitionImage) -> bool:
+        """Damage once at least, and while somebody counts on it; else where others wait for it."""
+        if not _is_damaged(replica):
+            return self._broker_id in partition.in_sync_replicas
+        log, _ = self._reported.get(replica.log.key, (None, None))
+        return log is not replica.log or self._is_counted_on(partition)
 
     async def _report(self, damaged: Sequence[Replica]) -> None:
-        """Those that somebody counts on; an only replica has nobody to take over."""
+        """Those that somebody counts on, or may; an only replica has nobody to take over."""
         reported: list[DamagedReplica] = []
+        known: list[tuple[PartitionLog, PartitionEpoch]] = []
         for replica in damaged:
             partition = self._image_of(replica)
             if partition is None:
                 continue
-            may_come_back = not _is_damaged(replica)
             if len(partition.replicas) == 1 or len(reported) == REPORTS_MAX:
                 continue
-            if self._holds_up(partition) if may_come_back else self._is_counted_on(partition):
+            if self._is_to_report(replica, partition):
                 key = replica.log.key
+                known.append((replica.log, partition.partition_epoch))
                 reported.append(
                     DamagedReplica(
                         topic_id=key.topic_id,
                         partition=key.partition,
                         leader_epoch=partition.leader_epoch,
-                        may_come_back=may_come_back,
+                        may_come_back=not _is_damaged(replica),
                     )
                 )
         if not reported:
@@ -135,9 +146,11 @@ class Repair:
         except TidelogError:
             # No controller, or none that answers: looked at again soon.
             return
-        for each, error in zip(reported, errors, strict=True):
+        for each, before, error in zip(reported, known, errors, strict=True):
             key = PartitionKey(each.topic_id, PartitionId(each.partition))
             self._replicas.irreplaceable.pop(key, None)
+            if error is None and not each.may_come_back:
+                self._reported[key] = before
             if error is not None:
                 if error.code is ErrorCode.NO_ELIGIBLE_LEADER:
                     self._replicas.irreplaceable[key] = error
@@ -169,6 +182,7 @@ class Repair:
         if not kept_as:
             return
         self._told.pop(key, None)
+        self._reported.pop(key, None)
         self._not_before_ms.pop(key, None)
         self.repaired_count += 1
         self._events.warning(

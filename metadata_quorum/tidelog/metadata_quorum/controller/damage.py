@@ -1,7 +1,9 @@
 """Replicas that their brokers found damaged, or cannot open: others lead, nobody waits for them.
 
 Pure. It must never take the last replica out that holds every acknowledged record: damaged, it
-still has the only bytes of them. One that cannot be opened now is not given up: it leaves the
+still has the only bytes of them. Each report of damage raises the partition epoch: a leader that
+has decided to let the replica in, by what it held before, has decided too early. One that cannot be
+opened now is not given up: it leaves the
 in-sync set as a broker does that is fenced, stays eligible where those are, and leads on where
 nobody else can. A stop of the walk "a broker dies": a disk that lies dies alone.
 """
@@ -86,10 +88,12 @@ def _found(
 def _take_out(
     image: Image, broker_id: BrokerId, topic: TopicImage, partition: PartitionImage
 ) -> MetadataRecord | None:
-    """It is damaged: nobody counts on it any more."""
+    """It is damaged: nobody counts on it any more, nor lets it in by what it had before."""
+    state = PartitionState.of(topic.topic_id, partition)
     sure = (*partition.in_sync_replicas, *partition.eligible_replicas)
     if broker_id not in (*sure, *partition.last_known_eligible):
-        return None
+        state.is_renewed = True
+        return state.record()
     # Who may hold everything counts only where nobody is sure to.
     holding = sure or partition.last_known_eligible
     if all(each == broker_id for each in holding):
@@ -101,7 +105,6 @@ def _take_out(
             "this one holds: `tidelog partition elect-leaders --unclean`, once its broker is "
             "stopped.",
         )
-    state = PartitionState.of(topic.topic_id, partition)
     state.lose((broker_id,))
     state.last_known = tuple(each for each in state.last_known if each != broker_id)
     state.settle(ReplicaView(image.brokers, partition), in_sync_min(topic))
