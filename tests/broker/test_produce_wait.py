@@ -1,6 +1,7 @@
 """Waiting for acknowledgements when everything happens in one moment."""
 
 import asyncio
+import gc
 from typing import cast
 
 import pytest
@@ -52,4 +53,23 @@ def test_a_caller_that_goes_away_as_the_outcome_comes_leaves_nothing_behind(
         del outcome, submitted, caller
 
     asyncio.run(main())
+    assert reported == []
+
+
+def test_a_refused_batch_is_known_though_the_process_dies_before_the_next_one_is_answered() -> None:
+    reported: list[object] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        outcomes: list[asyncio.Future[Appended]] = [loop.create_future(), loop.create_future()]
+        handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
+        batches = [PartitionBatch(TopicId(bytes(16)), each, -1, b"", 0) for each in range(2)]
+        submitted = Submitted(ProduceRequest(batches, Acks.ALL, 0), outcomes)
+        handler.begin_wait(submitted, lambda _: None)
+        outcomes[0].set_exception(FAILED)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    gc.collect()
     assert reported == []

@@ -1,11 +1,15 @@
 """What the cluster suite excuses: with flush=replicated the loss of all who were sure, no more."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replicas import Replica
 from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
 from tidelog.chaos.checkers.history import Excuse, History
 from tidelog.chaos.sim.cluster.node import ClusterNode
@@ -13,10 +17,11 @@ from tidelog.chaos.sim.cluster.plan import Plan, draw_plan
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.world import World
+from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.image_map import ImageMap
 from tidelog.server.view import NodeView
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionId, TopicId
 
 TOPIC_ID = TopicId(bytes(range(16)))
 KEY = PartitionKey(TOPIC_ID, PartitionId(0))
@@ -32,9 +37,15 @@ def plan_of_three() -> Plan:
 
 
 class ShownNode(ClusterNode):
-    """Of which nothing is seen but the metadata that it shows."""
+    """Of which nothing is seen but the metadata and the replica that it shows."""
 
     shown: Image | None = None
+    shown_replica: Replica | None = None
+
+    def replicas(self) -> Iterator[Replica]:
+        """At most one."""
+        if self.shown_replica is not None:
+            yield self.shown_replica
 
     @property
     def view(self) -> NodeView:
@@ -178,3 +189,42 @@ def test_what_another_node_shows_counts_before_any_replica_is_looked_at() -> Non
     scene = Scene({1: COMMITTED, 2: COMMITTED})
     scene.show(in_sync_replicas=(BrokerId(1),))
     assert scene.board.image.in_sync_replicas == (1,)
+
+
+def only_replica(scene: Scene) -> Replica:
+    """Of the first node, which leads at epoch 1; nobody else has the partition."""
+    alone = (BrokerId(1),)
+    scene.show(replicas=alone, in_sync_replicas=alone)
+    log = PartitionLog(KEY, LeaderEpoch(1))
+    log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(COMMITTED)
+    replica = Replica(
+        log=log,
+        settings=TopicSettings(is_flush_sync=False),
+        topic_name="t",
+        directory=cast(LogDirectory, None),
+        leader_epoch=LeaderEpoch(1),
+    )
+    scene.nodes[1].shown_replica = replica
+    return replica
+
+
+def test_what_an_only_replica_commits_after_it_heard_that_it_leads_no_more_may_be_lost_too() -> (
+    None
+):
+    scene = Scene({1: COMMITTED})
+    replica = only_replica(scene)
+    scene.watch.look()
+    scene.nodes[1].shown_replica = msgspec.structs.replace(replica, is_led=False)
+    scene.watch.look()
+    replica.log.log_end_offset = replica.log.high_watermark = Offset(COMMITTED + 2)
+    scene.watch.look()
+    assert scene.crash(1) is Excuse.LOST
+
+
+def test_what_it_holds_uncommitted_excuses_nothing() -> None:
+    scene = Scene({1: COMMITTED})
+    replica = only_replica(scene)
+    scene.watch.look()
+    replica.log.log_end_offset = Offset(COMMITTED + 2)
+    scene.watch.look()
+    assert scene.crash(1) is None

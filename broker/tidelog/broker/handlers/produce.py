@@ -125,7 +125,9 @@ class PendingAnswers:
             _forget(self._submitted.outcomes)
 
     def _on_outcome(self, outcome: "asyncio.Future[Appended]") -> None:
-        del outcome
+        # Taken note of at once: whoever dies before the others are here never comes to look.
+        if not outcome.cancelled():
+            outcome.exception()
         self._missing -= 1
         if not self._missing:
             self._finish(0)

@@ -15,6 +15,7 @@ from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_f
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 
 VIOLATIONS_MAX = 12
+NO_EPOCH = -2
 LATELY_NS = 5_000_000_000
 """An answer may have been on its way for so long."""
 
@@ -28,6 +29,8 @@ class Position(msgspec.Struct, kw_only=True):
     high_watermark: int = 0
     leader_epoch: int = -1
     is_led: bool = False
+    led_epoch: int = NO_EPOCH
+    """The newest at which it was seen to lead."""
 
 
 class PartitionBoard:

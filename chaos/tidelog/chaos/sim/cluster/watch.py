@@ -148,6 +148,8 @@ class ClusterWatch:
         if board.excuse is None and node.node_id not in board.damaged:
             self._check(node, board, replica, before)
         is_led = replica.is_led
+        if is_led:
+            before.led_epoch = log.leader_epoch
         before.log_end_offset = log.log_end_offset
         if not _is_being_cut(log, before):
             before.flushed_offset, before.cut_count = log.flushed_offset, log.cut_count
@@ -156,7 +158,9 @@ class ClusterWatch:
         before.is_led = is_led
         if is_led and log.leader_epoch == board.image.leader_epoch:
             board.see_leader(node.node_id, end_offset)
-        if is_led:
+        if log.leader_epoch == before.led_epoch:
+            # Also after it heard that it leads no more: what was handed to its log before that is
+            # still appended, and an only replica has committed it then.
             board.committed = max(board.committed, log.high_watermark)
         if log.log_end_offset >= board.committed:
             board.lacking.pop(node.node_id, None)
