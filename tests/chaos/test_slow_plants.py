@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.suite_contract import RARE, SLOW, search, whose_turn_it_is
+from tests.chaos.suite_contract import RARE, SLOW, TURN_CPU_SECONDS, search, whose_turn_it_is
 from tests.support.telling import Tell
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.planted import load_planted
@@ -31,7 +31,8 @@ def test_a_planted_bug_is_found_late_by_the_suite_as_it_is(
 ) -> None:
     commit = runner.commit().removesuffix("+")
     suite, name = late_found or whose_turn_it_is(commit)
-    told = search(load_suite(suite), name, load_planted(suite)[name])
+    cpu_seconds = None if late_found else TURN_CPU_SECONDS
+    told = search(load_suite(suite), name, load_planted(suite)[name], cpu_seconds=cpu_seconds)
     turn = "" if late_found else f"by turns, 1 of {len(SLOW)} at commit {commit}; "
     tell(f"suite {suite}: {turn}{told}")
 
@@ -39,6 +40,12 @@ def test_a_planted_bug_is_found_late_by_the_suite_as_it_is(
 def test_every_late_one_has_a_turn() -> None:
     assert {whose_turn_it_is(str(number)) for number in range(200)} == set(SLOW)
     assert whose_turn_it_is("95d0ae4d2f8f") == whose_turn_it_is("95d0ae4d2f8f")
+
+
+def test_a_turn_that_has_no_time_left_is_told_as_skipped() -> None:
+    plant = load_planted("log")["retry_a_failed_flush"]
+    with pytest.raises(pytest.skip.Exception, match="not found within 0 seeds"):
+        search(load_suite("log"), "retry_a_failed_flush", plant, cpu_seconds=0.0)
 
 
 @pytest.mark.parametrize(("suite", "name"), [*SLOW, *RARE])

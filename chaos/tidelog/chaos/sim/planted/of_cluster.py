@@ -37,7 +37,6 @@ from tidelog.broker.replication.stream_messages import (
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.chaos.sim.planted.of_moves import (
     leave_one_alone_too_early,
-    loosen_before_the_role,
     reassign_before_the_copy,
 )
 from tidelog.metadata_quorum.controller import brokers
@@ -453,7 +452,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
-    "loosen_before_the_role": _plant(loosen_before_the_role, _COMMITTED),
     "leave_one_alone_too_early": _plant(
         leave_one_alone_too_early, frozenset({"left_alone"}) | _LOST
     ),

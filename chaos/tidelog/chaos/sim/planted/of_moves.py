@@ -1,10 +1,7 @@
-"""Bugs of moves, for the cluster suite: in the controller, and in who follows the image."""
+"""Bugs of moves, in the controller, for the cluster suite."""
 
-from tidelog.broker.replicas import Replica, Replicas
 from tidelog.chaos.sim.planted import Substitution
 from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import PartitionImage
 
 
 def reassign_before_the_copy() -> Substitution:
@@ -31,17 +28,3 @@ def leave_one_alone_too_early() -> Substitution:
         return original(self, view, minimum, is_flushed=True)
 
     return Substitution(PartitionState, "finish_reassignment", finish)
-
-
-def loosen_before_the_role() -> Substitution:
-    """The image that ends a move to one replica lifts the rule that what is acknowledged is flushed
-    first, while the role of before still holds."""
-    original = Replicas._take_over
-
-    def take_over(
-        self: Replicas, replica: Replica, partition: PartitionImage, settings: TopicSettings
-    ) -> None:
-        self._configure(replica.log.key, replica, settings)
-        original(self, self._replicas[replica.log.key], partition, settings)
-
-    return Substitution(Replicas, "_take_over", take_over)
