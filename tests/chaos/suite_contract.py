@@ -38,7 +38,6 @@ RARE: Final = (
     ("cluster", "elect_no_longest_log"),
     ("cluster", "leave_one_alone_too_early"),
     ("cluster", "leave_stopped_logs_alone"),
-    ("cluster", "refuse_files_of_before"),
     ("cluster", "shrink_and_count_on_all"),
     ("cluster", "skip_the_resync_after_a_break"),
 )

@@ -21,7 +21,6 @@ from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, 
 from tidelog.broker.partition.owner import Appended, DirectoryOwner
 from tidelog.broker.partition.producer_check import find_duplicate
 from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
-from tidelog.broker.replica_homes import Homes
 from tidelog.broker.replicas import Replica
 from tidelog.broker.replication import leader_check, leader_session, reopening
 from tidelog.broker.replication.follower_partition import FollowedPartition
@@ -44,7 +43,7 @@ from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.log_ends import ToldEnds
 from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, TopicImage
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -255,23 +254,6 @@ def leave_stopped_logs_alone() -> Substitution:
     return Substitution(reopening, "may_be_opened", may_be_opened)
 
 
-def refuse_files_of_before() -> Substitution:
-    """A replica that is placed here again is not served while files of it lie here."""
-    original = Homes.choose
-
-    def choose(self: Homes, key: PartitionKey, partition: PartitionImage, **options: bool) -> Any:
-        found = self._found.get(key)
-        if found and not options["was_here"]:
-            return TidelogError(
-                ErrorCode.STORAGE_FAILED,
-                tried=f"open {key}",
-                happened=f"simulated fault: {found[0].name} holds files of it",
-            )
-        return original(self, key, partition, **options)
-
-    return Substitution(Homes, "choose", choose)
-
-
 # -- producers ---------------------------------------------------------------------------------
 
 
@@ -442,7 +424,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "leave_stopped_logs_alone": _plant(
         leave_stopped_logs_alone, frozenset({"not_alive", "recovery"})
     ),
-    "refuse_files_of_before": _plant(refuse_files_of_before, frozenset({"not_alive", "recovery"})),
     "misroute_a_batch": _plant(misroute_a_batch, frozenset({"from_nowhere", "not_flushed"})),
     "forget_producers_on_restart": _plant(forget_producers_on_restart, _OF_PRODUCERS),
     "store_a_duplicate": _plant(store_a_duplicate, _OF_PRODUCERS),
