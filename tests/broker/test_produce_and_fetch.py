@@ -432,3 +432,34 @@ def test_an_answer_of_several_partitions_stays_within_its_bytes() -> None:
         await stream.end_sending()
 
     with_node(work)
+
+
+def test_a_full_answer_is_not_held_back_for_more_than_fits_into_it() -> None:
+    async def work(client: PlainClient) -> None:
+        topic_id = await client.create_topic("t")
+        for _ in range(5):
+            await client.produce(partition_batch(topic_id, 0, sealed([b"x" * 1_000])))
+        request = fetch_pb2.FetchRequest(
+            positions=[position(topic_id, 0, 0)],
+            max_bytes=2_000,
+            min_bytes=1_000_000,
+            max_wait_ms=20_000,
+        )
+        began = asyncio.get_running_loop().time()
+        await client.call("FetchService/Fetch", request.SerializeToString())
+        assert asyncio.get_running_loop().time() - began < 1
+
+    with_node(work)
+
+
+def test_a_partition_that_is_named_twice_is_waited_for_and_answered() -> None:
+    async def work(client: PlainClient) -> None:
+        topic_id = await client.create_topic("t")
+        request = fetch_pb2.FetchRequest(positions=[position(topic_id, 0, 0)] * 2, max_wait_ms=200)
+        raw = await client.call("FetchService/Fetch", request.SerializeToString())
+        assert not fetch_pb2.FetchResponse.FromString(raw).partitions
+        await client.produce(partition_batch(topic_id, 0, sealed([b"x"])))
+        raw = await client.call("FetchService/Fetch", request.SerializeToString())
+        assert fetch_pb2.FetchResponse.FromString(raw).partitions
+
+    with_node(work)

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_of
 from tidelog.broker.directory import LogDirectory
@@ -100,6 +101,47 @@ def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -
         seen += [each.partition for each in answer.partitions]
     assert sorted(seen) == list(range(20))
     assert node.read_bytes < 4_000_000, "each answer looks into one partition too many"
+
+
+@pytest.mark.parametrize(
+    ("fitting", "partition_count"), [(1, 2), (1, 4), (1, 5), (2, 3), (2, 6), (3, 4)]
+)
+def test_partitions_with_a_backlog_are_read_in_turn_however_many_fit_an_answer(
+    fitting: int, partition_count: int
+) -> None:
+    batches = [batch_at(1, size=60_000)] * 8
+    node = Node([shelf_of([batches], number=number) for number in range(partition_count)])
+    positions = [
+        msgspec.structs.replace(position(partition), max_bytes=61_000)
+        for partition in range(partition_count)
+    ]
+    session = FetchSession(node.handler(), lambda: None)
+    session.take(FetchStreamRequest(positions, [], 100_000_000, 1, fitting * 61_000 + 30_000))
+    counts = [0] * partition_count
+    for _ in range(5 * partition_count // fitting):
+        answer = asyncio.run(session.next_answer(session.wanted_bytes()))
+        assert answer is not None
+        assert len(answer.partitions) == fitting
+        for each in answer.partitions:
+            counts[each.partition] += 1
+        assert max(counts) - min(counts) <= 1, counts
+
+
+def test_a_partition_whose_read_was_overtaken_by_a_change_keeps_its_turn() -> None:
+    node = Node([shelf_of([[batch_at(1, size=60_000)]], number=number) for number in range(3)])
+    session = FetchSession(node.handler(), lambda: None)
+    positions = [position(partition) for partition in range(3)]
+    session.take(FetchStreamRequest(positions, [], 10_000_000, 1, 61_000))
+
+    def change(segment: SegmentKey) -> None:
+        node.shelves[0].on_read = lambda key: None
+        session.take(FetchStreamRequest([], [(TOPIC, 2)], 0, 2, 0))
+
+    node.shelves[0].on_read = change
+    assert asyncio.run(session.next_answer(61_000)) is None
+    answer = asyncio.run(session.next_answer(61_000))
+    assert answer is not None
+    assert [each.partition for each in answer.partitions] == [0]
 
 
 class Room:

@@ -91,7 +91,9 @@ class FetchRequest(_message.Message):
     counts as 30,000 unless the broker is configured otherwise.
     """
     min_bytes: _builtins.int
-    """Answer as soon as so many bytes are readable; 0 and 1 mean: any."""
+    """Answer as soon as so many bytes are readable; 0 and 1 mean: any. More than `max_bytes`, or its
+    default, counts as that.
+    """
     max_bytes: _builtins.int
     """At most so many bytes in the whole answer; 0: the broker's default. The default keeps the
     answer, envelope included, below the 4 MiB that many gRPC clients accept. Only the first
@@ -104,7 +106,8 @@ class FetchRequest(_message.Message):
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
         """At most one a partition, at most 10,000. All of them must be led by the broker asked, or have a
-        replica there.
+        replica there. They are served in this order until the answer is full: a client names those
+        that it was just served behind the others the next time, or the last ones may never be served.
         """
 
     def __init__(
@@ -323,7 +326,9 @@ class FetchStreamRequest(_message.Message):
     """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
-        """Positions to add or to move; a partition that is already read goes on from the new position."""
+        """Positions to add or to move; a partition that is already read goes on from the new position.
+        Partitions take turns: their order here does not matter in the long run.
+        """
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchedPartition]:

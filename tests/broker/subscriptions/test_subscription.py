@@ -188,6 +188,31 @@ def test_credit_and_order_hold_whatever_reads_bring() -> None:
     assert isinstance(ended, EndStream)
 
 
+@pytest.mark.parametrize("credit", [1, 3, 5, 7, 100])
+@pytest.mark.parametrize("fitting", [1, 2, 3])
+def test_partitions_are_read_in_turn_when_a_read_has_no_room_for_all(
+    credit: int, fitting: int
+) -> None:
+    keys = [PartitionKey(TOPIC, PartitionId(number)) for number in range(4)]
+    stream = reading(*keys, begin=msgspec.structs.replace(BEGIN, credit_records=credit))
+    counts = [0] * len(keys)
+    while min(counts) < 50:
+        for key, offset in list(stream.core.wanted().items())[:fitting]:
+            stream.brought(key, offset, 5)
+        stream.take(stream.core.on_credit(credit, stream.now_ms))
+        for each in stream.told:
+            if isinstance(each, SendRecords):
+                counts[each.partition] += len(each.records)
+        stream.told.clear()
+        assert max(counts) - min(counts) <= 10, f"more than two reads apart: {counts}"
+
+
+def test_a_read_that_brought_no_record_was_a_turn_as_well() -> None:
+    stream = reading(P0, P1)
+    stream.take(stream.core.on_records(P0, 0, [], 50, 100, stream.now_ms))
+    assert list(stream.core.wanted().items()) == [(P1, 0), (P0, 50)]
+
+
 def test_a_partition_that_is_taken_away_is_given_up_when_all_is_acknowledged() -> None:
     stream = reading(P0, P1)
     stream.brought(P0, 0, 3)

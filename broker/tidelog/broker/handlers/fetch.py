@@ -94,7 +94,7 @@ class FetchHandler:
         self.check_positions(len(request.positions))
         if not self._is_ready(request):
             await self._wait_ready(request)
-        wanted = min(request.max_bytes or self.limits.fetch_bytes, self.limits.fetch_bytes_max)
+        wanted = self._answer_bytes(request)
         available = self._available_bytes(request, wanted)
         if available > SMALL_ANSWER_BYTES:
             wanted = min(wanted, await context.answer_room.take(min(available, wanted)))
@@ -198,9 +198,13 @@ class FetchHandler:
         """Whole batches of one partition."""
         return await replica.directory.reader.read(replica.log, offset, max_bytes)
 
+    def _answer_bytes(self, request: FetchRequest) -> int:
+        """How large the whole answer may be."""
+        return min(request.max_bytes or self.limits.fetch_bytes, self.limits.fetch_bytes_max)
+
     def _is_ready(self, request: FetchRequest) -> bool:
-        """Whether an answer is due: an error, or enough bytes."""
-        wanted = max(1, request.min_bytes)
+        """Whether an answer is due: an error, or enough bytes; what fills it is enough."""
+        wanted = max(1, min(request.min_bytes, self._answer_bytes(request)))
         total = 0
         for position in request.positions:
             judged = self.judge(position, request.client_rack, may_redirect=False)

@@ -57,6 +57,7 @@ class FetchSession:
         self._wake = wake
         self._positions: dict[PartitionKey, FetchPosition] = {}
         self._ready: dict[PartitionKey, None] = {}
+        """With news, as far as is known; whose turn it is stands first."""
         self._urgent: dict[PartitionKey, None] = {}
         """Those of the ready ones that are answered without credit."""
         self._rack: str | None = None
@@ -124,7 +125,7 @@ class FetchSession:
             answer, is_full = await self._read(key, position, left, is_first=not answers)
             if changes != self._changes:
                 # A seek came in while the disk was read: what was read may be from before it.
-                self._ready.setdefault(key, None)
+                self._put_first(key)
                 break
             if answer is not None:
                 answers.append(answer)
@@ -180,6 +181,14 @@ class FetchSession:
         self._doubted.pop(key, None)
         self._handler.replicas.unwatch(key, self._on_news)
 
+    def _put_first(self, key: PartitionKey) -> None:
+        """It was not served in its turn, and so is the first of the next answer.
+
+        Behind the others it could lose its turn each time to the same ones: of two partitions,
+        one batch of which fills an answer, only one would be read until it has no more.
+        """
+        self._ready = {key: None} | self._ready
+
     async def _read(
         self, key: PartitionKey, position: FetchPosition, left: int, *, is_first: bool
     ) -> tuple[PartitionBatches | None, bool]:
@@ -211,7 +220,7 @@ class FetchSession:
         if changes != self._changes or not found.data:
             return None, False
         if len(found.data) > left and not is_first:
-            self._ready.setdefault(key, None)
+            self._put_first(key)
             return None, True
         self._positions[key] = msgspec.structs.replace(
             position,

@@ -48,7 +48,11 @@ class Subscription:
         self._member = Membership(begin, member_id, now_ms) if begin.group else None
         self._commits = Commits(begin.group, member_id)
         self._partitions: dict[PartitionKey, Partition] = {}
-        """Owned, those to be given up included; whose turn it is to be sent stands first."""
+        """Owned, those to be given up included; whose turn it is stands first.
+
+        A read takes them in this order and may have no room for all: one that was read goes behind
+        the others as soon as all that it brought is sent.
+        """
         self._credit = begin.credit_records
         self._find_due_ms = NEVER_MS
         self._has_answer = False
@@ -271,6 +275,8 @@ class Subscription:
         if partition is None or not is_current or partition.next_read != fetch_offset:
             return []
         partition.take(records, next_offset, high_watermark)
+        if not records:
+            self._end_turn(key)
         return self._deliver(now_ms)
 
     def on_read_failed(
@@ -307,7 +313,9 @@ class Subscription:
         unacknowledged = sum(each.unacknowledged_count for each in self._partitions.values())
         for key in list(self._partitions):
             partition = self._partitions[key]
-            while partition.buffer and not partition.is_leaving:
+            if not partition.buffer or partition.is_leaving:
+                continue
+            while partition.buffer:
                 count = min(self._credit, limits.UNACKNOWLEDGED_MAX - unacknowledged)
                 if count <= 0:
                     return [*effects, ChangeReads()]
@@ -322,9 +330,12 @@ class Subscription:
                         high_watermark=partition.high_watermark,
                     )
                 )
-            # Next time the others come first.
-            self._partitions[key] = self._partitions.pop(key)
+            self._end_turn(key)
         return [*effects, ChangeReads()]
+
+    def _end_turn(self, key: PartitionKey) -> None:
+        """The others come first, to be read and to be sent."""
+        self._partitions[key] = self._partitions.pop(key)
 
     # -- acknowledgements ------------------------------------------------------------------------
 
