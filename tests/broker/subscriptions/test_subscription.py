@@ -107,6 +107,10 @@ class Stream:
             self.core.on_records(key, first, records(first, count), first + count, 100, self.now_ms)
         )
 
+    def wanted(self) -> dict[PartitionKey, int]:
+        """What reads would begin for now."""
+        return self.core.readable() if self.core.may_read else {}
+
     def acknowledge(self, *places: tuple[int, int], correlation_id: int = 1) -> list[Effect]:
         positions = [Position("t", partition, offset) for partition, offset in places]
         return self.take(self.core.on_acknowledge(positions, correlation_id, self.now_ms))
@@ -135,13 +139,13 @@ def test_it_joins_then_looks_where_to_begin_then_reads() -> None:
     assert joined.request.subscription is not None
     assert joined.request.owned == ()
     stream.answer(assigned(P0, P1))
-    assert stream.core.wanted() == {}
+    assert stream.wanted() == {}
     assert stream.count(SendAssignment) == 0
     stream.found(committed=7)
     told = stream.last(SendAssignment)
     assert isinstance(told, SendAssignment)
     assert told.assigned == (Position("t", 0, 7), Position("t", 1, 7))
-    assert stream.core.wanted() == {P0: 7, P1: 7}
+    assert stream.wanted() == {P0: 7, P1: 7}
     assert stream.count(SendCommit) == 0, "it was committed before"
 
 
@@ -161,12 +165,12 @@ def test_without_a_usable_offset_it_begins_as_the_client_says_and_commits_that_f
         assert isinstance(ended, EndStream)
         assert ended.error.code is ErrorCode.NO_OFFSET_FOR_PARTITION
         return
-    assert stream.core.wanted() == {}, "nothing is read before the beginning is committed"
+    assert stream.wanted() == {}, "nothing is read before the beginning is committed"
     sent = stream.last(SendCommit)
     assert isinstance(sent, SendCommit)
     assert [each.committed_offset for each in sent.request.offsets] == [start]
     stream.committed()
-    assert stream.core.wanted() == {P0: start}
+    assert stream.wanted() == {P0: start}
     assert stream.count(SendAcknowledged) == 0
 
 
@@ -176,14 +180,15 @@ def test_credit_and_order_hold_whatever_reads_bring() -> None:
     stream.brought(P1, 0, 4)
     sent = [each for each in stream.told if isinstance(each, SendRecords)]
     assert [(each.partition, len(each.records)) for each in sent] == [(0, 4), (1, 1)]
-    assert stream.core.wanted() == {}, "no credit, nothing is read"
+    assert stream.wanted() == {}, "no credit, nothing is read"
+    assert stream.core.readable() == {P0: 4}, "what is under way goes on"
     stream.brought(P0, 0, 4)
     assert stream.count(SendRecords) == 2, "a read from before is thrown away"
     stream.take(stream.core.on_credit(10, stream.now_ms))
     last = stream.last(SendRecords)
     assert isinstance(last, SendRecords)
     assert [record[0] for record in last.records] == [1, 2, 3]
-    assert stream.core.wanted() == {P0: 4, P1: 4}
+    assert stream.wanted() == {P0: 4, P1: 4}
     (ended,) = stream.core.on_credit(limits.CREDIT_MAX, stream.now_ms)
     assert isinstance(ended, EndStream)
 
@@ -197,7 +202,7 @@ def test_partitions_are_read_in_turn_when_a_read_has_no_room_for_all(
     stream = reading(*keys, begin=msgspec.structs.replace(BEGIN, credit_records=credit))
     counts = [0] * len(keys)
     while min(counts) < 50:
-        for key, offset in list(stream.core.wanted().items())[:fitting]:
+        for key, offset in list(stream.wanted().items())[:fitting]:
             stream.brought(key, offset, 5)
         stream.take(stream.core.on_credit(credit, stream.now_ms))
         for each in stream.told:
@@ -210,7 +215,7 @@ def test_partitions_are_read_in_turn_when_a_read_has_no_room_for_all(
 def test_a_read_that_brought_no_record_was_a_turn_as_well() -> None:
     stream = reading(P0, P1)
     stream.take(stream.core.on_records(P0, 0, [], 50, 100, stream.now_ms))
-    assert list(stream.core.wanted().items()) == [(P1, 0), (P0, 50)]
+    assert list(stream.wanted().items()) == [(P1, 0), (P0, 50)]
 
 
 def test_a_partition_that_is_taken_away_is_given_up_when_all_is_acknowledged() -> None:
@@ -288,7 +293,7 @@ def test_a_member_that_is_none_any_more_forgets_everything_and_joins_again(
     assert joined.request.member_epoch == JOINING_EPOCH
     assert joined.request.heartbeat_sequence == 3
     assert stream.core.on_committed(late.request, STORED, stream.now_ms) == []
-    assert stream.core.wanted() == {}
+    assert stream.wanted() == {}
 
 
 def test_a_silence_of_the_coordinator_ends_the_membership() -> None:
@@ -296,11 +301,11 @@ def test_a_silence_of_the_coordinator_ends_the_membership() -> None:
     stream.pass_time(1_000)
     stream.answer(refused(ErrorCode.UNAVAILABLE))
     stream.pass_time(1_000)
-    assert stream.core.wanted() == {P0: 0}, "another heartbeat is under way"
+    assert stream.wanted() == {P0: 0}, "another heartbeat is under way"
     stream.pass_time(4_000)
-    assert stream.core.wanted() == {}, "it may have been removed"
+    assert stream.wanted() == {}, "it may have been removed"
     stream.answer(assigned(P0, epoch=1))
-    assert stream.core.wanted() == {}, "an answer from before it was lost says nothing"
+    assert stream.wanted() == {}, "an answer from before it was lost says nothing"
     stream.pass_time(limits.RETRY_MS)
     joined = stream.last(SendHeartbeat)
     assert isinstance(joined, SendHeartbeat)
@@ -333,7 +338,7 @@ def test_a_log_that_was_trimmed_below_the_reader_is_begun_anew() -> None:
     stream.take(effects)
     stream.found(committed=0, start=50)
     stream.committed()
-    assert stream.core.wanted() == {P0: 50}
+    assert stream.wanted() == {P0: 50}
     (ended,) = stream.core.on_read_failed(P0, 50, refused(ErrorCode.CORRUPT_BATCH), 0)
     assert isinstance(ended, EndStream)
 

@@ -64,10 +64,15 @@ class Subscription:
 
     # -- what is to be read ----------------------------------------------------------------------
 
-    def wanted(self) -> dict[PartitionKey, int]:
-        """From where which partitions are to be read now."""
+    @property
+    def may_read(self) -> bool:
+        """Whether a read may begin: what it brings can be sent, or buffered."""
         buffered = sum(each.buffered_bytes for each in self._partitions.values())
-        if self._credit <= 0 or buffered >= limits.BUFFER_BYTES_MAX or self._is_over:
+        return self._credit > 0 and buffered < limits.BUFFER_BYTES_MAX
+
+    def readable(self) -> dict[PartitionKey, int]:
+        """From where which partitions are read; a read from elsewhere has become void."""
+        if self._is_over:
             return {}
         return {
             key: each.next_read

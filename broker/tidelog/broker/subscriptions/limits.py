@@ -21,7 +21,7 @@ GIVING_UP_MS: Final = 60_000
 RETRY_MS: Final = 200
 """After a failure that another try may mend."""
 BUFFER_BYTES_MAX: Final = 1024 * 1024
-"""Records read ahead for one stream."""
+"""Records read ahead for one stream: beyond it no read begins; one a leader may be under way."""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Records in one answer, unless a single one is larger."""
 READ_WAIT_MS: Final = 5_000

@@ -217,30 +217,35 @@ class SubscriptionRunner:
     # -- reads -----------------------------------------------------------------------------------
 
     async def _follow_reads(self) -> None:
-        """One read at each leader of a partition that is wanted; others are given up."""
+        """One read at each leader; those that are for something else by now are given up.
+
+        One that may not begin now goes on if it is under way. Else the leader that answers first,
+        this very broker most of all, would be the only one that is read: each of its answers can
+        use up the credit, before another leader's answer is here.
+        """
         assert self._scope is not None, "it is run in a scope"
         while True:
             self._have_reads_changed.clear()
-            wanted: dict[BrokerId, dict[PartitionKey, int]] = {}
+            readable: dict[BrokerId, dict[PartitionKey, int]] = {}
             is_leaderless = False
-            is_full = self._outbox_bytes >= limits.BUFFER_BYTES_MAX
-            for key, offset in ({} if is_full else self._core.wanted()).items():
+            for key, offset in self._core.readable().items():
                 leader = self._reads.leader(key)
                 if leader is None:
                     is_leaderless = True
                 else:
-                    wanted.setdefault(leader, {})[key] = offset
+                    readable.setdefault(leader, {})[key] = offset
             for broker_id, (task, offsets) in list(self._reading.items()):
-                if wanted.get(broker_id) != offsets:
+                if readable.get(broker_id) != offsets:
                     del self._reading[broker_id]
                     task.cancel()
-            for broker_id, offsets in wanted.items():
-                if broker_id not in self._reading:
+            may_read = self._core.may_read and self._outbox_bytes < limits.BUFFER_BYTES_MAX
+            for broker_id, offsets in readable.items():
+                if may_read and broker_id not in self._reading:
                     task = self._scope.start(
                         self._read(broker_id, offsets), name="subscription read"
                     )
                     self._reading[broker_id] = (task, offsets)
-            if is_leaderless:
+            if may_read and is_leaderless:
                 await self._clock.sleep(limits.RETRY_MS)
             else:
                 await self._have_reads_changed.wait()
