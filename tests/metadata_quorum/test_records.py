@@ -226,6 +226,39 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         ),
     ),
     (
+        PartitionRecord(
+            topic_id=TOPIC,
+            partition=PartitionId(1),
+            leader_id=BrokerId(2),
+            leader_epoch=LeaderEpoch(3),
+            partition_epoch=PartitionEpoch(4),
+            replicas=(BrokerId(2), BrokerId(5)),
+            in_sync_replicas=(BrokerId(2), BrokerId(5)),
+            removing_replicas=(BrokerId(5),),
+            called_off_replicas=(BrokerId(5),),
+        ),
+        (
+            "91de000aa474797065a9706172746974696f6ea8746f7069635f6964c41000010203040506070809"
+            "0a0b0c0d0e0fa9706172746974696f6e01a96c65616465725f696402ac6c65616465725f65706f63"
+            "6803af706172746974696f6e5f65706f636804a87265706c69636173920205b0696e5f73796e635f"
+            "7265706c69636173920205b172656d6f76696e675f7265706c696361739105b363616c6c65645f6f"
+            "66665f7265706c696361739105"
+        ),
+    ),
+    (
+        PartitionChangeRecord(
+            topic_id=TOPIC,
+            partition=PartitionId(1),
+            partition_epoch=PartitionEpoch(5),
+            called_off_replicas=(),
+        ),
+        (
+            "91de0005a474797065b0706172746974696f6e5f6368616e6765a8746f7069635f6964c410000102"
+            "030405060708090a0b0c0d0e0fa9706172746974696f6e01af706172746974696f6e5f65706f6368"
+            "05b363616c6c65645f6f66665f7265706c6963617390"
+        ),
+    ),
+    (
         TopicConfigurationRecord(topic_id=TOPIC, configuration={"a": "b"}),
         (
             "9185a474797065b3746f7069635f636f6e66696775726174696f6ea776657273696f6e01ab69735f"

@@ -1,4 +1,5 @@
-"""A growth that is called off, on whole nodes: one replica is left, with everything on its disk."""
+"""Moves that are called off or replaced, on whole nodes: nothing acknowledged is left to one
+memory alone."""
 
 import pytest
 
@@ -45,3 +46,35 @@ def test_a_growth_that_was_called_off_leaves_one_replica_that_serves() -> None:
         await topic.holds_all()
 
     Cluster(controllers=3, brokers=3).run(work)
+
+
+@pytest.mark.parametrize("how", ["called_off", "replaced"])
+def test_who_came_and_was_counted_on_stays_until_as_many_others_are_in_sync(how: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        settings = {**REPLICATED, "min.insync.replicas": "2"}
+        topic = await ReplicatedTopic.create(cluster, 2, settings=settings)
+        here = topic.now().replicas
+        await topic.in_sync(*here)
+        leader = topic.now().leader_id
+        (second,) = (each for each in here if each != leader)
+        came, dead = (each for each in range(4, 8) if each not in here)
+        cluster.nodes[dead].kill()
+        await topic.move(came, dead)
+        await topic.in_sync(*here, came)
+        cluster.nodes[second].kill()
+        await topic.in_sync(leader, came)
+        await topic.produce(20)
+        target = () if how == "called_off" else (leader, second)
+        await topic.move(*target)
+        await cluster.wait(lambda: dead not in topic.now().replicas)
+        await crash(cluster, leader)
+        await topic.holds_all()
+        await topic.in_sync(leader, came)
+        await topic.produce(20)
+        await cluster.nodes[second].restart()
+        await cluster.wait(lambda: not topic.now().is_reassigning)
+        assert sorted(topic.now().replicas) == sorted(here)
+        await crash(cluster, leader)
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=4).run(work)

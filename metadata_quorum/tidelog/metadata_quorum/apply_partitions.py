@@ -77,6 +77,7 @@ def apply_partition(draft: Draft, record: PartitionRecord) -> None:
         adding_replicas=record.adding_replicas,
         removing_replicas=record.removing_replicas,
         is_recovered_unclean=record.is_recovered_unclean,
+        called_off_replicas=record.called_off_replicas,
     )
     draft.put_partition(topic, changed)
 
@@ -109,6 +110,7 @@ def apply_partition_change(draft: Draft, record: PartitionChangeRecord) -> None:
         adding_replicas=_or(record.adding_replicas, known.adding_replicas),
         removing_replicas=_or(record.removing_replicas, known.removing_replicas),
         is_recovered_unclean=_or(record.is_recovered_unclean, known.is_recovered_unclean),
+        called_off_replicas=_or(record.called_off_replicas, known.called_off_replicas),
     )
     assert changed.leader_epoch >= known.leader_epoch, "a leader epoch never falls"
     draft.put_partition(topic, changed)

@@ -71,6 +71,7 @@ class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     is_recovered_unclean: bool = False
+    called_off_replicas: tuple[BrokerId, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:

@@ -295,4 +295,5 @@ def _records_of(parts: list[_Part]) -> Iterator[MetadataRecord]:
                 adding_replicas=partition.adding_replicas,
                 removing_replicas=partition.removing_replicas,
                 is_recovered_unclean=partition.is_recovered_unclean,
+                called_off_replicas=partition.called_off_replicas,
             )

@@ -59,6 +59,9 @@ def _check_partition(where: str, partition: PartitionImage) -> None:
     assert not any(member in partition.adding_replicas for member in partition.removing_replicas), (
         f"{where} adds and removes the same replica"
     )
+    assert _is_part(partition.called_off_replicas, partition.removing_replicas), (
+        f"{where}: who came by a move that was called off goes"
+    )
     assert len(partition.directories) in (0, len(replicas)), f"{where}: a directory a replica"
 
 

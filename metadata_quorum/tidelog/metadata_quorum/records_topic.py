@@ -55,6 +55,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, tag="partition"):
     is_recovered_unclean: bool = False
     """A replica was elected that may lack acknowledged records, and not every replica has gone on
     from its log yet."""
+    called_off_replicas: tuple[BrokerId, ...] = ()
+    """Those of `removing_replicas` that came by a reassignment that was called off or replaced."""
 
 
 class PartitionChangeRecord(Record, frozen=True, kw_only=True, tag="partition_change"):
@@ -76,3 +78,4 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True, tag="partition_ch
     adding_replicas: tuple[BrokerId, ...] | None = None
     removing_replicas: tuple[BrokerId, ...] | None = None
     is_recovered_unclean: bool | None = None
+    called_off_replicas: tuple[BrokerId, ...] | None = None

@@ -8,6 +8,7 @@ from tests.metadata_quorum.controller.clusters import partition, refusal, topic_
 from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tests.metadata_quorum.controller.test_leaders import restarted
 from tidelog.metadata_quorum.controller.broker_changes import drain, fence
+from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.in_sync import InSyncChange
 from tidelog.metadata_quorum.controller.reassignment import (
     Reassignment,
@@ -16,6 +17,7 @@ from tidelog.metadata_quorum.controller.reassignment import (
 )
 from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
 from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.metadata_quorum.records import TopicConfigurationChangeRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId
@@ -202,6 +204,102 @@ def test_who_is_in_sync_alone_is_not_given_up_for_one_that_lost_its_memory() -> 
     assert (found.in_sync_replicas, found.last_known_eligible) == ((TWO,), (ONE,))
     (error,) = alter_reassignments(image, (move(),)).answer
     refusal(ErrorCode.NO_ELIGIBLE_LEADER, error)
+
+
+def counting_on_who_came() -> Image:
+    """(1, 2) moves to (3, 4); 4 does not come, 2 has died: 1 and 3 acknowledge."""
+    image = clusters.with_topic(clusters.cluster(6), (1, 2), flush="replicated", in_sync_min=2)
+    image = moved(image, 3, 4)
+    image, _ = asked(image, change(image, 1, 2, 3))
+    image = fenced(image, TWO)
+    assert partition(image).in_sync_replicas == (THREE, ONE)
+    assert partition(image).eligible_replicas == ()
+    return image
+
+
+@pytest.mark.parametrize("target", [(), (1, 2)], ids=["called_off", "replaced"])
+def test_who_came_stays_until_as_many_others_are_in_sync_as_a_commit_counts_on(
+    target: tuple[int, ...],
+) -> None:
+    image = moved(counting_on_who_came(), *target)
+    found = partition(image)
+    assert (found.replicas, sorted(found.in_sync_replicas)) == ((1, 2, 3), [1, 3]), "4 never came"
+    assert (found.adding_replicas, found.removing_replicas) == ((), (3,))
+    assert found.directories == tuple(clusters.directory(each) for each in (1, 2, 3))
+    image = clusters.unfenced(image, 2)
+    image, _ = asked(image, change(image, 1, 2, 3))
+    found = partition(image)
+    assert (found.replicas, found.in_sync_replicas, found.is_reassigning) == ((1, 2), (1, 2), False)
+    assert found.called_off_replicas == ()
+
+
+def test_who_came_goes_at_once_where_enough_others_are_in_sync() -> None:
+    image = moved(clusters.with_topic(clusters.cluster(6), (1, 2), in_sync_min=2), 3, 4)
+    image, _ = asked(image, change(image, 1, 2, 3))
+    found = partition(moved(image))
+    assert (found.replicas, found.in_sync_replicas, found.is_reassigning) == ((1, 2), (1, 2), False)
+    found = partition(moved(image, 5, 6))
+    assert (found.replicas, found.in_sync_replicas) == ((5, 6, 1, 2), (1, 2))
+
+
+def test_who_came_and_died_leads_when_it_is_back_and_the_others_are_not() -> None:
+    image = moved(fenced(counting_on_who_came(), THREE))
+    found = partition(image)
+    assert (found.in_sync_replicas, found.eligible_replicas) == ((ONE,), (THREE,))
+    image = restarted(image, 1, boot="another")
+    image = clusters.unfenced(image, 3)
+    assert partition(image).leader_id == THREE, "1 has lost its memory"
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_move_that_is_called_off_twice_is_called_off_once(*, is_alone: bool) -> None:
+    image = moved(growing(1, 2) if is_alone else counting_on_who_came())
+    assert partition(image).called_off_replicas == partition(image).removing_replicas
+    assert alter_reassignments(image, (move(),)) == Decision(answer=(None,))
+    image = fenced(image, ONE)
+    decided = alter_reassignments(image, (move(),))
+    assert decided == Decision(answer=(None,)), "nobody else is in sync now; nothing changes"
+
+
+def test_a_call_off_that_waits_outlives_a_snapshot() -> None:
+    image = moved(counting_on_who_came())
+    assert partition(image).called_off_replicas == (THREE,)
+    restored, _ = decode_image(EncodedImage(image, None))
+    assert restored == image
+
+
+def test_replicas_that_were_to_go_stay_where_that_is_called_off() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=1)
+    found = partition(moved(moved(image, 1)))
+    assert (found.replicas, found.is_reassigning) == ((1, 2), False)
+
+
+def test_who_came_stays_until_those_are_in_sync_to_whom_the_next_move_goes() -> None:
+    image = moved(counting_on_who_came(), 5, 6)
+    found = partition(image)
+    assert (found.replicas, found.adding_replicas) == ((5, 6, 1, 2, 3), (5, 6))
+    assert (found.removing_replicas, found.called_off_replicas) == ((1, 2, 3), (3,))
+    called_off = partition(moved(image))
+    assert (called_off.replicas, called_off.removing_replicas) == ((1, 2, 3), (3,))
+    image, _ = asked(image, change(image, 1, 3, 5, 6))
+    assert (partition(image).replicas, partition(image).is_reassigning) == ((5, 6), False)
+
+
+@pytest.mark.parametrize("target", [(1, 3), (3, 1), (1, 2, 3)])
+def test_who_came_is_kept_for_good_where_the_next_move_says_so(target: tuple[int, ...]) -> None:
+    found = partition(moved(moved(counting_on_who_came()), *target))
+    assert (found.replicas, found.is_reassigning) == (target, False)
+    assert (sorted(found.in_sync_replicas), found.leader_id) == ([1, 3], ONE)
+
+
+def test_a_call_off_that_waits_ends_when_it_is_asked_for_and_a_commit_counts_on_fewer() -> None:
+    image = moved(counting_on_who_came())
+    lowered = TopicConfigurationChangeRecord(
+        topic_id=topic_id(1), changes={"min.insync.replicas": "1"}
+    )
+    image = moved(clusters.applied(image, (lowered,)))
+    found = partition(image)
+    assert (found.replicas, found.in_sync_replicas, found.is_reassigning) == ((1, 2), (1,), False)
 
 
 def test_a_move_that_is_asked_for_again_changes_nothing() -> None:

@@ -16,7 +16,8 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
     replica is in sync: then each has gone on from there, and nothing more may be cut off.
  6. Others go from beside an only replica once its leader has said that what is committed is on that
     one's disk: with flush=replicated it may be in memory alone, and was safe by being there twice.
-    So do those that came by a move that is called off, unless nobody has counted on them.
+    So do those that came by a move that is called off, unless nobody has counted on them. Where
+    several stay, they go once `min.insync.replicas` of these are in sync, or all.
 """
 
 from collections.abc import Collection, Mapping
@@ -98,6 +99,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
     removing: tuple[BrokerId, ...]
     directories: tuple[bytes, ...]
     is_recovered_unclean: bool
+    called_off: tuple[BrokerId, ...]
     is_renewed: bool = False
     """The partition epoch grows also if nothing else changes."""
 
@@ -116,6 +118,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
             removing=partition.removing_replicas,
             directories=partition.directories,
             is_recovered_unclean=partition.is_recovered_unclean,
+            called_off=partition.called_off_replicas,
         )
 
     def preference(self) -> tuple[BrokerId, ...]:
@@ -180,16 +183,22 @@ class PartitionState(msgspec.Struct, kw_only=True):
             return False
         if any(each not in self.in_sync for each in self.adding):
             return False
-        if len(self.replicas) - len(self.removing) == 1 and not is_flushed:
+        target = [each for each in self.replicas if each not in self.removing]
+        if len(target) == 1 and not is_flushed:
             return False
-        staying = [each for each in self.in_sync if each not in self.removing]
+        staying = [each for each in self.in_sync if each in target]
         leaders = [each for each in self.preference() if each in staying and view.is_usable(each)]
-        if not leaders or len(staying) < min(minimum, len(self.replicas) - len(self.removing)):
+        if not leaders or not self.are_enough(target, minimum):
             return False
         self.drop_replicas(self.removing, staying, minimum)
         if self.leader_id not in leaders:
             self.leader_id = leaders[0]
         return True
+
+    def are_enough(self, replicas: Collection[BrokerId], minimum: int) -> bool:
+        """Whether of these alone as many are in sync as a commit counts on."""
+        in_sync = [each for each in self.in_sync if each in replicas]
+        return len(in_sync) >= min(minimum, len(replicas))
 
     def move_directory(self, broker_id: BrokerId, directory: bytes) -> None:
         """The broker keeps its replica there from now on."""
@@ -206,7 +215,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
         if self.directories:
             self.directories = tuple(self.directories[place] for place in kept)
         self.replicas = tuple(self.replicas[place] for place in kept)
-        self.adding = self.removing = ()
+        self.adding = self.removing = self.called_off = ()
         self.eligible = tuple(each for each in self.eligible if each not in dropped)
         self.last_known = tuple(each for each in self.last_known if each not in dropped)
         self.set_in_sync(staying, minimum)
@@ -232,6 +241,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
             adding_replicas=_new(before.adding_replicas, self.adding),
             removing_replicas=_new(before.removing_replicas, self.removing),
             is_recovered_unclean=_new(before.is_recovered_unclean, self.is_recovered_unclean),
+            called_off_replicas=_new(before.called_off_replicas, self.called_off),
         )
         self._check()
         return changed
@@ -248,6 +258,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
             and self.adding == before.adding_replicas
             and self.removing == before.removing_replicas
             and self.is_recovered_unclean == before.is_recovered_unclean
+            and self.called_off == before.called_off_replicas
         )
 
     def _choose(self, staying: Collection[BrokerId], view: ReplicaView) -> BrokerId:

@@ -2,9 +2,9 @@
 
 Pure. While a move is under way a partition's replicas are those that it is to have, then those that
 go. New replicas copy; when all of them are in sync (`in_sync.alter_partitions`) the others go.
-Where one alone is to stay, they go once its leader says that it has flushed what is committed, also
-those that came by a move that is called off or replaced. It must never drop the last replica in
-sync.
+Where one alone is to stay, they go once its leader says that it has flushed what is committed. So
+late go those that came by a move that is called off or replaced, too, where one alone is to stay or
+fewer are in sync without them than a commit counts on. It must never drop the last replica in sync.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,9 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
     tried = f"{what} {wanted.topic_id.hex()}-{wanted.partition}"
     topic, partition = find_partition(image, wanted.topic_id, wanted.partition, tried=tried)
     tried = f"{what} {topic.name}-{wanted.partition}"
-    present = [each for each in partition.replicas if each not in partition.adding_replicas]
+    held = [each for each in partition.replicas if each not in partition.adding_replicas]
+    # Who came by a move that was called off goes: to call it off again changes nothing.
+    present = [each for each in held if each not in partition.called_off_replicas]
     warnings: tuple[str, ...] = ()
     target = wanted.replicas
     if not target:
@@ -99,11 +101,11 @@ def _alter(image: Image, wanted: Reassignment) -> tuple[MetadataRecord | None, t
         target = tuple(present)
     else:
         warnings = _validate_target(image, partition, target, tried)
-    _check_staying(partition, (*present, *target), tried)
+    _check_staying(partition, (*held, *target), tried)
     state = PartitionState.of(topic.topic_id, partition)
-    _retarget(image, state, present, target)
-    in_sync = [each for each in state.in_sync if each in state.replicas]
     minimum = in_sync_min(topic)
+    _retarget(image, state, present, target, minimum)
+    in_sync = [each for each in state.in_sync if each in state.replicas]
     state.eligible = tuple(each for each in state.eligible if each in state.replicas)
     state.last_known = tuple(each for each in state.last_known if each in state.replicas)
     if len(in_sync) < len(state.in_sync):
@@ -134,13 +136,24 @@ def _check_staying(partition: PartitionImage, staying: Sequence[BrokerId], tried
 
 
 def _retarget(
-    image: Image, state: PartitionState, present: Sequence[BrokerId], target: Sequence[BrokerId]
+    image: Image,
+    state: PartitionState,
+    present: Sequence[BrokerId],
+    target: Sequence[BrokerId],
+    minimum: int,
 ) -> None:
-    """Replicas, those that come and those that go. Replicas of an earlier move are dropped, unless
-    they are needed until this one ends."""
+    """Replicas, those that come and those that go. Who came by an earlier move is dropped, unless
+    it is needed until this one ends (rule 6 of `partition_state`): a crash of one machine would
+    else take what several acknowledged."""
     known = dict(zip(state.replicas, state.directories, strict=False))
-    came = [each for each in state.adding if each not in target and _is_needed(state, each, target)]
-    removing = tuple(each for each in (*present, *came) if each not in target)
+    going = [each for each in present if each not in target]
+    came = [each for each in state.replicas if each not in (*present, *target)]
+    is_needed = len(target) == 1 or not state.are_enough((*target, *going), minimum)
+    counted_on = (*state.in_sync, *state.eligible, *state.last_known)
+    # Who never came into sync was counted on by no leader. Who may be complete is waited for where
+    # nobody is known to be.
+    state.called_off = tuple(each for each in came if is_needed and each in counted_on)
+    removing = (*going, *state.called_off)
     state.adding = tuple(each for each in target if each not in present)
     state.removing = removing
     state.replicas = (*target, *removing)
@@ -149,17 +162,6 @@ def _retarget(
             known.get(each) or choose_directory(image, each, state.before.partition)
             for each in state.replicas
         )
-
-
-def _is_needed(state: PartitionState, came: BrokerId, target: Sequence[BrokerId]) -> bool:
-    """Whether what is committed may lie in the memory of the one that came and of others alone.
-
-    Rule 6 of `partition_state` where one replica is to stay; with one that never came into sync no
-    leader has counted on it. Where nobody is in sync, any that may be complete is waited for.
-    """
-    if not state.in_sync:
-        return came in state.last_known
-    return len(target) == 1 and came in (*state.in_sync, *state.eligible, *state.last_known)
 
 
 def _validate_target(
