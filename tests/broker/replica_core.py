@@ -16,6 +16,7 @@ from tidelog.broker.partition.messages import (
     Lead,
     RestartLog,
 )
+from tidelog.broker.partition.rounds import Leading
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import iterate_headers, read_header
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
@@ -142,7 +143,8 @@ class ReplicaCore(CoreModel):
         return again
 
     def _check_acknowledged(self, effect: Acknowledge) -> None:
-        if self.topic.is_flush_sync:
+        role = self.core.partitions[KEY].role
+        if self.topic.is_flush_sync or (isinstance(role, Leading) and role.in_sync_count == 1):
             super()._check_acknowledged(effect)
 
 

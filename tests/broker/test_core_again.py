@@ -101,6 +101,20 @@ def test_one_that_awaits_its_commit_is_answered_with_it_and_in_order() -> None:
     assert offset_of(core, send(core, 1)) == 1
 
 
+def test_one_that_is_committed_in_a_memory_that_is_left_alone_is_answered_with_its_flush() -> None:
+    core = ReplicaCore(TopicSettings(is_flush_sync=False))
+    core.lead(1, 2)
+    first = send(core, 0)
+    core.end_write()
+    core.follower_at(2, 1)
+    assert offset_of(core, first) == offset_of(core, send(core, 0)) == 0
+    core.lead(1)
+    again = send(core, 0)
+    assert offset_of(core, again) is None
+    core.end_flush()
+    assert offset_of(core, again) == 0
+
+
 def test_one_whose_leader_follows_by_now_is_indeterminate() -> None:
     core = leading()
     send(core, 0)

@@ -24,6 +24,8 @@ from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch
 
+ONE_IS_ENOUGH = TopicSettings(in_sync_replicas_min=1, is_flush_sync=False)
+
 # -- the commit rule -----------------------------------------------------------------------------
 
 
@@ -127,6 +129,86 @@ def test_one_that_is_about_to_join_is_waited_for() -> None:
     assert token not in core.answers
     core.follower_at(3, 1)
     assert is_acknowledged(core, token)
+
+
+def test_one_that_leads_and_is_in_sync_alone_commits_what_it_has_flushed() -> None:
+    core = ReplicaCore(ONE_IS_ENOUGH)
+    core.lead(1)
+    soon, safe = core.append(is_all=False), core.append()
+    core.end_write()
+    core.end_write()
+    assert is_acknowledged(core, soon), "acks=1 waits for no flush"
+    assert safe not in core.answers
+    assert core.log().high_watermark == 0
+    core.drain()
+    assert is_acknowledged(core, safe)
+    assert core.log().high_watermark == core.log().flushed_offset == 2
+
+
+def test_what_is_in_memory_is_flushed_at_once_when_the_others_are_gone() -> None:
+    core = leader(ONE_IS_ENOUGH, 2)
+    core.append()
+    waiting = core.append()
+    core.end_write()
+    core.end_write()
+    core.follower_at(2, 1)
+    assert core.log().high_watermark == 1
+    is_flushing = [core.has_flush]
+    core.lead(1)
+    is_flushing.append(core.has_flush)
+    assert is_flushing == [False, True], "no tick is waited for"
+    assert core.log().high_watermark == 1, "what is committed stays committed"
+    assert waiting not in core.answers
+    core.end_flush()
+    assert is_acknowledged(core, waiting)
+    assert core.log().high_watermark == 2
+
+
+def test_what_is_being_written_when_the_others_are_gone_is_committed_by_its_flush() -> None:
+    core = leader(ONE_IS_ENOUGH, 2)
+    token = core.append()
+    core.lead(1)
+    core.end_write()
+    assert core.has_flush
+    assert token not in core.answers
+    core.end_flush()
+    assert is_acknowledged(core, token)
+
+
+def test_memories_count_again_once_another_one_is_in_sync_not_while_it_comes() -> None:
+    core = ReplicaCore(ONE_IS_ENOUGH)
+    core.lead(1)
+    core.lead(1, 2, in_sync=1)
+    token = core.append()
+    core.end_write()
+    core.follower_at(2, 1)
+    assert token not in core.answers, "the one that comes could not lead after a crash"
+    assert core.log().high_watermark == 0
+    core.lead(1, 2)
+    assert is_acknowledged(core, token)
+    assert core.log().flushed_offset == 0
+    core.drain()
+    later = core.append(is_all=False)
+    core.end_write()
+    assert is_acknowledged(core, later)
+    assert not core.has_flush, "nobody waits for it, and it is in two memories soon"
+
+
+def test_one_that_leads_a_set_of_its_own_in_a_new_epoch_flushes_what_it_has_copied() -> None:
+    copied = filled(2, REPLICATED)
+    core = ReplicaCore(ONE_IS_ENOUGH)
+    core.follow(1)
+    core.copy_of(list(copied.stored()), behind=0)
+    core.end_write()
+    core.end_write()
+    core.commit_to(1)
+    is_flushing = [core.has_flush]
+    core.lead(2)
+    is_flushing.append(core.has_flush)
+    assert is_flushing == [False, True]
+    assert core.log().high_watermark == 1
+    core.end_flush()
+    assert core.log().high_watermark == 2
 
 
 def test_a_position_of_another_epoch_or_of_a_stranger_says_nothing() -> None:
@@ -260,6 +342,29 @@ def test_a_sole_replica_that_gets_others_waits_for_them_with_what_it_was_asked_b
     core.drain()
     assert token not in core.answers
     ReplicaCore.follower_at(core, 2, 1, epoch=0)  # type: ignore[arg-type]
+    assert is_acknowledged(core, token)
+
+
+@pytest.mark.parametrize("others", [(), (2,)], ids=["nobody_yet", "one_that_comes"])
+def test_a_sole_replica_that_gets_others_answers_with_its_flush_though_all_is_committed(
+    others: tuple[int, ...],
+) -> None:
+    core = CoreModel(partitions=1, topic=ONE_IS_ENOUGH)
+    token = core.append()
+    core.end_write()
+    assert core.log().high_watermark == 1, "as it was while it was the only one"
+    grown = Lead(
+        key=KEY,
+        leader_epoch=LeaderEpoch(0),
+        others=tuple(BrokerId(each) for each in others),
+        in_sync_count=1,
+        is_sole=False,
+    )
+    core.tell(grown)
+    for each in others:
+        ReplicaCore.follower_at(core, each, 1, epoch=0)  # type: ignore[arg-type]
+    assert token not in core.answers
+    core.drain()
     assert is_acknowledged(core, token)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.test_cluster_excuses import plan_of_three
 from tests.chaos.test_cluster_invariants import KEY, partition, topic
-from tidelog.broker.log.names import directory_name, segment_name
+from tidelog.broker.log.names import PartitionKey, directory_name, segment_name
 from tidelog.chaos.checkers.cluster_board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.taps import AnswersWatch
@@ -20,6 +20,7 @@ from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.chaos.sim.places import Caller
 from tidelog.chaos.sim.world import World
 from tidelog.chaos.workloads.log_client import PRODUCE
+from tidelog.metadata_quorum.image import PartitionImage
 from tidelog.ports.network import Listener
 from tidelog.v1 import produce_pb2
 from tidelog.wire.batch import encode_batch
@@ -33,13 +34,23 @@ OFFSET = 7
 RECORDS = [(0, None, b"promised", ())]
 
 
+class KnowingNode(ClusterNode):
+    """It has heard what it is told here."""
+
+    own: PartitionImage | None = None
+
+    def partition(self, key: PartitionKey) -> PartitionImage | None:
+        assert key == KEY, "there is one partition"
+        return self.own
+
+
 class Scene:
     """Three nodes that listen, and one producer."""
 
     def __init__(self, world: World) -> None:
         plan = plan_of_three()
         self.world = world
-        self.nodes = {each.node_id: ClusterNode(world, plan, each, ()) for each in plan.nodes}
+        self.nodes = {each.node_id: KnowingNode(world, plan, each, ()) for each in plan.nodes}
         self.board = ClusterBoard()
         self.watch = AnswersWatch(list(self.nodes.values()), self.board)
         self.producer = world.machine("producer").start("producer", _idle)
@@ -55,13 +66,21 @@ class Scene:
         replicas: tuple[int, ...] = (1, 2, 3),
         answering: int = 1,
         alone_ago_ns: int = 2 * LATELY_NS,
+        in_sync_alone_ns: int | None = None,
+        minimum: int = 2,
     ) -> str:
         """Of an acknowledgement of two copies: the kind of what is wrong; "" if nothing is."""
         image = msgspec.structs.replace(
             partition(), replicas=tuple(BrokerId(each) for each in replicas)
         )
-        board = self.board.partitions[KEY] = PartitionBoard(KEY, topic(image, flush=flush), image)
-        board.alone_until_ns = self.world.loop.now_ns - alone_ago_ns
+        board = self.board.partitions[KEY] = PartitionBoard(
+            KEY, topic(image, flush=flush, minimum=minimum), image
+        )
+        now_ns = self.world.loop.now_ns
+        board.alone_until_ns = now_ns - alone_ago_ns
+        if in_sync_alone_ns is not None:
+            own = self.nodes[answering].own = partition(in_sync=(answering,), leader=answering)
+            board.see_own(answering, own, now_ns - in_sync_alone_ns)
         for node_id, state in copies.items():
             store(self.nodes[node_id].machine.medium(), is_durable=state == DURABLE)
         self._acknowledge(self._exchange(answering))
@@ -143,6 +162,23 @@ def test_an_only_replica_that_got_others_was_enough_a_moment_ago_and_not_longer(
 def test_of_an_only_replica_its_own_copy_counts_alone(scene: Scene) -> None:
     copies = {1: WRITTEN, 2: DURABLE, 3: DURABLE}
     assert scene.verdict(copies, flush="replicated", replicas=(1,)) == "not_flushed"
+
+
+@pytest.mark.parametrize(
+    ("copies", "alone_ns", "verdict"),
+    [
+        ({1: WRITTEN}, TOO_LATE_NS, "not_flushed"),
+        ({1: WRITTEN, 2: DURABLE}, TOO_LATE_NS, "not_flushed"),
+        ({1: DURABLE}, TOO_LATE_NS, ""),
+        ({1: WRITTEN}, JUST_IN_TIME_NS, ""),
+        ({1: WRITTEN}, None, ""),
+    ],
+)
+def test_of_a_leader_that_has_long_been_in_sync_alone_its_own_durable_copy_counts(
+    scene: Scene, copies: dict[int, str], alone_ns: int | None, verdict: str
+) -> None:
+    said = scene.verdict(copies, flush="replicated", minimum=1, in_sync_alone_ns=alone_ns)
+    assert said == verdict
 
 
 # -- copies that are gone ----------------------------------------------------------------------

@@ -159,6 +159,50 @@ def test_with_flush_sync_nothing_is_committed_that_is_not_flushed() -> None:
     assert not list(steps.watermark_is_flushed(board_of(flush="replicated"), "n1", log))
 
 
+@pytest.mark.parametrize(
+    ("moved_to", "flushed", "is_bad"), [(5, 4, True), (5, 5, False), (4, 3, False)]
+)
+def test_a_leader_that_is_in_sync_alone_commits_nothing_more_that_is_not_flushed(
+    moved_to: int, flushed: int, is_bad: bool
+) -> None:
+    log, before = log_at(9, watermark=moved_to, flushed=flushed), position(watermark=4)
+    board = board_of(flush="replicated")
+    assert bool(list(steps.watermark_of_one_is_flushed(board, "n1", log, before))) is is_bad
+
+
+def test_a_leader_goes_by_it_that_it_is_in_sync_alone_once_it_has_known_that_for_a_while() -> None:
+    board, alone = board_of(flush="replicated"), partition(in_sync=(1,))
+    assert not board.is_in_sync_alone(1, alone, LATELY_NS), "nobody has looked"
+    board.see_own(1, alone, 10)
+    board.see_own(1, alone, 20)
+    assert not board.is_in_sync_alone(1, alone, LATELY_NS + 9)
+    assert board.is_in_sync_alone(1, alone, LATELY_NS + 10)
+    assert not board.is_in_sync_alone(1, None, LATELY_NS + 10)
+    assert not board.is_in_sync_alone(1, partition(), LATELY_NS + 10)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param(None, id="it_stood_still"),
+        pytest.param(partition(), id="others_came_and_went"),
+        pytest.param(partition(in_sync=(1,), epoch=2), id="something_changed"),
+        pytest.param(partition(in_sync=(2,), leader=2), id="another_one_led"),
+        pytest.param(
+            msgspec.structs.replace(partition(in_sync=(1,)), replicas=(BrokerId(1),)),
+            id="it_was_the_only_one",
+        ),
+    ],
+)
+def test_whatever_comes_between_begins_that_while_anew(between: PartitionImage | None) -> None:
+    board, alone = board_of(flush="replicated"), partition(in_sync=(1,))
+    board.see_own(1, alone, 10)
+    board.see_own(1, between, 20)
+    board.see_own(1, alone, 30)
+    assert not board.is_in_sync_alone(1, alone, LATELY_NS + 29)
+    assert board.is_in_sync_alone(1, alone, LATELY_NS + 30)
+
+
 def test_whoever_is_in_sync_holds_what_is_committed() -> None:
     board = board_of()
     board.committed = 5

@@ -1,4 +1,5 @@
-"""A move that leaves one replica, on whole nodes: nothing acknowledged is in its memory alone."""
+"""One replica is left, or is in sync alone, on whole nodes: nothing acknowledged is in its memory
+alone."""
 
 import asyncio
 
@@ -8,6 +9,7 @@ from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_damage_in_world import replica
 from tests.server.watched_disk import Sight
+from tidelog.chaos.sim import World
 from tidelog.chaos.sim.faults import FaultKind
 
 pytestmark = pytest.mark.slow
@@ -141,3 +143,50 @@ def ends(topic: ReplicatedTopic, *numbers: int) -> list[tuple[int, int]]:
     """Where each log ends, and what is flushed of it."""
     logs = [replica(topic, number).log for number in numbers]
     return [(log.log_end_offset, log.flushed_offset) for log in logs]
+
+
+def of_forgetful_machines() -> Cluster:
+    """A crash takes all that is not flushed, not only some of it."""
+    cluster = Cluster(controllers=3, brokers=3)
+    lost = FaultKind.LOST_WRITE
+    cluster.world.close()
+    cluster.world = World(3, enabled=[lost], probabilities={lost: 1.0})
+    return cluster
+
+
+@pytest.mark.parametrize("grows", [False, True], ids=["as_it_was", "grows"])
+def test_an_only_replica_that_others_are_to_join_acknowledges_what_is_on_its_disk(
+    grows: bool,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 1, settings=REPLICATED)
+        (here,) = topic.now().replicas
+        others = [each for each in (4, 5, 6) if each != here]
+        await topic.produce(5)
+        for each in others:
+            cluster.nodes[each].kill()
+        if grows:
+            await topic.move(here, *others)
+            await cluster.wait(lambda: is_moving(topic, here))
+        await topic.produce(20)
+        assert topic.now().in_sync_replicas == (here,)
+        await crash(cluster, here)
+        await topic.holds_all()
+
+    of_forgetful_machines().run(work)
+
+
+def test_a_leader_that_the_others_have_left_acknowledges_what_is_on_its_disk() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, 3, settings=REPLICATED)
+        leader = topic.now().leader_id
+        await topic.produce(5)
+        for each in (4, 5, 6):
+            if each != leader:
+                cluster.nodes[each].kill()
+        await topic.in_sync(leader)
+        await topic.produce(20)
+        await crash(cluster, leader)
+        await topic.holds_all()
+
+    of_forgetful_machines().run(work)

@@ -86,7 +86,7 @@ def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
         effects.append(again.answer)
     elif role is None:
         _await_flush(core, again, effects)
-    elif again.end_offset <= partition.log.high_watermark:
+    elif again.end_offset <= _answered_offset(partition):
         effects.append(again.answer)
     elif partition.log.failure is not None:
         effects.append(Refuse(token=append.token, error=partition.log.failure))
@@ -95,6 +95,14 @@ def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
     else:
         place = bisect_right(role.awaiting, again.end_offset, key=_end_offset_of)
         role.awaiting.insert(place, Awaiting(again.answer, partition, again.end_offset))
+
+
+def _answered_offset(partition: Partition) -> Offset:
+    """Up to where it is committed, and as safe as what is committed from now on."""
+    log = partition.log
+    if partition.is_flush_counted:
+        return min(log.high_watermark, log.flushed_offset)
+    return log.high_watermark
 
 
 def _await_flush(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.log.state import NOT_LED
 from tidelog.broker.partition import core_cut, core_stop, invariants
-from tidelog.broker.partition.commit import NOT_KNOWN, committed_offset, position_of
+from tidelog.broker.partition.commit import NOT_KNOWN, agreed_offset, answered_offset
 from tidelog.broker.partition.messages import (
     Acknowledge,
     Advanced,
@@ -61,6 +61,9 @@ def on_lead(core: DirectoryCore, message: Lead, effects: list[Effect]) -> None:
     unknown = (NOT_KNOWN, NOT_KNOWN)
     role.others = {each: role.others.get(each, unknown) for each in message.others}
     role.in_sync_count = message.in_sync_count
+    if partition.is_lazy and partition.is_flush_counted:
+        # From now on only the flush commits.
+        core.make_dirty(partition)
     advance(core, partition, effects)
 
 
@@ -83,7 +86,8 @@ def _leading(
     partition.log.keep_uncommitted()
     if role is None:
         # What waited for the flush waits for the others as well.
-        made.awaiting.extend(_take_awaiting(core, partition))
+        taken = sorted(_take_awaiting(core, partition), key=lambda each: each.end_offset)
+        made.awaiting.extend(taken)
     return made
 
 
@@ -159,26 +163,15 @@ def advance(core: DirectoryCore, partition: Partition, effects: list[Effect]) ->
     if isinstance(role, Following):
         offset: int = role.leader_watermark
     else:
-        is_flush_sync = partition.settings.is_flush_sync
-        own = position_of(log.log_end_offset, log.flushed_offset, is_flush_sync=is_flush_sync)
-        offset = committed_offset(
-            own,
-            [
-                position_of(*position, is_flush_sync=is_flush_sync)
-                for position in role.others.values()
-            ],
-            in_sync_count=role.in_sync_count,
-            in_sync_min=partition.settings.in_sync_replicas_min,
-        )
+        offset = agreed_offset(partition, role)
     before = log.high_watermark
-    if not log.commit_to(offset):
-        return
-    invariants.check_moved(core, log.key, before)
-    core.committed_marks[log.key] = log.high_watermark
-    effects.append(Advanced(key=log.key))
-    if isinstance(role, Leading):
-        awaiting, high_watermark = role.awaiting, log.high_watermark
-        while awaiting and awaiting[0].end_offset <= high_watermark:
+    if log.commit_to(offset):
+        invariants.check_moved(core, log.key, before)
+        core.committed_marks[log.key] = log.high_watermark
+        effects.append(Advanced(key=log.key))
+    if isinstance(role, Leading) and role.awaiting:
+        awaiting, answered = role.awaiting, answered_offset(partition, role)
+        while awaiting and awaiting[0].end_offset <= answered:
             effects.append(awaiting.popleft().answer)
 
 

@@ -168,7 +168,7 @@ def _take_in_plan(core: DirectoryCore, plan: SegmentPlan, effects: list[Effect])
         log.gaps_from = plan.gaps_from
     is_sole = partition.role is None
     is_soon = (plan.is_flush_awaited and is_sole) or partition.held or core.is_stopping
-    if partition.settings.is_flush_sync or is_soon:
+    if partition.is_flush_counted or is_soon:
         core.make_dirty(partition)
     elif not (partition.is_dirty or partition.is_lazy):
         partition.is_lazy, partition.lazy_since_ms = True, core.now_ms

@@ -165,6 +165,17 @@ class Partition:
         self.is_removed = False
 
     @property
+    def is_flush_counted(self) -> bool:
+        """Whether it counts for a commit with what it has flushed, not with what it has written.
+
+        With flush=replicated a record is safe by being in several memories. Of a leader that is in
+        sync alone there is one: whoever is on the way into the set could not lead after a crash.
+        """
+        role = self.role
+        is_alone = isinstance(role, Leading) and role.in_sync_count <= 1
+        return self.settings.is_flush_sync or is_alone
+
+    @property
     def is_unflushed(self) -> bool:
         """Whether the active segment holds what is not known to be durable."""
         return self.is_dirty or self.is_flushing or self.is_lazy

@@ -57,6 +57,9 @@ class PartitionBoard:
         """One replica stays of several, and nobody has looked yet at what it has flushed."""
         self.alone_until_ns = -LATELY_NS
         """When others came to an only replica last."""
+        self._in_sync_alone: dict[int, tuple[int, int]] = {}
+        """Of nodes that lead others and know that none is in sync: the partition epoch by which
+        they know it, and since when."""
         self.excuse: Excuse | None = None
         self.loss: Loss | None = None
         """What the excuse covers: set with it."""
@@ -70,6 +73,21 @@ class PartitionBoard:
         heard while it was at it."""
         is_alone = any(image and len(image.replicas) == 1 for image in (self.image, own))
         return 1 if is_alone or self.alone_until_ns > now_ns - LATELY_NS else self._in_sync_min
+
+    def see_own(self, node_id: int, own: PartitionImage | None, now_ns: int) -> None:
+        """What the node knows of the partition; None: nothing, or it cannot act on it just now."""
+        if own is None or not _is_in_sync_alone(node_id, own):
+            self._in_sync_alone.pop(node_id, None)
+        elif self._in_sync_alone.get(node_id, (-1, 0))[0] != own.partition_epoch:
+            self._in_sync_alone[node_id] = (own.partition_epoch, now_ns)
+
+    def is_in_sync_alone(self, node_id: int, own: PartitionImage | None, now_ns: int) -> bool:
+        """Whether one that leads others goes by it that none is in sync: it has known that for so
+        long that whatever it did by what it knew before is over, also answers on their way."""
+        if own is None or not _is_in_sync_alone(node_id, own):
+            return False
+        epoch, since_ns = self._in_sync_alone.get(node_id, (-1, now_ns))
+        return epoch == own.partition_epoch and since_ns <= now_ns - LATELY_NS
 
     @property
     def holders(self) -> tuple[int, ...]:
@@ -162,6 +180,12 @@ class ClusterBoard:
         board.is_left_alone = len(partition.replicas) == 1 < len(before.replicas)
         if len(partition.replicas) > 1 and _is_elected_unclean(board, before, partition):
             board.lose(self.now_ns(), sure=holders)
+
+
+def _is_in_sync_alone(node_id: int, own: PartitionImage) -> bool:
+    """An only replica is another thing: its watermark moves with the write."""
+    is_led = own.leader_id == node_id and len(own.replicas) > 1
+    return is_led and own.in_sync_replicas == (node_id,)
 
 
 def _is_elected_unclean(

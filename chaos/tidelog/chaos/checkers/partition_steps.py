@@ -84,6 +84,17 @@ def watermark_is_flushed(board: PartitionBoard, node: str, log: PartitionLog) ->
         )
 
 
+def watermark_of_one_is_flushed(
+    board: PartitionBoard, node: str, log: PartitionLog, before: Position
+) -> Found:
+    """Whatever the topic says, a leader that is in sync alone commits what it has flushed."""
+    if before.high_watermark < log.high_watermark > log.flushed_offset:
+        yield (
+            f"watermark_in_one_memory: {board.name} at {node}, in sync alone, moved to "
+            f"{log.high_watermark}, flushed is {log.flushed_offset}"
+        )
+
+
 def in_sync_holds_committed(board: PartitionBoard, node: str, log: PartitionLog) -> Found:
     """Whoever is in sync holds everything that is committed."""
     if log.log_end_offset < board.committed:

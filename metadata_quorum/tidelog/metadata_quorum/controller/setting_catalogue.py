@@ -95,7 +95,7 @@ _TOPIC_SETTINGS: Final = (
         scopes=_TOPIC,
         choices=("sync", "replicated"),
         documentation="What acks=all waits for: records flushed on the in-sync replicas (sync), "
-        "or stored there (replicated).",
+        "or stored there (replicated); flushed also where only one replica is in sync.",
     ),
     Setting(
         name=MIN_IN_SYNC_REPLICAS,

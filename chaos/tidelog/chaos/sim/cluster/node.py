@@ -98,6 +98,11 @@ class ClusterNode:
         return self.process is not None and not self.process.is_dead
 
     @property
+    def is_paused(self) -> bool:
+        """Whether its process stands still."""
+        return self.process is not None and self.process.is_paused
+
+    @property
     def living(self) -> Node | None:
         """Its node, if the process runs and got so far."""
         return self.node if self.is_alive else None

@@ -84,13 +84,16 @@ class AnswersWatch:
         opaque = batch.batch[_OPAQUE_FROM:]
         # Another one that answers has not heard yet that it was left: it counts on several copies.
         answering = self._answering(exchange)
-        is_sole = answering is not None and board.image.replicas == (answering.node_id,)
-        is_durable = board.is_flush_sync or is_sole
-        # Nobody comes back to what others had that were let go.
-        counted = [answering] if is_sole and answering is not None else self._nodes.values()
         now_ns = exchange.fabric.loop.now_ns
         own = None if answering is None else answering.partition(key)
         in_sync_min = board.in_sync_min(own, now_ns)
+        is_sole = answering is not None and (
+            board.image.replicas == (answering.node_id,)
+            or (in_sync_min == 1 and board.is_in_sync_alone(answering.node_id, own, now_ns))
+        )
+        is_durable = board.is_flush_sync or is_sole
+        # Nobody comes back to what others had that were let go, or could not lead.
+        counted = [answering] if is_sole and answering is not None else self._nodes.values()
         lately_ns = now_ns - LATELY_NS
         copies = sum(
             _holds(node, key, opaque, is_durable=is_durable)

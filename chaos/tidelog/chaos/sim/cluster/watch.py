@@ -145,6 +145,9 @@ class ClusterWatch:
             self.lives.on_start(node.name, board, log)
             # What it has written since it was opened was not what a loss has left.
             end_offset = log.flushed_offset if log.led_from == NOT_LED else log.led_from
+        if not board.is_flush_sync:
+            own = None if node.is_paused else node.partition(board.key)
+            board.see_own(node.node_id, own, self._now_ns())
         if board.excuse is None and node.node_id not in board.damaged:
             self._check(node, board, replica, before)
         is_led = replica.is_led
@@ -182,8 +185,12 @@ class ClusterWatch:
             found += steps.one_leader_an_epoch(board, node.node_id, log.leader_epoch)
             found += steps.leader_holds_committed(board, name, log, log.leader_epoch)
             if before.is_led:
+                own, now_ns = node.partition(board.key), self._now_ns()
+                is_alone = board.is_in_sync_alone(node.node_id, own, now_ns)
+                if is_alone and not _is_being_cut(log, before):
+                    found += steps.watermark_of_one_is_flushed(board, name, log, before)
                 in_sync = self._in_sync_known(node, board)
-                in_sync_min = board.in_sync_min(node.partition(board.key), self._now_ns())
+                in_sync_min = board.in_sync_min(own, now_ns)
                 found += steps.watermark_waits_for_enough(
                     board, name, log, before, in_sync, in_sync_min
                 )

@@ -16,7 +16,7 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.open_log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerState
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import core_again, core_roles
+from tidelog.broker.partition import commit, core_again, core_roles
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Lead
 from tidelog.broker.partition.owner import Appended, DirectoryOwner
 from tidelog.broker.partition.producer_check import find_duplicate
@@ -74,7 +74,7 @@ def watermark_from_log_end() -> Substitution:
         del flushed_offset, is_flush_sync
         return log_end_offset
 
-    return Substitution(core_roles, "position_of", position_of)
+    return Substitution(commit, "position_of", position_of)
 
 
 def _leading_with(change: Callable[[Lead], Lead]) -> Substitution:
@@ -102,6 +102,21 @@ def watermark_from_one_follower() -> Substitution:
 def watermark_below_the_minimum() -> Substitution:
     """It moves however few are in sync."""
     return _leading_with(lambda message: msgspec.structs.replace(message, in_sync_count=1 << 10))
+
+
+def watermark_from_one_memory() -> Substitution:
+    """A leader that is in sync alone, where that is enough, goes by the rule for several: with
+    flush=replicated it counts with what it has written."""
+    original = core_roles.on_lead
+
+    def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
+        partition = core.partitions.get(message.key)
+        if partition is not None and partition.settings.in_sync_replicas_min == 1:
+            in_sync_count = max(2, message.in_sync_count)
+            message = msgspec.structs.replace(message, in_sync_count=in_sync_count)
+        original(core, message, effects)
+
+    return Substitution(core_roles, "on_lead", on_lead)
 
 
 def tell_followers_too_much() -> Substitution:
@@ -404,6 +419,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "watermark_from_one_follower": _plant(watermark_from_one_follower, _COMMITTED),
     "watermark_below_the_minimum": _plant(
         watermark_below_the_minimum, frozenset({"watermark_below_minimum"})
+    ),
+    "watermark_from_one_memory": _plant(
+        watermark_from_one_memory, frozenset({"watermark_in_one_memory", "not_flushed"})
     ),
     "tell_followers_too_much": _plant(tell_followers_too_much, _COMMITTED | _LOST),
     "serve_beyond_the_watermark": _plant(
