@@ -41,6 +41,7 @@ from tidelog.broker.partition.messages import (
     TruncateTail,
     Write,
     WriteEnded,
+    Written,
 )
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers, read_header
@@ -82,6 +83,7 @@ class CoreModel:
         self.cuts: list[CutTail] = []
         self.answers: dict[int, Acknowledge | Refuse | Done] = {}
         self.sent: dict[int, AppendBatch] = {}
+        self.written: dict[int, None] = {}
         self.asked: dict[int, TrimHead | TruncateTail | RestartLog] = {}
         self.marks: dict[PartitionKey, int] = {}
         """FLUSHED marks that were written."""
@@ -412,6 +414,9 @@ class CoreModel:
                     self._check_done(effect)
                 elif effect.token in self.sent:
                     self._begin_anew(self.sent[effect.token])
+            case Written():
+                assert effect.token not in self.answers | self.written, "its bytes are freed once"
+                self.written[effect.token] = None
             case RemoveFiles():
                 for key in effect.segments:
                     self._check_removed(key)

@@ -54,6 +54,7 @@ def test_one_that_is_planned_in_the_same_write_is_written_once() -> None:
     core.drain()
     assert offset_of(core, first) == offset_of(core, again) == 1
     assert core.log().log_end_offset == 2
+    assert {first, again} <= core.written.keys()
 
 
 def test_one_that_is_being_flushed_is_answered_with_that_flush() -> None:
@@ -63,6 +64,7 @@ def test_one_that_is_being_flushed_is_answered_with_that_flush() -> None:
     again, soon = send(core, 0), send(core, 0, is_all=False)
     assert offset_of(core, soon) == 0, "acks=1 waits for no flush"
     assert offset_of(core, again) is None
+    assert again in core.written
     core.end_flush()
     assert offset_of(core, first) == offset_of(core, again) == 0
     core.drain()
@@ -76,6 +78,7 @@ def test_one_that_is_to_be_flushed_yet_is_waited_for() -> None:
     assert not core.has_flush
     again = send(core, 0)
     assert offset_of(core, again) is None
+    assert again in core.written
     core.drain()
     assert offset_of(core, again) == 0
 
@@ -93,6 +96,7 @@ def test_one_that_awaits_its_commit_is_answered_with_it_and_in_order() -> None:
     core.drain()
     again = send(core, 0)
     assert offset_of(core, again) is None
+    assert list(core.written) == [first, second, again]
     core.follower_at(2, 1)
     assert offset_of(core, first) == offset_of(core, again) == 0
     assert offset_of(core, second) is None

@@ -17,6 +17,7 @@ from tidelog.broker.partition.messages import (
     Configure,
     FailPartition,
     FlushAll,
+    Forget,
     Lead,
     RemovePartition,
 )
@@ -78,6 +79,32 @@ def test_acks_one_is_answered_once_written() -> None:
     core.end_write()
     assert is_acknowledged(core, token)
     assert core.log().high_watermark == 0
+
+
+def test_the_bytes_of_a_batch_are_let_go_when_it_is_written_however_long_it_waits() -> None:
+    core = leader()
+    token = core.append()
+    assert not core.written
+    core.end_write()
+    assert list(core.written) == [token]
+    core.drain()
+    assert token not in core.answers
+
+
+def test_of_those_that_nobody_waits_for_only_one_that_waits_for_a_commit_is_forgotten() -> None:
+    core = leader()
+    kept, forgotten = core.append(), core.append()
+    core.drain()
+    in_flight = core.append()
+    core.tell(Forget(tokens=frozenset([forgotten, in_flight])))
+    assert list(core.answers) == [forgotten]
+    assert code_of(core, forgotten) is ErrorCode.INDETERMINATE
+    core.drain()
+    core.follower_at(2, 3)
+    core.follower_at(3, 3)
+    assert core.log().high_watermark == 3
+    assert is_acknowledged(core, kept)
+    assert is_acknowledged(core, in_flight)
 
 
 def test_with_too_few_in_sync_acks_all_is_refused_before_anything_is_stored() -> None:

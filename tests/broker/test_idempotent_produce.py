@@ -11,9 +11,7 @@ from tests.broker.node_in_world import PlainClient, partition_batch
 from tidelog.broker.handlers.produce import (
     Acks,
     PartitionAcknowledgement,
-    PartitionBatch,
     ProduceHandler,
-    ProduceRequest,
     Submitted,
 )
 from tidelog.broker.limits import BrokerLimits
@@ -101,11 +99,10 @@ def hinted(leader_id: int, code: ErrorCode, topic_id: TopicId = TOPIC) -> Partit
     image = SimpleNamespace(topics={TOPIC: SimpleNamespace(partitions=(partition,))})
     metadata = cast(ImageSource, SimpleNamespace(image=lambda: image))
     handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits(), metadata)
-    batch = PartitionBatch(topic_id, 0, 3, b"", 0)
     refused = TidelogError(code, tried="produce", happened="so it is")
 
     async def wait() -> list[PartitionAcknowledgement]:
-        return await handler.wait(Submitted(ProduceRequest([batch], Acks.ALL, 0), [refused]))
+        return await handler.wait(Submitted([(topic_id, 0)], Acks.ALL, 0, [refused]))
 
     (answer,) = asyncio.run(wait())
     return answer

@@ -1,6 +1,7 @@
 """The task that owns a data directory, over a disk that holds it to the port's contract."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -12,15 +13,17 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition import marks_file
 from tidelog.broker.partition.marks_file import make_marks_file
 from tidelog.broker.partition.owner import Appended, DirectoryOwner
+from tidelog.broker.partition.owner_requests import WAITING_SWEPT_MIN
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Append, File, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, TopicId
 
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
+REPLICATED = PartitionKey(TopicId(bytes(16)), PartitionId(1))
 
 
 class FullDisk:
@@ -88,7 +91,12 @@ class Owned:
         )
 
 
-def with_owner(work: Callable[[Owned], Awaitable[None]], *, marks_bytes_max: int = 1 << 20) -> None:
+def with_owner(
+    work: Callable[[Owned], Awaitable[None]],
+    *,
+    marks_bytes_max: int = 1 << 20,
+    queued_bytes_max: int = 1 << 27,
+) -> None:
     """Run an owner until the work is done, then stop it in order."""
     world = World(3)
 
@@ -99,6 +107,7 @@ def with_owner(work: Callable[[Owned], Awaitable[None]], *, marks_bytes_max: int
             disk,  # type: ignore[arg-type]
             await make_marks_file(disk, {}, size_bytes_max=marks_bytes_max),  # type: ignore[arg-type]
             on_advanced=lambda key: None,
+            queued_bytes_max=queued_bytes_max,
         )
         owner.add(OpenedLog(log=log, files={}), TopicSettings())
         async with TaskScope() as scope:
@@ -151,3 +160,88 @@ def test_a_marks_file_that_was_replaced_is_closed_and_one_that_did_not_fit_too()
         assert len(owned.disk.open_files) == before
 
     with_owner(work, marks_bytes_max=128)
+
+
+class Replicated:
+    """A partition beside the first one, led here; both its followers are in sync and store
+    nothing."""
+
+    def __init__(self, owner: DirectoryOwner) -> None:
+        self._owner = owner
+        self.log = PartitionLog(REPLICATED, LeaderEpoch(0))
+        owner.add(
+            OpenedLog(log=self.log, files={}),
+            TopicSettings(in_sync_replicas_min=2),
+            is_sole=False,
+        )
+        self._lead((BrokerId(2), BrokerId(3)))
+
+    def lose_followers(self) -> None:
+        """Too few are in sync from now on."""
+        self._lead(())
+
+    def submit(self, batch: bytes) -> "asyncio.Future[Appended]":
+        """With acks=all."""
+        header = read_header(batch)
+        return self._owner.submit(self.log, batch, header, is_flush_awaited=True, append_time_ms=1)
+
+    def _lead(self, others: tuple[BrokerId, ...]) -> None:
+        self._owner.lead(
+            self.log, LeaderEpoch(1), others=others, in_sync_count=1 + len(others), is_sole=False
+        )
+
+
+def test_a_commit_that_does_not_come_takes_no_room_from_the_other_partitions() -> None:
+    async def work(owned: Owned) -> None:
+        replicated = Replicated(owned.owner)
+        batches = [
+            encode_batch(
+                [(1, None, b"x" * 3_000, ())],
+                producer_id=5,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+            for sequence in range(3)
+        ]
+        waiting = [replicated.submit(batch) for batch in batches]
+        assert owned.owner.queued_bytes == sum(len(batch) for batch in batches)
+        await asyncio.sleep(0.5)
+        # They come again, and wait once more for what is written already.
+        waiting += [replicated.submit(batch) for batch in batches]
+        await asyncio.sleep(0.5)
+        replicated.lose_followers()
+        await asyncio.sleep(60)
+        assert not any(each.done() for each in waiting)
+        assert owned.owner.queued_bytes == 0
+        assert (await owned.append(b"x" * 3_000)).base_offset == 0
+        for each in waiting:
+            each.cancel()
+
+    with_owner(work, queued_bytes_max=10_000)
+
+
+@pytest.mark.slow
+def test_of_those_that_wait_in_vain_for_a_commit_a_bounded_number_is_kept() -> None:
+    async def work(owned: Owned) -> None:
+        replicated = Replicated(owned.owner)
+        batch = encode_batch([(1, None, b"x", ())])
+        kept = replicated.submit(batch)
+        forgotten: list[weakref.ref[object]] = []
+        for _ in range(WAITING_SWEPT_MIN - 2):
+            waiting = replicated.submit(batch)
+            forgotten.append(weakref.ref(waiting))
+            waiting.cancel()
+            del waiting
+        await asyncio.sleep(0.5)
+        assert all(each() is not None for each in forgotten)
+        last = replicated.submit(batch)
+        await asyncio.sleep(0.5)
+        assert not any(each() for each in forgotten)
+        assert not kept.done()
+        owned.owner.follow(replicated.log, LeaderEpoch(2))
+        for each in (kept, last):
+            with pytest.raises(TidelogError) as caught:
+                await each
+            assert caught.value.code is ErrorCode.INDETERMINATE
+
+    with_owner(work)

@@ -8,9 +8,7 @@ import pytest
 
 from tidelog.broker.handlers.produce import (
     Acks,
-    PartitionBatch,
     ProduceHandler,
-    ProduceRequest,
     Submitted,
 )
 from tidelog.broker.limits import BrokerLimits
@@ -36,8 +34,7 @@ def test_a_caller_that_goes_away_as_the_outcome_comes_leaves_nothing_behind(
         loop.set_exception_handler(lambda _, context: reported.append(context))
         outcome: asyncio.Future[Appended] = loop.create_future()
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
-        batch = PartitionBatch(TopicId(bytes(16)), 0, -1, b"", 0)
-        submitted = Submitted(ProduceRequest([batch], Acks.ALL, 0), [outcome])
+        submitted = Submitted([(TopicId(bytes(16)), 0)], Acks.ALL, 0, [outcome])
         caller = asyncio.ensure_future(handler.wait(submitted))
         await asyncio.sleep(0)
         if is_cancelled_first:
@@ -64,8 +61,8 @@ def test_a_refused_batch_is_known_though_the_process_dies_before_the_next_one_is
         loop.set_exception_handler(lambda _, context: reported.append(context))
         outcomes: list[asyncio.Future[Appended]] = [loop.create_future(), loop.create_future()]
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
-        batches = [PartitionBatch(TopicId(bytes(16)), each, -1, b"", 0) for each in range(2)]
-        submitted = Submitted(ProduceRequest(batches, Acks.ALL, 0), outcomes)
+        places = [(TopicId(bytes(16)), each) for each in range(2)]
+        submitted = Submitted(places, Acks.ALL, 0, outcomes)
         handler.begin_wait(submitted, lambda _: None)
         outcomes[0].set_exception(FAILED)
         await asyncio.sleep(0)

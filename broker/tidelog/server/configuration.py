@@ -41,8 +41,8 @@ class ProduceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     queued_bytes_max: Annotated[
         int,
         Meta(
-            description="Batches between arrival and acknowledgement, together; beyond it "
-            "a batch is refused RESOURCE_EXHAUSTED.",
+            description="Batches of one data directory between arrival and their log, together; "
+            "beyond it a batch is refused RESOURCE_EXHAUSTED.",
             ge=MIB,
         ),
     ] = 128 * MIB

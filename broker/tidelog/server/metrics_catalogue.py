@@ -129,7 +129,7 @@ SECTIONS: Final[dict[str, dict[str, Metric]]] = {
         "tidelog_quota_delays": _counter("Requests and answers held back by a quota."),
         "tidelog_quota_refusals": _counter("Calls refused: too many of one client id waited."),
         "tidelog_produce_queued_bytes": _gauge(
-            "Batches between arrival and acknowledgement; `produce.queued_bytes_max` bounds it.",
+            "Batches between arrival and their log; `produce.queued_bytes_max` bounds it.",
             "directory",
         ),
     },

@@ -53,6 +53,10 @@ class PartitionBatch(msgspec.Struct, frozen=True):
     route_sum: int
 
 
+Place = tuple[TopicId, int]
+"""A partition that a batch is for."""
+
+
 class ProduceRequest(msgspec.Struct, frozen=True):
     """At most one batch a partition."""
 
@@ -77,9 +81,12 @@ class PartitionAcknowledgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """A request of which every batch is queued or refused."""
+    """A request of which every batch is queued or refused. Holds none of their bytes: it may wait
+    for its answers longer than the owner's budget counts them."""
 
-    request: ProduceRequest
+    places: Sequence[Place]
+    acks: Acks
+    timeout_ms: int
     outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
 
 
@@ -101,12 +108,12 @@ class PendingAnswers:
 
     def begin(self, timeout_ms: int) -> None:
         """Call back when every batch meets `acks` or has failed, or the time is over."""
-        request, outcomes = self._submitted.request, self._submitted.outcomes
-        if request.acks is Acks.NONE:
+        submitted = self._submitted
+        if submitted.acks is Acks.NONE:
             self.cancel()
-            self._on_answers([_answer(batch, None) for batch in request.batches])
+            self._on_answers([_answer(place, None) for place in submitted.places])
             return
-        for outcome in outcomes:
+        for outcome in submitted.outcomes:
             if not isinstance(outcome, TidelogError):
                 self._missing += 1
                 outcome.add_done_callback(self._on_outcome)
@@ -173,7 +180,8 @@ class ProduceHandler:
                 outcomes.append(self._submit_batch(batch, request.acks, append_time_ms))
             except TidelogError as error:
                 outcomes.append(error)
-        return Submitted(request, outcomes)
+        places = [(batch.topic_id, batch.partition) for batch in request.batches]
+        return Submitted(places, request.acks, request.timeout_ms, outcomes)
 
     async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
         """The answers, in the order of the request."""
@@ -193,7 +201,7 @@ class ProduceHandler:
 
     def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
         """As `wait`, for those who have many requests at once: calls `on_answers` once."""
-        timeout_ms = submitted.request.timeout_ms or self._limits.produce_timeout_ms
+        timeout_ms = submitted.timeout_ms or self._limits.produce_timeout_ms
         pending = PendingAnswers(submitted, lambda found: on_answers(self._told(found)))
         pending.begin(min(timeout_ms, DURATION_MS_MAX))
         return pending
@@ -303,35 +311,33 @@ def _no_transactions(tried: str) -> TidelogError:
 def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:
     """What is known; of a batch that is under way still, that the time is over."""
     answers = []
-    for batch, outcome in zip(submitted.request.batches, submitted.outcomes, strict=True):
+    for place, outcome in zip(submitted.places, submitted.outcomes, strict=True):
         if isinstance(outcome, TidelogError):
-            answers.append(_answer(batch, outcome))
+            answers.append(_answer(place, outcome))
         elif outcome.done() and not outcome.cancelled():
             failed = outcome.exception()
             assert failed is None or isinstance(failed, TidelogError), "an owner refuses typed"
-            answers.append(_answer(batch, failed or outcome.result()))
+            answers.append(_answer(place, failed or outcome.result()))
         else:
+            topic_id, partition = place
             late = TidelogError(
                 ErrorCode.DEADLINE_EXCEEDED,
-                tried=f"produce to {batch.topic_id.hex()}-{batch.partition}",
+                tried=f"produce to {topic_id.hex()}-{partition}",
                 happened=f"not acknowledged within {timeout_ms} ms; it may still be stored",
             )
-            answers.append(_answer(batch, late))
+            answers.append(_answer(place, late))
     return answers
 
 
-def _answer(
-    batch: PartitionBatch, outcome: Appended | TidelogError | None
-) -> PartitionAcknowledgement:
+def _answer(place: Place, outcome: Appended | TidelogError | None) -> PartitionAcknowledgement:
+    topic_id, partition = place
     if outcome is None:
-        return PartitionAcknowledgement(topic_id=batch.topic_id, partition=batch.partition)
+        return PartitionAcknowledgement(topic_id=topic_id, partition=partition)
     if isinstance(outcome, TidelogError):
-        return PartitionAcknowledgement(
-            topic_id=batch.topic_id, partition=batch.partition, error=outcome
-        )
+        return PartitionAcknowledgement(topic_id=topic_id, partition=partition, error=outcome)
     return PartitionAcknowledgement(
-        topic_id=batch.topic_id,
-        partition=batch.partition,
+        topic_id=topic_id,
+        partition=partition,
         base_offset=outcome.base_offset,
         append_time_ms=outcome.append_time_ms,
         log_start_offset=outcome.log_start_offset,

@@ -66,6 +66,7 @@ from tidelog.broker.partition.messages import (
     FlushEnded,
     Follow,
     FollowerAt,
+    Forget,
     Lead,
     Message,
     Moved,
@@ -264,6 +265,8 @@ class DirectoryCore:
                 self._on_flush_all(effects)
             case AppendBatch():
                 self._on_append(message, effects)
+            case Forget():
+                core_roles.on_forget(self, message, effects)
             case _:
                 assert_never(message)
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Refuse
+from tidelog.broker.partition.messages import (
+    Acknowledge,
+    AppendBatch,
+    Effect,
+    Refuse,
+    Written,
+)
 from tidelog.broker.partition.producer_check import find_duplicate, is_next
 from tidelog.broker.partition.role_errors import indeterminate, stopping
 from tidelog.broker.partition.rounds import (
@@ -95,6 +101,7 @@ def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
     else:
         place = bisect_right(role.awaiting, again.end_offset, key=_end_offset_of)
         role.awaiting.insert(place, Awaiting(again.answer, partition, again.end_offset))
+        effects.append(Written(token=append.token))
 
 
 def _answered_offset(partition: Partition) -> Offset:
@@ -110,7 +117,9 @@ def _await_flush(core: DirectoryCore, again: Again, effects: list[Effect]) -> No
     waiting = Awaiting(again.answer, partition, again.end_offset)
     if again.end_offset <= partition.log.flushed_offset:
         effects.append(again.answer)
-    elif core.flush is not None and any(
+        return
+    effects.append(Written(token=again.append.token))
+    if core.flush is not None and any(
         each is partition and end_offset >= again.end_offset
         for each, end_offset, _ in core.flush.ends
     ):

@@ -11,6 +11,7 @@ at every replica that the commit rule names (`commit`). Stop 8 of a record's wal
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tidelog.broker.log.state import NOT_LED
@@ -24,8 +25,10 @@ from tidelog.broker.partition.messages import (
     Effect,
     Follow,
     FollowerAt,
+    Forget,
     Lead,
     Refuse,
+    Written,
 )
 from tidelog.broker.partition.role_errors import indeterminate, not_leader, stopping
 from tidelog.broker.partition.rounds import (
@@ -155,6 +158,25 @@ def on_commit_to(core: DirectoryCore, message: CommitTo, effects: list[Effect]) 
         advance(core, partition, effects)
 
 
+def on_forget(core: DirectoryCore, message: Forget, effects: list[Effect]) -> None:
+    """Let those go who wait for a commit that may never come, and whom nobody hears any more.
+
+    The batches stay, as any of which the outcome is unknown. Whoever waits for a write or a flush
+    is answered soon, and stays as well.
+    """
+    for key, partition in core.partitions.items():
+        role = partition.role
+        if not isinstance(role, Leading) or not role.awaiting:
+            continue
+        kept: deque[Awaiting] = deque()
+        for each in role.awaiting:
+            if each.answer.token in message.tokens:
+                effects.append(Refuse(token=each.answer.token, error=indeterminate(key)))
+            else:
+                kept.append(each)
+        role.awaiting = kept
+
+
 def advance(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
     """Move the high watermark of one of several replicas as far as it may, and answer."""
     role, log = partition.role, partition.log
@@ -194,6 +216,7 @@ def answer_written(
         assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
         awaiting = Awaiting(answer, partition, planned.end_offset)
         partition.role.awaiting.append(awaiting)
+        effects.append(Written(token=answer.token))
 
 
 def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:

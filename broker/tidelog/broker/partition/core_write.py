@@ -21,6 +21,7 @@ from tidelog.broker.partition.messages import (
     SegmentWrite,
     Truncate,
     Write,
+    Written,
 )
 from tidelog.broker.partition.rounds import Awaiting, SegmentPlan, WriteRound
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -140,6 +141,7 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
             core_roles.answer_written(core, planned, answer, effects)
         elif append.is_flush_awaited:
             core.awaiting.append(Awaiting(answer, partition, planned.end_offset))
+            effects.append(Written(token=append.token))
         else:
             effects.append(answer)
     for plan in round_.plans:

@@ -121,6 +121,12 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A copy that goes on behind the one before it: refused if that was."""
 
 
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """Nobody waits any more to hear of these batches: those that wait for a commit need not."""
+
+    tokens: frozenset[int]
+
+
 class RollSegment(msgspec.Struct, frozen=True, kw_only=True):
     """Seal the active segment, unless it is empty, and make the next one."""
 
@@ -237,6 +243,7 @@ Message = (
     | RemovePartition
     | ReleasePartition
     | AppendBatch
+    | Forget
     | RollSegment
     | TrimHead
     | TruncateTail
@@ -344,6 +351,12 @@ class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):
     """-1: the batch keeps its own timestamps."""
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch is in the log and waits for a flush or a commit: its bytes are needed no more."""
+
+    token: int
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     """A trim or a truncation is durable."""
 
@@ -380,6 +393,7 @@ Effect = (
     | RemoveDirectory
     | ReleaseFiles
     | Acknowledge
+    | Written
     | Done
     | Refuse
     | Advanced

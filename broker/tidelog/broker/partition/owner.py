@@ -39,6 +39,7 @@ from tidelog.broker.partition.messages import (
     TruncateEnded,
     Write,
     WriteEnded,
+    Written,
 )
 from tidelog.broker.partition.owner_cut import cut_tail
 from tidelog.broker.partition.owner_files import SegmentFiles
@@ -149,6 +150,9 @@ class DirectoryOwner(OwnerRequests):
 
     def _take_turn(self, scope: TaskScope) -> None:
         """All that was told is taken in, and what it leads to is begun."""
+        is_sweep = len(self._waiting) >= self._swept_at
+        if is_sweep:
+            self._sweep()
         messages, self._inbox = self._inbox, []
         effects = self._core.step(messages)
         for message in messages:
@@ -158,6 +162,8 @@ class DirectoryOwner(OwnerRequests):
                 self._marks.note_served(message.log.key)
         for effect in effects:
             self._perform(effect, scope)
+        if is_sweep:
+            self._note_swept()
         turns, self._asked_for_turn = self._asked_for_turn, []
         for turn in turns:
             if not turn.done():
@@ -175,6 +181,8 @@ class DirectoryOwner(OwnerRequests):
         match effect:
             case Acknowledge():
                 self._acknowledge(effect)
+            case Written():
+                self._written(effect)
             case Advanced():
                 self._on_advanced(effect.key)
             case Moved():

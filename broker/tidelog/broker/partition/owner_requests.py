@@ -27,6 +27,7 @@ from tidelog.broker.partition.messages import (
     FlushAll,
     Follow,
     FollowerAt,
+    Forget,
     Lead,
     Message,
     Refuse,
@@ -40,6 +41,7 @@ from tidelog.broker.partition.messages import (
     Tick,
     TrimHead,
     TruncateTail,
+    Written,
 )
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
@@ -52,7 +54,9 @@ def _nobody_waits(key: PartitionKey) -> None:
 
 
 QUEUED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Default of the memory budget for batches between arrival and acknowledgement."""
+"""Default of the memory budget for batches between arrival and their log."""
+WAITING_SWEPT_MIN: Final = 10_000
+"""So many wait before it is looked for the first time who waits in vain."""
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +68,8 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int
 
 
-class _Waiting(msgspec.Struct, frozen=True):
-    """Who waits for a batch, and what it holds of the memory budget."""
+class _Waiting(msgspec.Struct):
+    """Who waits for a batch, and what it holds of the memory budget: nothing once it is written."""
 
     done: "asyncio.Future[Appended]"
     log: PartitionLog
@@ -94,7 +98,8 @@ class OwnerRequests:
         self._queued_bytes_max = queued_bytes_max
         self._is_stopping = False
         self.queued_bytes = 0
-        """Batches between arrival and acknowledgement."""
+        """Batches between arrival and their log: queued, or being written."""
+        self._swept_at = WAITING_SWEPT_MIN
 
     def _keep_files(self, opened: OpenedLog) -> None:
         raise NotImplementedError
@@ -270,6 +275,23 @@ class OwnerRequests:
         )
         return done
 
+    def _sweep(self) -> None:
+        """Drop those who wait for a commit and are heard by nobody: their clients were told that
+        the time is over, or are gone. Those who are heard are bounded by the limits of calls; these
+        would be by nothing, as long as followers lack that are in sync still.
+        """
+        forgotten = frozenset(
+            token
+            for token, each in self._waiting.items()
+            if not each.size_bytes and each.done.cancelled()
+        )
+        if forgotten:
+            self._inbox.append(Forget(tokens=forgotten))
+
+    def _note_swept(self) -> None:
+        # Next at twice of what is left: each is looked at a few times, however many there are.
+        self._swept_at = max(WAITING_SWEPT_MIN, 2 * len(self._waiting))
+
     async def trim(self, log: PartitionLog, offset: Offset) -> Offset:
         """Make the log begin at the offset; returns where it begins once that is durable."""
         return await self._asked(lambda token: TrimHead(token=token, key=log.key, offset=offset))
@@ -394,8 +416,19 @@ class OwnerRequests:
             )
         )
 
-    def _release(self, token: int) -> _Waiting:
-        waiting = self._waiting.pop(token)
+    def _written(self, effect: Written) -> None:
+        """The share of the budget is free: a commit that does not come, of a partition whose
+        followers are gone, must not keep it from the others of the directory."""
+        waiting = self._waiting[effect.token]
+        assert waiting.size_bytes, "a share is given back once"
+        self._give_back(waiting)
+
+    def _give_back(self, waiting: _Waiting) -> None:
         self.queued_bytes -= waiting.size_bytes
         assert self.queued_bytes >= 0, "a batch is counted once"
+        waiting.size_bytes = 0
+
+    def _release(self, token: int) -> _Waiting:
+        waiting = self._waiting.pop(token)
+        self._give_back(waiting)
         return waiting

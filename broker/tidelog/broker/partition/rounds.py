@@ -194,7 +194,8 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Awaiting(msgspec.Struct, frozen=True, gc=False):
-    """Answered at the end of the flush that covers it, or once it is committed."""
+    """Answered at the end of the flush that covers it, or once it is committed. Holds no bytes: who
+    waits for others may wait for long."""
 
     answer: Acknowledge | Refuse
     partition: Partition
