@@ -415,7 +415,8 @@ class CoreModel:
                 elif effect.token in self.sent:
                     self._begin_anew(self.sent[effect.token])
             case Written():
-                assert effect.token not in self.answers | self.written, "its bytes are freed once"
+                assert effect.token not in self.written, "its bytes are let go once"
+                assert effect.token not in self.answers, "what is answered waits no more"
                 self.written[effect.token] = None
             case RemoveFiles():
                 for key in effect.segments:

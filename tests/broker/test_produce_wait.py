@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,11 @@ from tidelog.broker.handlers.produce import (
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.rpc.produce import ProduceRpc
+from tidelog.ports import RequestContext
 from tidelog.ports.real.clock import RealClock
+from tidelog.ports.request_context import NO_DEADLINE_NS
+from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 
@@ -70,3 +74,56 @@ def test_a_refused_batch_is_known_though_the_process_dies_before_the_next_one_is
     asyncio.run(main())
     gc.collect()
     assert reported == []
+
+
+class Requests:
+    """The client's end of a stream, as its handler sees it: always one more request."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.held_bytes = 0
+        """Of the last message, until it is let go, or the next one is asked for."""
+
+    async def send(self, message: bytes) -> None: ...
+
+    async def receive(self) -> bytes | None:
+        self.received += 1
+        message = produce_pb2.ProduceStreamRequest(correlation_id=self.received)
+        self.held_bytes = message.ByteSize()
+        return message.SerializeToString()
+
+    def let_go(self) -> None:
+        self.held_bytes = 0
+
+    async def end_sending(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class Unanswering:
+    """A handler whose answers do not come."""
+
+    def submit(self, context: RequestContext, request: object) -> Submitted:
+        return Submitted([], Acks.ALL, 0, [])
+
+    def begin_wait(self, submitted: Submitted, on_answers: object) -> None: ...
+
+
+def test_a_stream_that_may_not_send_more_before_an_answer_holds_no_message_meanwhile() -> None:
+    stream = Requests()
+    rpc = ProduceRpc(cast(Any, Unanswering()), stream_requests_max=3)
+    context = RequestContext(
+        principal="", listener="client", client_id="c", address="", deadline_ns=NO_DEADLINE_NS
+    )
+
+    async def main() -> None:
+        serving = asyncio.ensure_future(rpc.produce_stream(context, stream))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert stream.received == 3
+        assert stream.held_bytes == 0
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(main())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tidelog.broker import quota as quota_module
 from tidelog.broker.quota import (
     DELAY_MS_MAX,
+    DELAYED_BYTES_MAX,
     DELAYED_CALLS_MAX,
     NS_PER_MS,
     NS_PER_S,
@@ -39,6 +40,7 @@ class Clock:
     def __init__(self) -> None:
         self.now_ns = 0
         self.slept_ms: list[int] = []
+        self.on_sleep: Callable[[], None] = lambda: None
 
     def monotonic_ns(self) -> int:
         return self.now_ns
@@ -47,6 +49,7 @@ class Clock:
         return self.now_ns // NS_PER_MS
 
     async def sleep(self, duration_ms: int) -> None:
+        self.on_sleep()
         self.slept_ms.append(duration_ms)
         self.now_ns += duration_ms * NS_PER_MS
 
@@ -189,9 +192,9 @@ def test_a_producer_over_its_quota_is_told_how_long_to_wait_and_held_back_if_it_
         )
         assert world.clock.slept_ms == []
         await world.call(PRODUCE, bytes(1))
-        assert world.clock.slept_ms == [2_000]
+        assert world.clock.slept_ms == [1_000, 1_000]
         await world.call(PRODUCE, bytes(100_000), client_id="bob")
-        assert world.clock.slept_ms == [2_000]
+        assert world.clock.slept_ms == [1_000, 1_000]
 
     run(work())
 
@@ -211,7 +214,7 @@ def test_a_fetcher_pays_for_the_bytes_of_its_answers() -> None:
         assert 2_000 <= answer.throttle_ms <= 2_100
         assert len(answer.partitions[0].batches) == 3_000
         await world.call(FETCH, b"")
-        assert world.clock.slept_ms == [answer.throttle_ms]
+        assert sum(world.clock.slept_ms) == answer.throttle_ms
 
     run(work())
 
@@ -267,18 +270,80 @@ def test_calls_that_wait_are_bounded_and_each_one_goes_on_when_its_turn_comes() 
     run(work())
 
 
+def test_calls_that_wait_are_bounded_by_their_bytes_but_for_one_that_is_alone() -> None:
+    world = World(
+        image_with(alice=QuotaImage(requests_per_second=1)), {PRODUCE: UnaryMethod(acknowledge)}
+    )
+
+    async def work() -> None:
+        clock = world.clock = Pausing()
+        world.methods = with_quotas({PRODUCE: UnaryMethod(acknowledge)}, world.quotas, clock)
+        for _ in range(2):
+            await world.call(PRODUCE, b"")
+        alone = asyncio.create_task(world.call(PRODUCE, bytes(DELAYED_BYTES_MAX + 1)))
+        await asyncio.sleep(0)
+        with pytest.raises(TidelogError) as caught:
+            await world.call(PRODUCE, b"x")
+        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        clock.wake.set()
+        await alone
+        clock.wake.clear()
+        half = bytes(DELAYED_BYTES_MAX // 2)
+        waiting = [asyncio.create_task(world.call(PRODUCE, half)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(TidelogError):
+            await world.call(PRODUCE, b"x")
+        clock.wake.set()
+        await asyncio.gather(*waiting)
+        assert world.quotas.refused_count == 2
+
+    run(work())
+
+
+def test_who_is_held_back_goes_on_within_a_second_once_the_quota_is_lifted() -> None:
+    images = [image_with(alice=QuotaImage(produce_bytes_per_second=1))]
+    world = World(images[-1], {PRODUCE: UnaryMethod(acknowledge)})
+    world.quotas = Quotas(lambda: images[-1])
+    world.methods = with_quotas({PRODUCE: UnaryMethod(acknowledge)}, world.quotas, world.clock)
+
+    def lift() -> None:
+        if world.clock.now_ns == 5 * NS_PER_S:
+            images.append(Image())
+
+    async def work() -> None:
+        await world.call(PRODUCE, bytes(1_000))
+        world.clock.on_sleep = lift
+        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, b"x"))
+        assert world.clock.slept_ms == [1_000] * 6
+        assert answer.throttle_ms == 0
+
+    run(work())
+
+
 class Messages:
     """The client's end of a stream, as its handler sees it."""
 
     def __init__(self, *messages: bytes) -> None:
         self._coming = deque(messages)
         self.sent: list[bytes] = []
+        self.held_bytes = 0
+        """Of the last message, until it is let go, or the next one is asked for."""
+        self.held_bytes_at_sleep: list[int] = []
+
+    def note_sleep(self) -> None:
+        """Somebody waits for time to pass."""
+        self.held_bytes_at_sleep.append(self.held_bytes)
 
     async def send(self, message: bytes) -> None:
         self.sent.append(message)
 
     async def receive(self) -> bytes | None:
-        return self._coming.popleft() if self._coming else None
+        message = self._coming.popleft() if self._coming else None
+        self.held_bytes = len(message or b"")
+        return message
+
+    def let_go(self) -> None:
+        self.held_bytes = 0
 
     async def end_sending(self) -> None:
         raise AssertionError("a handler returns")
@@ -312,6 +377,7 @@ def test_a_produce_stream_tells_in_its_answers_and_is_not_read_while_its_client_
         {PRODUCE_STREAM: answering(answer)},
     )
     stream = Messages(bytes(1_000), bytes(3_000), bytes(1))
+    world.clock.on_sleep = stream.note_sleep
 
     async def work() -> None:
         await world.stream(PRODUCE_STREAM, stream)
@@ -323,7 +389,8 @@ def test_a_produce_stream_tells_in_its_answers_and_is_not_read_while_its_client_
     # The error stays an error, and held the stream up as any other request did.
     assert answers[2].error.tried == "t"
     assert not answers[2].HasField("response")
-    assert world.clock.slept_ms[0] == 3_000
+    assert world.clock.slept_ms[:3] == [1_000] * 3
+    assert stream.held_bytes_at_sleep == [0] * len(world.clock.slept_ms)
 
 
 def test_a_fetch_stream_is_sent_at_the_rate_of_its_client() -> None:

@@ -221,6 +221,33 @@ def test_a_stream_is_not_read_while_the_memory_for_requests_is_used_up() -> None
     asyncio.run(run())
 
 
+def test_a_handler_that_waits_for_something_else_can_let_its_last_message_go() -> None:
+    async def run() -> None:
+        has_let_go, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def take(_: RequestContext, stream: Stream) -> None:
+            while await stream.receive() is not None:
+                stream.let_go()
+                has_let_go.set()
+                await may_go_on.wait()
+                await stream.send(b"")
+
+        methods: dict[str, Method] = {CALL: UnaryMethod(echo), STREAM: StreamMethod(take)}
+        async with serving(methods, request_memory_bytes=MIB) as (server, caller):
+            stream = caller().stream(server.address, STREAM)
+            await stream.send(bytes(2 * MIB))
+            await has_let_go.wait()
+            assert server.memory.request_bytes == 0
+            await caller().call(server.address, CALL, b"small", timeout_ms=TIMEOUT_MS)
+            may_go_on.set()
+            await stream.receive()
+            await stream.end_sending()
+            assert await stream.receive() is None
+            assert server.memory.request_bytes == 0
+
+    asyncio.run(run())
+
+
 class Stalled:
     """A way to the listener on which nothing comes back any more once it is stopped."""
 

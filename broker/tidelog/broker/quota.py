@@ -29,6 +29,11 @@ CLIENTS_MAX: Final = 10_000
 DELAYED_CALLS_MAX: Final = 64
 """Calls of one client id that may wait at a time: each holds its request in memory. One more is
 refused RESOURCE_EXHAUSTED."""
+DELAYED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Their requests together, but for one that is alone: few clients must not use up the memory of
+all."""
+LOOK_MS: Final = 1_000
+"""Who waits looks so often whether the quota is there still."""
 
 
 class TokenBucket:
@@ -79,6 +84,7 @@ class ClientQuota:
         self._quota = QuotaImage()
         self._buckets: list[TokenBucket | None] = [None, None, None]
         self.delayed_calls = 0
+        self.delayed_bytes = 0
 
     def follow(self, quota: QuotaImage, now_ns: int) -> None:
         """Take over the limits of the image."""
@@ -141,3 +147,8 @@ class Quotas:
             self._clients.move_to_end(client_id)
         client.follow(found, now_ns)
         return client
+
+    def debt_ms(self, client_id: str, now_ns: int) -> int:
+        """How long the client should wait; 0 as well if nothing limits it, or no longer."""
+        client = self.of(client_id, now_ns)
+        return 0 if client is None else client.debt_ms(now_ns)

@@ -65,6 +65,13 @@ class Stream(Protocol):
         """
         ...
 
+    def let_go(self) -> None:
+        """The last message that was received is done with. To be called by a handler that waits for
+        something else before it receives the next: until then it counts as held, which may keep
+        out the messages of all others.
+        """
+        ...
+
     async def end_sending(self) -> None:
         """No more messages from here. Only the calling end has it; a handler just returns."""
         ...

@@ -206,6 +206,10 @@ class _CountedStream:
             self._figures.request_bytes += len(message)
         return message
 
+    def let_go(self) -> None:
+        """The last message that was received is done with."""
+        self._stream.let_go()
+
     async def end_sending(self) -> None:
         """A handler ends its sending by returning."""
         await self._stream.end_sending()

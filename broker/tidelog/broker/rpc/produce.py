@@ -90,8 +90,11 @@ class ProduceRpc:
         async with TaskScope() as scope:
             scope.start(pipeline.send_answers(), name="produce answers")
             while (message := await stream.receive()) is not None:
-                await pipeline.wait_room()
                 pipeline.begin(context, message)
+                # What is waited for next may come late: neither counted nor kept meanwhile.
+                del message
+                stream.let_go()
+                await pipeline.wait_room()
             pipeline.end()
 
 

@@ -9,7 +9,14 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.quota import DELAYED_CALLS_MAX, ClientQuota, Quotas, Use
+from tidelog.broker.quota import (
+    DELAYED_BYTES_MAX,
+    DELAYED_CALLS_MAX,
+    LOOK_MS,
+    ClientQuota,
+    Quotas,
+    Use,
+)
 from tidelog.broker.rpc.metering import holding
 from tidelog.ports import (
     Clock,
@@ -96,10 +103,11 @@ def _limited(
 ) -> UnaryHandler:
     async def limited(context: RequestContext, message: bytes) -> bytes:
         client = quotas.of(context.client_id, clock.monotonic_ns())
+        if client is not None and client.debt_ms(clock.monotonic_ns()):
+            await _wait_turn(name, context.client_id, client, len(message), quotas, clock)
+            client = quotas.of(context.client_id, clock.monotonic_ns())
         if client is None:
             return await handler(context, message)
-        if client.debt_ms(clock.monotonic_ns()):
-            await _wait_turn(name, context.client_id, client, quotas, clock)
         client.take(kind.of_request(message), clock.monotonic_ns())
         answer = await handler(context, message)
         client.take(kind.of_answer(answer), clock.monotonic_ns())
@@ -110,31 +118,36 @@ def _limited(
 
 
 async def _wait_turn(
-    name: str, client_id: str, client: ClientQuota, quotas: Quotas, clock: Clock
+    name: str, client_id: str, client: ClientQuota, size_bytes: int, quotas: Quotas, clock: Clock
 ) -> None:
-    """Hold a call back that came too early, or refuse it if too many wait already."""
-    if client.delayed_calls >= DELAYED_CALLS_MAX:
+    """Hold a call back that came too early, or refuse it if too much waits already."""
+    calls, held_bytes = client.delayed_calls, client.delayed_bytes
+    if calls >= DELAYED_CALLS_MAX or (calls and held_bytes + size_bytes > DELAYED_BYTES_MAX):
         quotas.refused_count += 1
         raise TidelogError(
             ErrorCode.RESOURCE_EXHAUSTED,
             tried=f"call {name}",
-            happened=f"client id `{client_id}` is over its quota, and {DELAYED_CALLS_MAX} of its "
-            "calls wait already",
+            happened=f"client id `{client_id}` is over its quota, and {calls} of its calls with "
+            f"{held_bytes} bytes wait already: at most {DELAYED_CALLS_MAX} may, with "
+            f"{DELAYED_BYTES_MAX} bytes",
             hint="Wait for throttle_ms before the next request, or raise the quota.",
         )
     client.delayed_calls += 1
+    client.delayed_bytes += size_bytes
     try:
         with holding(clock):
-            await _pay(client, quotas, clock)
+            await _pay(client_id, quotas, clock)
     finally:
         client.delayed_calls -= 1
+        client.delayed_bytes -= size_bytes
 
 
-async def _pay(client: ClientQuota, quotas: Quotas, clock: Clock) -> None:
-    """Until the client owes nothing. Whoever waited beside may have used up the room again."""
+async def _pay(client_id: str, quotas: Quotas, clock: Clock) -> None:
+    """Until the client owes nothing, or its quota is lifted. Whoever waited beside may have used up
+    the room again."""
     quotas.delayed_count += 1
-    while delay_ms := client.debt_ms(clock.monotonic_ns()):
-        await clock.sleep(delay_ms)
+    while delay_ms := quotas.debt_ms(client_id, clock.monotonic_ns()):
+        await clock.sleep(min(delay_ms, LOOK_MS))
 
 
 def _limited_stream(
@@ -161,9 +174,8 @@ class _PaidRoom:
 
     async def take(self, wanted_bytes: int) -> int:
         """Wait for both."""
-        client = self._quotas.of(self._client_id, self._clock.monotonic_ns())
-        if client is not None and client.debt_ms(self._clock.monotonic_ns()):
-            await _pay(client, self._quotas, self._clock)
+        if self._quotas.debt_ms(self._client_id, self._clock.monotonic_ns()):
+            await _pay(self._client_id, self._quotas, self._clock)
         return await self._room.take(wanted_bytes)
 
     def give_back(self) -> None:
@@ -195,15 +207,20 @@ class _LimitedStream:
 
     async def receive(self) -> bytes | None:
         """The next message, once the client has paid for those before."""
-        client = self._client()
-        is_held = client is not None and self._kind.produces
-        if client is not None and is_held and client.debt_ms(self._clock.monotonic_ns()):
-            await _pay(client, self._quotas, self._clock)
+        now_ns = self._clock.monotonic_ns()
+        if self._kind.produces and self._quotas.debt_ms(self._client_id, now_ns):
+            # Else a few who are held back could use up the memory of all who are not.
+            self._stream.let_go()
+            await _pay(self._client_id, self._quotas, self._clock)
         message = await self._stream.receive()
         client = self._client()
         if message is not None and client is not None:
             client.take(self._kind.of_request(message), self._clock.monotonic_ns())
         return message
+
+    def let_go(self) -> None:
+        """The last message that was received is done with."""
+        self._stream.let_go()
 
     async def end_sending(self) -> None:
         """A handler ends its sending by returning."""

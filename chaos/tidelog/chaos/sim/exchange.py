@@ -304,6 +304,10 @@ class HandlerEnd:
         """The caller's next message; None after it has ended its sending, or after a break."""
         return await self._exchange.server.receive()
 
+    def let_go(self) -> None:
+        """The last message that was received is done with."""
+        # No memory is counted here.
+
     async def end_sending(self) -> None:
         """A handler ends its sending by returning."""
         raise AssertionError("a handler returns to end its stream")

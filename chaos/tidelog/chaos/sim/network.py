@@ -120,6 +120,10 @@ class CallerEnd:
         """The next message; None after the other side has ended its sending in order."""
         return await self._end.receive()
 
+    def let_go(self) -> None:
+        """The last message that was received is done with."""
+        # No memory is counted here.
+
     async def end_sending(self) -> None:
         """No more messages from here."""
         await self._end.end_sending()

@@ -118,6 +118,10 @@ class CallerStream:
             raise closed(self._tried) from None
         return message if isinstance(message, bytes) else None
 
+    def let_go(self) -> None:
+        """The last message that was received is done with."""
+        # A calling end counts no memory.
+
     async def end_sending(self) -> None:
         """No more messages from here."""
         if not self._call.done():

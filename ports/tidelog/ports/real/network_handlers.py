@@ -115,7 +115,7 @@ class HandlerStream:
         return await _first_message(self._context, self._method, self._serving)
 
     def let_go(self) -> None:
-        """The handler is done with the last message: it asks for the next one, or has ended."""
+        """The handler is done with the last message: it says so, or asks for the next, or ends."""
         if self._held_bytes:
             self._memory.give_back(self._held_bytes)
             self._held_bytes = 0
