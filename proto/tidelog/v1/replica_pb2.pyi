@@ -289,6 +289,8 @@ class ReplicaBatches(_message.Message):
     def divergence(self) -> Global___ReplicaDivergence:
         """Set: the logs have parted. The follower truncates to the smaller of `end_offset` and the end of
         `leader_epoch` in its own log, never below its high watermark, then names its position again.
+        With no epoch it keeps nothing below `end_offset`: it begins anew there, unless all that it has
+        is committed and ends there, so that it can trim it.
         """
 
     def __init__(

@@ -48,6 +48,8 @@ class LeaderSide:
         for log in self.logs.values():
             log.lead(1)
         self.in_sync = dict.fromkeys(self.logs, True)
+        self.unclean = dict.fromkeys(self.logs, False)
+        """By the metadata that the leader has heard."""
         self.counted: list[FollowerPosition] = []
 
     def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> PartitionLog:
@@ -62,6 +64,9 @@ class LeaderSide:
 
     def is_in_sync(self, key: PartitionKey) -> bool:
         return self.in_sync[key]
+
+    def is_unclean(self, key: PartitionKey) -> bool:
+        return self.unclean[key]
 
 
 class FollowerSide:
@@ -114,6 +119,7 @@ class SessionWorld:
 
     def follow(self, key: PartitionKey, epoch: int, *, is_unclean: bool = False) -> None:
         self.follower.logs[key].follow(epoch)
+        self.leader.unclean[key] = is_unclean
         followed = Followed(
             leader_id=LEADER, leader_epoch=LeaderEpoch(epoch), is_unclean=is_unclean
         )

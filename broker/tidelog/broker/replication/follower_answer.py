@@ -17,9 +17,10 @@ from tidelog.broker.replication.follower_partition import (
     MoveTo,
     Phase,
     RestartAt,
+    TrimTo,
 )
 from tidelog.broker.replication.leader_check import cut_offset_of
-from tidelog.broker.replication.stream_messages import Divergence, PartitionNews
+from tidelog.broker.replication.stream_messages import NO_EPOCH, Divergence, PartitionNews
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset
@@ -66,16 +67,31 @@ def _cut(
     """The log ends where it parts from the leader's; never below what is committed, unless
     somebody decided so. The owner refuses that, and the partition stops."""
     offset = cut_offset_of(log, divergence)
-    if not session.view.is_settled(partition.key) or offset >= log.log_end_offset:
-        # Nothing is cut by it: the answer is of another state than the log's.
+    is_unclean = partition.followed.is_unclean
+    is_unknown = divergence.leader_epoch == NO_EPOCH
+    if not session.view.is_settled(partition.key):
         session.refuse(partition, now_ms)
         return
-    partition.phase = Phase.BUSY
-    is_unclean = partition.followed.is_unclean
+    is_at_start = offset == log.log_start_offset
+    if is_unknown and not is_at_start and (is_unclean or log.high_watermark < offset):
+        # What is below the leader's start may be another's, though the leader keeps nothing that
+        # would tell: neither its records nor its producers may stay.
+        _restart(session, partition, offset, effects)
+        return
+    if offset >= log.log_end_offset:
+        if is_unknown and not partition.is_trimming:
+            # It ends at the leader's start, and all of it is committed: once that is trimmed there
+            # is nothing left that could have parted. Its producers are known further on.
+            partition.is_trimming = True
+            effects.append(TrimTo(key=partition.key, offset=offset))
+        # Else the answer is of another state than the log's: nothing is cut by it.
+        session.refuse(partition, now_ms)
+        return
     if offset < log.log_start_offset and is_unclean:
         # The leader's log ends below this one's beginning.
-        effects.append(RestartAt(key=partition.key, offset=offset))
+        _restart(session, partition, offset, effects)
         return
+    partition.phase = Phase.BUSY
     effects.append(CutTo(key=partition.key, offset=offset, is_unclean=is_unclean))
 
 
@@ -85,7 +101,7 @@ def _restart(
     offset: Offset,
     effects: list[FollowerEffect],
 ) -> None:
-    """Everything up to the leader's start is gone there: begin anew."""
+    """The leader keeps nothing that the log could go on from: begin anew."""
     if not session.view.is_settled(partition.key):
         session.want(partition)
         return

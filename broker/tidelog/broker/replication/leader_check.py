@@ -14,18 +14,26 @@ from tidelog.broker.replication.stream_messages import (
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 
-def divergence_of(log: PartitionLog, position: FollowerPosition) -> Divergence | None:
-    """None: all of the follower's log is in the leader's, or lies below its start."""
+def divergence_of(
+    log: PartitionLog, position: FollowerPosition, *, is_unclean: bool
+) -> Divergence | None:
+    """None: all of the follower's log is in the leader's, or was before that was trimmed.
+
+    `is_unclean`: what the follower takes for committed the leader may never have had.
+    """
     end_offset = position.log_end_offset
-    if end_offset <= log.log_start_offset:
-        # Below its start the leader knows nothing, and all there was committed.
+    if position.is_empty and end_offset <= log.log_start_offset:
         return None
     if position.last_epoch == NO_EPOCH:
+        if is_unclean:
+            # It begins where another leader's log began: of this one's it would miss the head.
+            return Divergence(NO_EPOCH, log.log_start_offset)
         if end_offset <= log.log_end_offset:
             return None
         return Divergence(LeaderEpoch(log.leader_epochs.latest), log.log_end_offset)
     epoch, epoch_end = log.leader_epochs.end_offset_of(position.last_epoch, log.log_end_offset)
     if epoch == NO_EPOCH:
+        # Also below its start: all there was committed, but the follower may have another's.
         return Divergence(NO_EPOCH, log.log_start_offset)
     if epoch == position.last_epoch and end_offset <= epoch_end:
         return None

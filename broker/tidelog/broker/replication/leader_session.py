@@ -33,6 +33,7 @@ from tidelog.broker.replication.lanes import lane_of
 from tidelog.broker.replication.leader_check import divergence_of
 from tidelog.broker.replication.leader_partition import LeaderPartition, failed_news
 from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
     FetchAsk,
     FollowerPosition,
     Lane,
@@ -54,6 +55,11 @@ class LeaderView(Protocol):
 
     def is_in_sync(self, key: PartitionKey) -> bool:
         """Whether the session's follower is in the partition's in-sync set."""
+        ...
+
+    def is_unclean(self, key: PartitionKey) -> bool:
+        """Whether somebody decided for a leader without all that is committed, and the session's
+        follower has not come into sync since."""
         ...
 
 
@@ -229,7 +235,7 @@ class LeaderSession:
 
     def _name(self, position: FollowerPosition, effects: list[Effect]) -> None:
         key = position.key
-        log = self._checked(position, effects)
+        log = self._checked(position, effects, is_held=False)
         if log is None:
             return
         self.partitions[key] = LeaderPartition(log, position)
@@ -245,7 +251,7 @@ class LeaderSession:
             return False
         if not held.confirmed_offset <= position.log_end_offset <= held.next_offset:
             return False
-        if self._checked(position, effects) is None:
+        if self._checked(position, effects, is_held=True) is None:
             return True
         has_moved = position.log_end_offset > held.confirmed_offset
         held.confirmed_offset = position.log_end_offset
@@ -255,7 +261,9 @@ class LeaderSession:
             self._place(held, effects)
         return True
 
-    def _checked(self, position: FollowerPosition, effects: list[Effect]) -> PartitionLog | None:
+    def _checked(
+        self, position: FollowerPosition, effects: list[Effect], *, is_held: bool
+    ) -> PartitionLog | None:
         """The log, if the follower's is a prefix of it; else the follower is told what is wrong."""
         key = position.key
         try:
@@ -263,8 +271,10 @@ class LeaderSession:
         except TidelogError as error:
             self.reply(failed_news(key, position.leader_epoch, error), effects)
             return None
-        divergence = divergence_of(log, position)
-        if divergence is None:
+        is_unclean = position.is_empty and self.view.is_unclean(key)
+        divergence = divergence_of(log, position, is_unclean=is_unclean)
+        if divergence is None or (is_held and divergence.leader_epoch == NO_EPOCH):
+            # A log that was a prefix is one still, though what showed it may be trimmed by now.
             return log
         news = PartitionNews(key=key, leader_epoch=position.leader_epoch, divergence=divergence)
         self.reply(news, effects)

@@ -178,6 +178,12 @@ class ReplicaFetchHandler:
         partition = self.metadata.image().partition(key.topic_id, key.partition)
         return partition is not None and broker_id in partition.in_sync_replicas
 
+    def is_unclean(self, key: PartitionKey, broker_id: BrokerId) -> bool:
+        """As far as the metadata here tell; the follower goes by the same."""
+        partition = self.metadata.image().partition(key.topic_id, key.partition)
+        is_recovered = partition is not None and partition.is_recovered_unclean
+        return is_recovered and not self.is_in_sync(key, broker_id)
+
     def sessions(self) -> list[tuple[BrokerId, Lane, int]]:
         """Streams in force: follower, lane, partitions."""
         return [
@@ -267,6 +273,10 @@ class LeaderStream:
     def is_in_sync(self, key: PartitionKey) -> bool:
         """See `LeaderView`."""
         return self._handler.is_in_sync(key, self._broker_id)
+
+    def is_unclean(self, key: PartitionKey) -> bool:
+        """See `LeaderView`."""
+        return self._handler.is_unclean(key, self._broker_id)
 
     def supersede(self) -> None:
         """A newer stream counts from now on."""

@@ -88,6 +88,11 @@ class FollowerPosition(msgspec.Struct, frozen=True, kw_only=True):
     log_start_offset: Offset
     partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it keeps no record. Of what it has trimmed it may know the last epoch still."""
+        return self.log_start_offset == self.log_end_offset
+
 
 class FetchAsk(msgspec.Struct, frozen=True, kw_only=True):
     """Follower → leader."""
@@ -108,7 +113,8 @@ class FetchAsk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where logs part."""
+    """Where logs part. With no epoch the leader knows nothing of the follower's, and its own log
+    begins there."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset

@@ -250,11 +250,13 @@ def drop_the_epoch_check() -> Substitution:
     batch that a follower has."""
     original = leader_check.divergence_of
 
-    def divergence_of(log: PartitionLog, position: FollowerPosition) -> Divergence | None:
+    def divergence_of(
+        log: PartitionLog, position: FollowerPosition, *, is_unclean: bool
+    ) -> Divergence | None:
         latest = LeaderEpoch(log.leader_epochs.latest)
         if position.last_epoch != NO_EPOCH and latest != NO_EPOCH:
             position = msgspec.structs.replace(position, last_epoch=latest)
-        return original(log, position)
+        return original(log, position, is_unclean=is_unclean)
 
     return Substitution(leader_session, "divergence_of", divergence_of)
 
