@@ -127,6 +127,20 @@ def test_an_empty_eligible_set_waits_for_all_last_known_eligible_replicas() -> N
     assert (found.is_recovered_unclean, found.last_known_eligible) == (True, ())
 
 
+def test_a_log_that_was_trimmed_empty_is_longer_than_one_that_ends_below_its_start() -> None:
+    image = restarted(fenced(three(flush="replicated"), 1, 2, 3), 2, boot="x")
+    image = restarted(image, 3, boot="x")
+    assert partition(image).last_known_eligible == (TWO, THREE)
+    # 2 was trimmed up to 7, all it had, and has started since: no batch tells it an epoch.
+    emptied = (LeaderEpoch(-1), Offset(7))
+    for end, longer in ((5, TWO), (6, TWO), (7, THREE), (8, THREE)):
+        ends = {TWO: emptied, THREE: (LeaderEpoch(1), Offset(end))}
+        assert elect_longest(image, ID, 0, ends).leader_id == longer
+    # Before an operator stand logs of any history: there one that holds records goes first.
+    ends = {TWO: emptied, THREE: (LeaderEpoch(1), Offset(5))}
+    assert elect_unclean(image, ID, 0, ends=ends).leader_id == THREE
+
+
 def test_the_longest_of_several_last_known_logs_leads() -> None:
     image = three(flush="replicated")
     for broker in (1, 2, 3):

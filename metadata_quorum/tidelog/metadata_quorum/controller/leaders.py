@@ -23,10 +23,10 @@ from tidelog.metadata_quorum.controller.refusals import find_partition, invalid
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 LogEnd = tuple[LeaderEpoch, Offset]
-"""The last epoch of a log and its end in it: the larger one is the longer log."""
+"""The last epoch of a log, and its end in it: the larger one is the longer log."""
 
 
 class Election(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +127,10 @@ def elect_longest(
             f"these are missing: {', '.join(str(each) for each in missing)}",
         )
         return _failed(topic_id, partition_number, error, NO_LEADER)
-    longest = max(waited_for, key=lambda each: (ends[each], -waited_for.index(each)))
+    known = [ends[each] for each in waited_for]
+    longest = max(
+        waited_for, key=lambda each: (_length(ends[each], known), -waited_for.index(each))
+    )
     return _elect_lossy(image, topic, partition, longest)
 
 
@@ -196,6 +199,14 @@ def _elect_lossy(
         online = [each.uuid for each in broker.directories if each.is_online]
         state.move_directory(chosen, online[0])
     return _elected(state)
+
+
+def _length(end: LogEnd, ends: Collection[LogEnd]) -> tuple[bool, LogEnd]:
+    """Of logs that all held everything the longest one's is the largest. One without an epoch is
+    empty: all below its end was committed and trimmed, so one that ends below that is shorter at
+    any epoch."""
+    emptied = max((offset for epoch, offset in ends if epoch == NO_LEADER_EPOCH), default=0)
+    return end[1] >= emptied, end
 
 
 def _may_begin(image: Image, broker_id: BrokerId) -> bool:
