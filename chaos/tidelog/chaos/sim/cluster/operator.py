@@ -29,6 +29,8 @@ _STOP_MS: Final = 5_000
 _CHANGE_PROBABILITY: Final = 0.6
 _ALONE_PROBABILITY: Final = 0.2
 """That a move leaves one replica."""
+_CALL_OFF_PROBABILITY: Final = 0.3
+_CALL_OFF_MS_MAX: Final = 1_500
 _LOOK_MS: Final = 1_000
 _LOST_PATIENCE_NS: Final = 4_000_000_000
 
@@ -205,19 +207,21 @@ class Operator:
         is_left_alone = self._random.chance(_ALONE_PROBABILITY)
         count = 1 if is_left_alone else planned.replication_factor
         ids = {node.name: node.node_id for node in self.nodes}
-        request = partition_admin_pb2.AlterReassignmentsRequest(
-            reassignments=[
-                partition_admin_pb2.Reassignment(
-                    partition=common_pb2.TopicPartition(
-                        topic_id=topic.topic_id,
-                        partition=self._random.below(topic.partition_count),
-                    ),
-                    replicas=[ids[name] for name in nodes[:count]],
-                )
-            ]
+        place = common_pb2.TopicPartition(
+            topic_id=topic.topic_id, partition=self._random.below(topic.partition_count)
         )
-        await self.client.ask_any(REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse)
+        await self._move(place, [ids[name] for name in nodes[:count]])
         self._count("reassign")
+        if self._random.chance(_CALL_OFF_PROBABILITY):
+            await self.client.ports.clock.sleep(self._random.below(_CALL_OFF_MS_MAX))
+            await self._move(place, [])
+            self._count("call_off")
+
+    async def _move(self, place: common_pb2.TopicPartition, replicas: list[int]) -> None:
+        """To these replicas; without any a move that is under way is called off."""
+        move = partition_admin_pb2.Reassignment(partition=place, replicas=replicas)
+        request = partition_admin_pb2.AlterReassignmentsRequest(reassignments=[move])
+        await self.client.ask_any(REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse)
 
     async def _grow(self) -> None:
         topic = await self.some_topic()
