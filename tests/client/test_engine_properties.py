@@ -41,6 +41,7 @@ class Cluster:
     def __init__(self, world: ProducerWorld) -> None:
         self.world = world
         self.requests: list[SendProduce] = []
+        self.served: list[tuple[SendProduce, tuple[Outcome, ...]]] = []
         self.opening: list[OpenStream] = []
         self.open: dict[int, int] = {}
         self.is_asked = False
@@ -92,27 +93,40 @@ class Cluster:
         self.open[broker_id] = stream
         self.take(self.world.step(StreamOpened(broker_id=broker_id, stream=stream)))
 
-    def answer(self, chance: int) -> None:
-        """The oldest request of a broker: stored, refused, or left open after it was stored."""
+    def serve(self, chance: int) -> None:
+        """The oldest request of a broker, batch by batch: stored, refused, or left open."""
         if not self.requests:
             return
         streams = sorted({found.stream for found in self.requests})
         stream = streams[chance // 7 % len(streams)]
         request = next(found for found in self.requests if found.stream == stream)
         self.requests.remove(request)
-        code = ANSWERS[chance % len(ANSWERS)]
-        if code is None or (code in OUTCOME_UNKNOWN and chance % 2):
-            self.store(request)
-        if code in OUTCOME_UNKNOWN:
-            self.settled_unknown |= {batch.number for batch in request.batches}
-        outcome: Outcome = Acknowledgement(base_offset=0) if code is None else failure(code)
+        outcomes: list[Outcome] = []
+        for place, batch in enumerate(request.batches):
+            drawn = chance // len(ANSWERS) ** place
+            code = ANSWERS[drawn % len(ANSWERS)]
+            if code is None or (code in OUTCOME_UNKNOWN and drawn // len(ANSWERS) % 2):
+                self.stored[batch.partition].append(batch.number)
+            outcomes.append(Acknowledgement(base_offset=0) if code is None else failure(code))
+        self.served.append((request, tuple(outcomes)))
+
+    def answer(self, chance: int) -> None:
+        """Any that was served: one partition of it may have made it wait for its followers."""
+        if not self.served:
+            return
+        request, outcomes = self.served.pop(chance % len(self.served))
+        self.settled_unknown |= {
+            batch.number
+            for batch, outcome in zip(request.batches, outcomes, strict=True)
+            if not isinstance(outcome, Acknowledgement) and outcome.code in OUTCOME_UNKNOWN
+        }
         self.take(
             self.world.step(
                 Answered(
                     broker_id=request.broker_id,
                     stream=request.stream,
                     correlation_id=request.correlation_id,
-                    outcomes=(outcome,) * len(request.batches),
+                    outcomes=outcomes,
                 )
             )
         )
@@ -127,6 +141,8 @@ class Cluster:
         self.requests = [found for found in self.requests if found.stream != stream]
         for request in mine[: chance % (len(mine) + 1)]:
             self.store(request)
+        mine += [found for found, _ in self.served if found.stream == stream]
+        self.served = [found for found in self.served if found[0].stream != stream]
         for request in mine:
             self.settled_unknown |= {batch.number for batch in request.batches}
         broken = StreamBroken(
@@ -146,7 +162,7 @@ class Cluster:
 
 
 MOVES = (
-    *("produce", "produce", "produce", "produce", "answer", "answer"),
+    *("produce", "produce", "produce", "produce", "serve", "serve", "answer", "answer"),
     *("metadata", "connect", "connect", "wait", "break_stream"),
 )
 
@@ -166,6 +182,7 @@ def test_every_batch_has_one_outcome_and_keeps_its_place(seed: int) -> None:
     for chance in range(200):
         cluster.metadata(2)
         cluster.connect(1)
+        cluster.serve(0)
         cluster.answer(0)
         cluster.wait(399)
         if "t" in world.accumulator.routes and not world.core.lanes and chance > 5:

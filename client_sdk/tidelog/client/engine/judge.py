@@ -84,7 +84,7 @@ class PlainJudge(Judge):
     def answered(self, lane: Lane, batch: Batch, outcome: Outcome, now_ns: int) -> None:
         """The broker said this of the batch."""
         if isinstance(outcome, Acknowledgement):
-            lane.is_overtaken = bool(lane.refused)
+            lane.newest_stored = max(lane.newest_stored, batch.number)
             lane.end_trouble()
             self.finish(batch, outcome)
         elif not is_known_not_stored(outcome):
@@ -97,7 +97,7 @@ class PlainJudge(Judge):
     def lost(self, lane: Lane, batch: Batch, cause: TidelogError, now_ns: int) -> None:
         """No answer will come."""
         del now_ns
-        lane.is_overtaken = bool(lane.refused)
+        lane.newest_stored = max(lane.newest_stored, batch.number)
         self.finish(batch, indeterminate(batch.topic, batch.partition, cause))
 
     def expire(self, lane: Lane, now_ns: int, timeout_ms: int) -> None:
@@ -117,16 +117,15 @@ class PlainJudge(Judge):
         return True
 
     def settle(self, lane: Lane) -> None:
-        """With nothing in flight the refused batches go back in front, or fail."""
+        """With nothing in flight the refused batches go back in front; those that a newer one has
+        overtaken fail. An answer waits for all of its request: a refusal may be told last."""
         if lane.in_flight or not lane.refused:
             return
         lane.put_back()
-        if lane.is_overtaken:
-            while lane.waiting and lane.waiting[0].attempts:
-                batch = lane.waiting.popleft()
-                assert batch.last_error is not None, f"{batch!r} was refused without an error"
-                self.finish(batch, batch.last_error)
-        lane.is_overtaken = False
+        while lane.waiting and lane.waiting[0].number < lane.newest_stored:
+            batch = lane.waiting.popleft()
+            assert batch.last_error is not None, f"{batch!r} was refused without an error"
+            self.finish(batch, batch.last_error)
 
 
 class SequenceJudge(Judge):

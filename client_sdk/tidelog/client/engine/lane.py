@@ -16,8 +16,8 @@ class Lane:
     __slots__ = (
         "broker_id",
         "in_flight",
-        "is_overtaken",
         "leader_epoch",
+        "newest_stored",
         "refused",
         "retry_at_ns",
         "stale_at_ns",
@@ -31,8 +31,9 @@ class Lane:
         self.in_flight: list[Batch] = []
         self.refused: list[Batch] = []
         """To be sent again once nothing is in flight any more."""
-        self.is_overtaken = False
-        """A batch behind a refused one is stored, or may be; never with sequences."""
+        self.newest_stored = -1
+        """Number of the newest batch that is stored, or may be; kept without sequences only. A
+        refused one that is older was overtaken, in whatever order the answers came."""
         self.retry_at_ns = 0
         self.stale_at_ns = -1
         """When a broker said that the leader is another: only newer metadata may be followed."""

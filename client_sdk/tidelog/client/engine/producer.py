@@ -13,8 +13,9 @@ stream to it is open and has room. Answers end it, refuse it or leave its outcom
        └──── the partition has nothing in flight any more, and nothing overtook
 
 A partition with a refused batch sends nothing else. Without sequences a later batch of it may have
-been stored: then the refused one fails with its own error, since sent again it would stand behind
-its successor. With sequences (`is_idempotent`) no broker stores one batch without those before it.
+been stored, and told first: then the refused one fails with its own error, since sent again it
+would stand behind its successor. With sequences (`is_idempotent`) no broker stores one batch
+without those before it.
 
 A numbered batch need not wait for an answer that does not come: when metadata names another leader,
 what the old one has is sent to the new one at once, and metadata is asked for while a broker is
