@@ -18,7 +18,8 @@ only if it is of the present stream and the present position; so reading goes on
 behind the last batch that came, without a gap and without a repeat.
 
 Credit: what the broker may send + what waits for the user + what is still to be granted is one
-constant window per broker.
+constant window per broker. What waits of a paused partition counts too; the newest of it makes
+room when the others would get none.
 """
 
 from collections import deque
@@ -207,8 +208,10 @@ class ConsumerCore:
             self._advance(state, now_ns, queries, moves)
         for broker, asked in queries.values():
             self._query(broker, asked)
+        settings = self.settings
         for link in self.links.values():
-            request = link.next_request(moves.get(link.broker_id, []), self.settings.grant_bytes)
+            self.ready.make_room(link, settings.grant_bytes, settings.window_bytes)
+            request = link.next_request(moves.get(link.broker_id, []), settings.grant_bytes)
             if request is not None:
                 self._effects.append(request)
         self._note_topics(self.topics.tick(now_ns), now_ns)

@@ -7,7 +7,7 @@ cut behind the reader's back.
 """
 
 from tidelog.client.engine.fetch_epochs import NO_EPOCH, ReadEpochs
-from tidelog.client.engine.fetch_messages import OffsetSpec
+from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import TidelogError
 
@@ -86,6 +86,11 @@ class PartitionState:
         return self.position == self.fetch_offset
 
     @property
+    def is_silent(self) -> bool:
+        """Whether nothing is delivered, for the user or for its group."""
+        return self.is_paused or self.is_held
+
+    @property
     def is_leader_wanted(self) -> bool:
         """Whether the leader is to serve although another replica may be nearer."""
         return bool(self.replica_until_ns) and self.preferred_id is None
@@ -131,6 +136,21 @@ class PartitionState:
         assert next_offset > self.fetch_offset, f"{self!r} cannot go back to {next_offset}"
         self.fetch_offset = next_offset
         self.failures = 0
+
+    def keeps(self, fetched: Fetched) -> bool:
+        """Whether these bytes are still what the user gets next, or behind it."""
+        if self.fetch_offset is None or fetched.generation != self.generation:
+            return False
+        return fetched.next_offset <= self.fetch_offset
+
+    def let_go(self, offset: int) -> None:
+        """What was prefetched from here on makes room for others: asked for again, later."""
+        assert self.broker_id is None, f"{self!r} lets go of what its stream builds upon"
+        assert self.fetch_offset is not None, f"{self!r} lets go without a position"
+        assert offset <= self.fetch_offset, f"{self!r} cannot let go from {offset} on"
+        self.fetch_offset = offset
+        self.epochs.cut(offset)
+        self.is_draining = True
 
     def hand_over(self, next_offset: int) -> None:
         """The user has everything below `next_offset`."""

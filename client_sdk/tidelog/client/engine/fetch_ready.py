@@ -2,6 +2,10 @@
 
 Owns the queue of verified bytes and gives their credit back when they are handed over or dropped.
 It must never hand over bytes of a generation that is over: a seek made them void.
+
+What waits of a paused partition is kept, within the window of its broker. When it leaves the others
+no room, the newest of it goes and is asked for again once the user has taken the rest: so whoever
+pauses and resumes at each poll is not sent the same bytes at each poll.
 """
 
 from collections import deque
@@ -38,7 +42,7 @@ class ReadyQueue:
             state = self._partitions.get(fetched.topic_partition)
             assert state is not None, f"{fetched.topic_partition} is ready but not assigned"
             assert state.generation == fetched.generation, f"{state!r} kept void bytes"
-            if state.is_paused or state.is_held:
+            if state.is_silent:
                 continue
             del self._waiting[index]
             self._give_back(fetched)
@@ -63,11 +67,34 @@ class ReadyQueue:
         kept: deque[Fetched] = deque()
         for fetched in self._waiting:
             state = self._partitions.get(fetched.topic_partition)
-            if state is not None and state.generation == fetched.generation:
+            if state is not None and state.keeps(fetched):
                 kept.append(fetched)
             else:
                 self._give_back(fetched)
         self._waiting = kept
+
+    def make_room(self, link: FetchLink, room_bytes: int, window_bytes: int) -> None:
+        """Let go of the newest of paused partitions where the others have no credit left and would
+        get no `room_bytes` of the window, however much of theirs the user takes.
+        """
+        kept_bytes_max = window_bytes - room_bytes
+        if link.outstanding_bytes > 0 or link.buffered_bytes <= kept_bytes_max:
+            return
+        silent = {name for name, state in self._partitions.items() if state.is_silent}
+        is_read = any(state.broker_id == link.broker_id for state in self._partitions.values())
+        if not silent or not is_read:
+            return
+        kept = [
+            fetched
+            for fetched in self._waiting
+            if fetched.topic_partition in silent and fetched.broker_id == link.broker_id
+        ]
+        excess_bytes = sum(len(fetched.data) for fetched in kept) - kept_bytes_max
+        while excess_bytes > 0:
+            fetched = kept.pop()
+            self._partitions[fetched.topic_partition].let_go(fetched.first_offset)
+            excess_bytes -= len(fetched.data)
+        self.drop_void()
 
     def _give_back(self, fetched: Fetched) -> None:
         link = self._links.get(fetched.broker_id)

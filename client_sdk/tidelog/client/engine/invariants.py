@@ -10,6 +10,7 @@ from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.lane import Lane
 from tidelog.client.engine.producer import BATCHES_IN_FLIGHT_MAX, ProducerCore
 from tidelog.client.engine.sequences import SEQUENCE_MAX
+from tidelog.client.types import TopicPartition
 
 
 def check_accumulator(accumulator: Accumulator) -> None:
@@ -75,17 +76,25 @@ def check_sequences(name: tuple[str, int], lane: Lane) -> None:
 
 
 def check_consumer(core: ConsumerCore) -> None:
-    """Positions are ordered, what is ready is of the present generation, credit adds up."""
+    """Positions are ordered, what is ready is present and without a gap, credit adds up."""
     window_bytes = core.settings.window_bytes
     for state in core.partitions.values():
         assert (state.position is None) == (state.fetch_offset is None), f"{state!r}: half known"
         if state.position is not None and state.fetch_offset is not None:
             assert state.position <= state.fetch_offset, f"{state!r} was read backwards"
     ready: dict[int, int] = {}
+    read_to: dict[TopicPartition, int] = {}
     for fetched in core.ready:
-        state = core.partitions[fetched.topic_partition]
-        assert fetched.generation == state.generation, f"{state!r} keeps void bytes"
+        name = fetched.topic_partition
+        state = core.partitions[name]
+        assert state.keeps(fetched), f"{state!r} keeps void bytes"
         ready[fetched.broker_id] = ready.get(fetched.broker_id, 0) + len(fetched.data)
+        is_behind = read_to.get(name, fetched.first_offset) == fetched.first_offset
+        assert is_behind, f"{state!r} has a gap before {fetched.first_offset}, or has it twice"
+        read_to[name] = fetched.next_offset
+    for name, next_offset in read_to.items():
+        state = core.partitions[name]
+        assert next_offset == state.fetch_offset, f"{state!r} has read to {next_offset} only"
     for link in core.links.values():
         assert link.buffered_bytes == ready.get(link.broker_id, 0), "buffered bytes do not add up"
         if link.is_open:
