@@ -8,6 +8,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers import partition_steps as steps
 from tidelog.chaos.checkers.cluster_board import (
     LATELY_NS,
+    SOON_NS,
     ClusterBoard,
     PartitionBoard,
     Position,
@@ -176,6 +177,8 @@ def test_a_leader_goes_by_it_that_it_is_in_sync_alone_once_it_has_known_that_for
     board.see_own(1, alone, 10)
     board.see_own(1, alone, 20)
     assert not board.is_in_sync_alone(1, alone, LATELY_NS + 9)
+    assert not board.is_in_sync_alone(1, alone, SOON_NS + 9, for_ns=SOON_NS)
+    assert board.is_in_sync_alone(1, alone, SOON_NS + 10, for_ns=SOON_NS)
     assert board.is_in_sync_alone(1, alone, LATELY_NS + 10)
     assert not board.is_in_sync_alone(1, None, LATELY_NS + 10)
     assert not board.is_in_sync_alone(1, partition(), LATELY_NS + 10)

@@ -18,6 +18,8 @@ VIOLATIONS_MAX = 12
 NO_EPOCH = -2
 LATELY_NS = 5_000_000_000
 """An answer may have been on its way for so long."""
+SOON_NS = 100_000_000
+"""A process that does not stand still goes by what it knows of metadata sooner."""
 
 
 class Position(msgspec.Struct, kw_only=True):
@@ -81,13 +83,15 @@ class PartitionBoard:
         elif self._in_sync_alone.get(node_id, (-1, 0))[0] != own.partition_epoch:
             self._in_sync_alone[node_id] = (own.partition_epoch, now_ns)
 
-    def is_in_sync_alone(self, node_id: int, own: PartitionImage | None, now_ns: int) -> bool:
-        """Whether one that leads others goes by it that none is in sync: it has known that for so
-        long that whatever it did by what it knew before is over, also answers on their way."""
+    def is_in_sync_alone(
+        self, node_id: int, own: PartitionImage | None, now_ns: int, *, for_ns: int = LATELY_NS
+    ) -> bool:
+        """Whether one that leads others has known for so long that none is in sync: until then it
+        may do, or its answers may tell, what follows from what it knew before."""
         if own is None or not _is_in_sync_alone(node_id, own):
             return False
         epoch, since_ns = self._in_sync_alone.get(node_id, (-1, now_ns))
-        return epoch == own.partition_epoch and since_ns <= now_ns - LATELY_NS
+        return epoch == own.partition_epoch and since_ns <= now_ns - for_ns
 
     @property
     def holders(self) -> tuple[int, ...]:

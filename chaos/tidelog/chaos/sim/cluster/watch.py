@@ -11,7 +11,12 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import NOT_LED, PartitionLog
 from tidelog.broker.replicas import Replica
 from tidelog.chaos.checkers import partition_steps as steps
-from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster_board import (
+    SOON_NS,
+    ClusterBoard,
+    PartitionBoard,
+    Position,
+)
 from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
 from tidelog.chaos.checkers.history import Excuse, History
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
@@ -186,7 +191,7 @@ class ClusterWatch:
             found += steps.leader_holds_committed(board, name, log, log.leader_epoch)
             if before.is_led:
                 own, now_ns = node.partition(board.key), self._now_ns()
-                is_alone = board.is_in_sync_alone(node.node_id, own, now_ns)
+                is_alone = board.is_in_sync_alone(node.node_id, own, now_ns, for_ns=SOON_NS)
                 if is_alone and not _is_being_cut(log, before):
                     found += steps.watermark_of_one_is_flushed(board, name, log, before)
                 in_sync = self._in_sync_known(node, board)
