@@ -33,6 +33,9 @@ LONGEST_WAIT_S = 3600.0
 class GroupBase(ConsumerBase):
     """With or without a group."""
 
+    _is_unhurried = False
+    """The interpreter ends by itself: nobody waits for it as after Ctrl-C."""
+
     # Commits.
 
     def _chosen(
@@ -98,7 +101,8 @@ class GroupBase(ConsumerBase):
 
     def _farewell_s(self, timeout_ms: int | None, *, in_haste: bool) -> float:
         """How long the coordinator may take to hear that the member leaves."""
-        longest_s = FAREWELL_IN_HASTE_S if in_haste else FAREWELL_S
+        is_short = in_haste and not self._is_unhurried
+        longest_s = FAREWELL_IN_HASTE_S if is_short else FAREWELL_S
         return longest_s if timeout_ms is None else min(longest_s, timeout_ms / 1000)
 
     # Time.

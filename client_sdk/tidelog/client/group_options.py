@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 FAREWELL_S: Final = 1.0
 """How long it may wait for the coordinator to hear that the member leaves: its session ends too."""
 FAREWELL_IN_HASTE_S: Final = 0.1
-"""The same when an error or Ctrl-C ends the `with` block."""
+"""The same when an error or Ctrl-C ends the `with` block, or Ctrl-C the interpreter."""
 GRACE_S: Final = 1.0
 """The member's core answers by the deadline, a moment late at most."""
 _NOT_MINE: Final = frozenset(

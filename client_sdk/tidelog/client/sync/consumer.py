@@ -4,6 +4,7 @@ Owns the user's side of reading: assignment, positions, decoding, waiting. What 
 `group_consumer`. Stop 10 of a record's walk.
 """
 
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
@@ -285,6 +286,7 @@ class Consumer(GroupConsumer):
 
     def close_at_exit(self) -> None:
         """Nobody said that he has done with what was delivered: nothing is committed."""
+        self._is_unhurried = getattr(sys, "last_type", None) is not KeyboardInterrupt
         self._close(autocommit=False, timeout_ms=None, in_haste=True)
 
     # Inside.
