@@ -166,6 +166,23 @@ def test_pausing_in_the_middle_of_a_chunk_loses_nothing(
         assert [next(iterator).offset for _ in range(3)] == [3, 4, 5]
 
 
+def test_pausing_another_partition_fetches_nothing_again(
+    clients: Clients, server: ContractServer
+) -> None:
+    produce(server, 10)
+    with clients.Consumer(
+        bootstrap_servers=server.address, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([T0, T1])
+        iterator = iter(consumer)
+        for offset in range(10):
+            assert next(iterator).offset == offset
+            consumer.pause(T1)
+            consumer.resume(T1)
+    asked = [each.partition for request in server.fetch_requests for each in request.positions]
+    assert asked.count(0) == 1
+
+
 def test_a_paused_partition_learns_where_it_stands(
     clients: Clients, server: ContractServer
 ) -> None:

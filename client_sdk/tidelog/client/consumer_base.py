@@ -130,7 +130,7 @@ class ConsumerBase(Client, ABC):
             for name in partitions:
                 self._state(name, "pause")
                 self._core.pause(name)
-            self._put_back_chunk()
+            self._put_back_chunk_of(partitions)
             self._update()
 
     def resume(self, *partitions: TopicPartition) -> None:
