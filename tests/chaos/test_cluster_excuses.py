@@ -192,9 +192,14 @@ def test_what_another_node_shows_counts_before_any_replica_is_looked_at() -> Non
 
 
 def only_replica(scene: Scene) -> Replica:
-    """Of the first node, which leads at epoch 1; nobody else has the partition."""
+    """Of the first node; nobody else has the partition."""
     alone = (BrokerId(1),)
     scene.show(replicas=alone, in_sync_replicas=alone)
+    return shown_replica(scene)
+
+
+def shown_replica(scene: Scene) -> Replica:
+    """Of the first node, which leads at epoch 1."""
     log = PartitionLog(KEY, LeaderEpoch(1))
     log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(COMMITTED)
     replica = Replica(
@@ -228,3 +233,15 @@ def test_what_it_holds_uncommitted_excuses_nothing() -> None:
     replica.log.log_end_offset = Offset(COMMITTED + 2)
     scene.watch.look()
     assert scene.crash(1) is None
+
+
+@pytest.mark.parametrize(("epochs", "found"), [(1, ["watermark_below_minimum"]), (2, [])])
+def test_a_leader_may_have_gone_by_a_set_that_came_with_the_newest_one(
+    epochs: int, found: list[str]
+) -> None:
+    scene = Scene({1: COMMITTED})
+    log = shown_replica(scene).log
+    scene.watch.look()
+    log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(COMMITTED + 2)
+    epoch = PartitionEpoch(scene.board.image.partition_epoch + epochs)
+    assert scene.show(in_sync_replicas=(BrokerId(1),), partition_epoch=epoch) == found

@@ -59,6 +59,9 @@ class PartitionBoard:
         """One replica stays of several, and nobody has looked yet at what it has flushed."""
         self.alone_until_ns = -LATELY_NS
         """When others came to an only replica last."""
+        self.skipped_ns: int | None = None
+        """When an image was shown last behind others that nobody saw: a leader may have gone by
+        their sets in that moment."""
         self._in_sync_alone: dict[int, tuple[int, int]] = {}
         """Of nodes that lead others and know that none is in sync: the partition epoch by which
         they know it, and since when."""
@@ -179,6 +182,8 @@ class ClusterBoard:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
         before, holders, board.image = board.image, board.holders, partition
+        if partition.partition_epoch > before.partition_epoch + 1:
+            board.skipped_ns = self.now_ns()
         if len(before.replicas) == 1 < len(partition.replicas):
             board.alone_until_ns = self.now_ns()
         board.is_left_alone = len(partition.replicas) == 1 < len(before.replicas)

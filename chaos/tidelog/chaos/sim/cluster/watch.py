@@ -206,8 +206,10 @@ class ClusterWatch:
     def _in_sync_known(self, node: ClusterNode, board: PartitionBoard) -> int:
         """As the metadata that the node acts on, or the newest, say, whichever set is larger.
 
-        An image is shown a moment before a leader acts on it.
+        An image is shown a moment before a leader acts on it, and on all that came with it.
         """
+        if board.skipped_ns == self._now_ns():
+            return len(board.image.replicas)
         sets = [board.image.in_sync_replicas]
         own = node.partition(board.key)
         if own is not None:

@@ -15,6 +15,7 @@ from tidelog.chaos.sim.process import SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.single_shot import send_once
+from tidelog.metadata_quorum.image import TopicImage
 from tidelog.wire.ids import PartitionId, TopicId
 
 if TYPE_CHECKING:
@@ -85,15 +86,16 @@ class ClusterEnd:
         for topic_image in list(self._run.watch.board.newest.topics.values()):
             if topic_image.is_internal:
                 continue
-            topic = await self._find(client, topic_image.name)
+            topic = await self._find(client, topic_image)
             for partition in range(topic.partition_count):
                 await self._take(client, topic, partition)
                 await self._drain(client, reader, topic, partition)
 
-    async def _find(self, client: ClusterClient, name: str) -> Incarnation:
+    async def _find(self, client: ClusterClient, wanted: TopicImage) -> Incarnation:
+        """As it is now: a broker that was away answers with the topic that had the name before."""
         while True:
-            topic = await client.refresh(name)
-            if topic is not None:
+            topic = await client.refresh(wanted.name)
+            if topic is not None and topic.topic_id == wanted.topic_id:
                 return topic
             await client.ports.clock.sleep(100)
 
