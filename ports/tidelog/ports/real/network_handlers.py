@@ -240,6 +240,11 @@ async def _first_message(context: _Context, full_name: str, serving: Serving) ->
         async with limit:
             message: object = await context.read()
             return message
+    except grpc.aio.UsageError:
+        raise
+    except grpc.aio.BaseError:
+        # The server has stopped, or the call is over: nobody is left who could be answered.
+        raise asyncio.CancelledError from None
     except TimeoutError:
         if not limit.expired():
             raise
