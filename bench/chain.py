@@ -78,8 +78,10 @@ class Leader:
                 done += 1
 
     def _committed(self) -> int:
-        flushed = self._appended if self._commit is None else self._commit.flushed
-        return min([self._appended, flushed, *self._followed])
+        return min([self._stored(), *self._followed])
+
+    def _stored(self) -> int:
+        return self._appended if self._commit is None else self._commit.stored
 
     async def _until(self, position: int) -> None:
         while self._committed() < position:
@@ -113,8 +115,12 @@ class Leader:
         """A consumer of stored bytes: server → client as fast as both can."""
         messages, message_bytes = json.loads(request)
         message = bytes(message_bytes)
-        for _ in range(messages):
-            await context.write(message)
+        for number in range(messages):
+            await context.write(self._stored_message(number, message))
+
+    def _stored_message(self, _number: int, message: bytes) -> bytes:
+        """What a consumer gets next; without a file always the same bytes."""
+        return message
 
     def moved(self) -> None:
         self._moved.set()
@@ -135,7 +141,7 @@ async def serve(followers: int, fsync: bool) -> None:
     commit = GroupCommit(tempfile.gettempdir()) if fsync else None
     leader = Leader(followers, commit)
     if commit is not None:
-        commit.on_flushed(asyncio.get_running_loop(), leader.moved)
+        commit.on_stored(asyncio.get_running_loop(), leader.moved)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers((leader.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import grpc
 import grpc.aio
@@ -37,23 +37,37 @@ from bench.table import Throughput
 from bench.window import Counts, Meter, UntilTold, measure, say_ready
 from tidelog.chaos.live.ports import free_ports
 
+Disk = Literal["none", "written", "flushed"]
+"""What a node does with a message besides passing it on."""
+STORED_MESSAGES: Final = 1_024
+"""In the file that a node with a disk is fetched from: 256 MiB, in the page cache."""
 FETCH_MESSAGES: Final = 1_000
 """Asked for again and again."""
 LATENCY_SECONDS_MAX: Final = 300.0
 
 
 class Node(Leader):
-    """Leads what is produced to it, and follows its peers; acks=1 waits for nothing but itself."""
+    """Leads what is produced to it, and follows its peers; acks=1 waits for itself alone, and for
+    no flush."""
 
     def __init__(self, acks: Acks, commit: GroupCommit | None) -> None:
         super().__init__(0, commit)
         self._acks = acks
         self._durable = asyncio.Event()
+        self._file: int | None = None
+
+    def _stored_message(self, number: int, message: bytes) -> bytes:
+        """With a disk it is read from a file, which the first consumer waits for."""
+        if self._commit is None:
+            return message
+        if self._file is None:
+            self._file = _stored_file()
+        return os.pread(self._file, len(message), number % STORED_MESSAGES * len(message))
 
     def _committed(self) -> int:
-        return self._appended if self._acks == "1" else super()._committed()
+        return self._stored() if self._acks == "1" else super()._committed()
 
-    def flushed(self) -> None:
+    def on_stored(self) -> None:
         """Its disk has more: for its own acknowledgements, and for its leaders'."""
         self.moved()
         self._durable.set()
@@ -79,17 +93,28 @@ class Node(Leader):
     async def _confirm(self, call: Any, waiting: deque[int], commit: GroupCommit) -> None:
         while True:
             self._durable.clear()
-            while waiting and waiting[0] <= commit.flushed:
+            while waiting and waiting[0] <= commit.stored:
                 waiting.popleft()
                 await call.write(ACKNOWLEDGEMENT)
             await self._durable.wait()
 
 
-async def serve(port: int, peers: Sequence[str], acks: Acks, is_flushed: bool) -> None:
-    commit = GroupCommit(tempfile.gettempdir()) if is_flushed else None
+def _stored_file() -> int:
+    """Gone with the process, however that ends."""
+    file, name = tempfile.mkstemp()
+    os.unlink(name)
+    for _ in range(STORED_MESSAGES):
+        os.write(file, os.urandom(BATCH_BYTES))
+    return file
+
+
+async def serve(port: int, peers: Sequence[str], acks: Acks, disk: Disk) -> None:
+    commit = None
+    if disk != "none":
+        commit = GroupCommit(tempfile.gettempdir(), is_flushed=disk == "flushed")
     node = Node(acks, commit)
     if commit is not None:
-        commit.on_flushed(asyncio.get_running_loop(), node.flushed)
+        commit.on_stored(asyncio.get_running_loop(), node.on_stored)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers((node.handlers(),))
     server.add_insecure_port(f"127.0.0.1:{port}")
@@ -194,14 +219,14 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int
     acks: Acks = "all"
-    is_flushed: bool = False
+    disk: Disk = "none"
 
 
 def start(chain: Chain, stack: ExitStack) -> list[str]:
     """The addresses of its nodes, once each follows all others."""
     ports = free_ports(chain.nodes)
     addresses = [f"127.0.0.1:{port}" for port in ports]
-    flags = ["--acks", chain.acks, *(["--fsync"] if chain.is_flushed else [])]
+    flags = ["--acks", chain.acks, "--disk", chain.disk]
     nodes: list[Child] = []
     for port, own in zip(ports, addresses, strict=True):
         peers = ",".join(each for each in addresses if each != own)
@@ -244,14 +269,14 @@ def main() -> None:
     parser.add_argument("--addresses", default="")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--acks", choices=("1", "all"), default="all")
-    parser.add_argument("--fsync", action="store_true")
+    parser.add_argument("--disk", choices=get_args(Disk), default="none")
     parser.add_argument("--records", type=int, default=1000)
     parser.add_argument("--rate", type=int, default=1000)
     given = parser.parse_args()
     addresses = [each for each in given.addresses.split(",") if each]
     match given.role:
         case "serve":
-            asyncio.run(serve(given.port, addresses, given.acks, given.fsync))
+            asyncio.run(serve(given.port, addresses, given.acks, given.disk))
         case "produce":
             print_result(asyncio.run(produce(addresses)))
         case "fetch":

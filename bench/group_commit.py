@@ -1,7 +1,10 @@
-"""A group-commit file for the bare chain: appends collect while one fdatasync is in flight.
+"""A group-commit file for the bare chain: appends collect while one write, or one fdatasync, is in
+flight.
 
-Owns the durable side of the bare skeleton, which Tidelog's latency is compared with. It must never
-tell a position flushed before the fdatasync that covers it has returned.
+Owns the disk of the bare skeleton, which Tidelog is compared with: of a file that is only written
+every byte costs what the page cache costs, as it does in a log that does not wait for its flush. It
+must never tell a position stored before the write, and the fdatasync if there is one, that covers
+it has returned.
 """
 
 import asyncio
@@ -12,25 +15,26 @@ from collections.abc import Callable
 
 
 class GroupCommit:
-    """One file, one flushing thread; `flushed` counts the appends that are durable."""
+    """One file, one thread; `stored` counts the appends that are written, and durable if asked."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, is_flushed: bool = True) -> None:
         handle, name = tempfile.mkstemp(dir=directory)
         os.unlink(name)  # gone with the process, however that ends
         self._file = handle
+        self._is_flushed = is_flushed
         self._changed = threading.Condition()
         self._pending: list[bytes] = []
         self._appended = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notify: Callable[[], None] = lambda: None
-        self.flushed = 0
+        self.stored = 0
         threading.Thread(target=self._run, daemon=True).start()
 
-    def on_flushed(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
+    def on_stored(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
         self._loop, self._notify = loop, notify
 
     def append(self, message: bytes) -> int:
-        """Its position: durable as soon as `flushed` has come so far."""
+        """Its position: stored as soon as `stored` has come so far."""
         with self._changed:
             self._pending.append(message)
             self._appended += 1
@@ -44,8 +48,9 @@ class GroupCommit:
                     self._changed.wait()
                 taken, self._pending = self._pending, []
             self._write(b"".join(taken))
-            os.fdatasync(self._file)
-            self.flushed += len(taken)
+            if self._is_flushed:
+                os.fdatasync(self._file)
+            self.stored += len(taken)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._notify)
 

@@ -117,7 +117,7 @@ class Pace:
     def _measured(self, line: Paced, system: System | None) -> Latency | None:
         try:
             if system is None:
-                chain = Chain(nodes=self._nodes, is_flushed=True)
+                chain = Chain(nodes=self._nodes, disk="flushed")
                 return chain_nodes.paced(chain, self._records, self._rate)
             self._create(line, system)
             load = Load(

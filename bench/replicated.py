@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from bench import chain_nodes
-from bench.chain_nodes import Chain
+from bench.chain_nodes import Chain, Disk
 from bench.lines import FLUSHED, KEY_BYTES, UNFLUSHED, run_role
 from bench.peers.kafka import tools
 from bench.processes import python_child
@@ -27,6 +27,11 @@ from bench.window import measure
 STORED: Final = "bulk-read"
 CLIENTS: Final = (1, 3)
 CHAIN_AIM: Final = 0.5
+CHAIN_DISKS: Final[Mapping[Disk, str]] = {
+    "none": "no disk",
+    "written": "written, no flush",
+    "flushed": "fdatasync, group commit",
+}
 KAFKA_AIM: Final = 1.5
 KAFKA_PRODUCED_PER_SECOND: Final = 400_000
 KAFKA_CONSUMED_PER_SECOND: Final = 2_500_000
@@ -281,36 +286,39 @@ class KafkaLines:
 
 
 def chain_lines(nodes: int, seconds: float) -> list[Line]:
-    """What gRPC alone moves through the same hops; one node has nobody to wait for."""
-    chains = [Chain(nodes=nodes), Chain(nodes=nodes, is_flushed=True)]
-    if nodes > 1:
-        chains.append(Chain(nodes=nodes, acks="1"))
+    """What gRPC alone moves through the same hops, and what it moves where each node also writes
+    what it is sent to a file, as a log has to; one node has nobody to wait for."""
+    waiting_for: tuple[Acks, ...] = ("all", "1") if nodes > 1 else ("all",)
+    disks: tuple[Disk, ...] = ("none", "written")
+    chains = [Chain(nodes=nodes, acks=acks, disk=disk) for acks in waiting_for for disk in disks]
+    chains.append(Chain(nodes=nodes, disk="flushed"))
 
     def line(chain: Chain, role: str, clients: int) -> Line:
         is_fetch = role == "fetch"
-        flush = "fdatasync, group commit" if chain.is_flushed else "none"
-        kind = chain_kind(chain.acks, is_flushed=chain.is_flushed)
+        kind = chain_kind(chain.acks, chain.disk)
+        read, source = ("read", "") if chain.disk == "none" else ("stored", " from a file")
         return Line(
-            key=f"bare-{'read' if is_fetch else kind}-{clients}",
+            key=f"bare-{read if is_fetch else kind}-{clients}",
             direction="consume" if is_fetch else "produce",
-            client=f"bare gRPC chain, {role}",
+            client=f"bare gRPC chain, {role}{source if is_fetch else ''}",
             replicas=nodes,
             clients=clients,
             acks="-" if is_fetch else chain.acks,
-            flush="-" if is_fetch else flush,
+            flush="-" if is_fetch else CHAIN_DISKS[chain.disk],
             record="raw bytes",
             run=lambda _: chain_nodes.throughput(chain, role, clients, seconds),
         )
 
     return [
         *(line(chain, "produce", clients) for chain in chains for clients in CLIENTS),
-        *(line(Chain(nodes=nodes), "fetch", clients) for clients in CLIENTS),
+        *(line(Chain(nodes=nodes, disk=disk), "fetch", each) for disk in disks for each in CLIENTS),
     ]
 
 
-def chain_kind(acks: Acks, *, is_flushed: bool) -> str:
+def chain_kind(acks: Acks, disk: Disk) -> str:
     """How its produce lines are told apart."""
-    return "flushed" if is_flushed else f"acks-{acks}"
+    kinds = {"none": f"acks-{acks}", "written": f"written-{acks}", "flushed": "flushed"}
+    return kinds[disk]
 
 
 def pairs(nodes: int) -> list[Pair]:
@@ -320,13 +328,14 @@ def pairs(nodes: int) -> list[Pair]:
         # One replica alone waits for its own disk, whatever the topic's flush says.
         is_flushed = setting.acks == "all" and (setting.flush == SYNC or nodes == 1)
         acks: Acks = setting.acks if nodes > 1 else "all"
-        chain = f"bare-{chain_kind(acks, is_flushed=is_flushed)}-{setting.clients}"
+        disks: tuple[Disk, ...] = ("flushed",) if is_flushed else ("none", "written")
+        chains = [f"bare-{chain_kind(acks, disk)}-{setting.clients}" for disk in disks]
         peer = msgspec.structs.replace(setting, flush=SYNC if is_flushed else REPLICATED)
         # A call is beside the lines of its own durability only.
         has_calls = (setting.acks == "all") == (setting.flush == SYNC)
         systems = ["tidelog", *(call.key for call in CALLS if has_calls)]
         for ours in (produce_key(system, setting) for system in systems):
-            found.append(Pair(ours=ours, theirs=chain, aim=CHAIN_AIM))
+            found += [Pair(ours=ours, theirs=chain, aim=CHAIN_AIM) for chain in chains]
             found.append(Pair(ours=ours, theirs=produce_key("kafka", peer), aim=KAFKA_AIM))
     for acks in ("1", "all"):
         peer = Setting(clients=1, acks=acks, flush=SYNC if acks == "all" else REPLICATED)
@@ -335,7 +344,8 @@ def pairs(nodes: int) -> list[Pair]:
         )
     for clients in CLIENTS:
         for ours in (f"{call.key}-{clients}" for call in READS):
-            found.append(Pair(ours=ours, theirs=f"bare-read-{clients}", aim=CHAIN_AIM))
+            for kind in ("read", "stored"):
+                found.append(Pair(ours=ours, theirs=f"bare-{kind}-{clients}", aim=CHAIN_AIM))
             found.append(Pair(ours=ours, theirs=f"kafka-read-{clients}", aim=KAFKA_AIM))
     return found
 

@@ -1,7 +1,11 @@
 """Bulk lines, their pairs, and the counting of several clients over one span."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from bench.group_commit import GroupCommit
 from bench.growth.many import sizes
 from bench.opaque import OpaqueBatch, Sealed
 from bench.processes import ChildFailedError
@@ -67,7 +71,14 @@ def test_every_bulk_line_stands_beside_the_chain_and_kafka_with_as_many_clients(
     bulk = [key for key in by_key if key.startswith("tidelog") and "send" not in key]
     by_call = len(CALLS) * len(settings()) // 2
     assert len(bulk) == len(settings()) + by_call + len(READS) * len(CLIENTS)
-    assert all(beside[key] == ["bare", "kafka"] for key in bulk)
+    for key in bulk:
+        chains = 1 if _waits_for_a_flush(by_key[key], nodes) else 2
+        assert beside[key] == [*["bare"] * chains, "kafka"], key
+
+
+def _waits_for_a_flush(line: Line, nodes: int) -> bool:
+    """One replica alone waits for its own disk, whatever the topic says; a reader for none."""
+    return line.acks == "all" and (line.flush == "sync" or nodes == 1)
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
@@ -76,8 +87,38 @@ def test_what_waits_for_a_disk_stands_beside_what_waits_for_a_disk(nodes: int) -
     for pair in pairs(nodes):
         ours, theirs = by_key[pair.ours], by_key[pair.theirs]
         if ours.direction == "produce":
-            waits = ours.acks == "all" and (ours.flush == "sync" or nodes == 1)
-            assert waits == (theirs.flush != "none"), pair
+            unflushed = ("none", "no disk", "written, no flush")
+            assert _waits_for_a_flush(ours, nodes) == (theirs.flush not in unflushed), pair
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_what_is_not_flushed_stands_beside_a_chain_that_writes_as_well(nodes: int) -> None:
+    by_key = every_line(nodes)
+    flushes: dict[str, list[str]] = {}
+    for pair in pairs(nodes):
+        if pair.ours.startswith("tidelog") and pair.theirs.startswith("bare"):
+            flushes.setdefault(pair.ours, []).append(by_key[pair.theirs].flush)
+            assert nodes == 1 or by_key[pair.ours].acks in (by_key[pair.theirs].acks, "-"), pair
+    assert flushes["tidelog-1-replicated-3"] == ["no disk", "written, no flush"]
+    assert flushes["tidelog-all-sync-3"] == ["fdatasync, group commit"]
+
+
+def test_what_is_only_written_is_stored_without_a_flush(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    stored: list[int] = []
+    commit = GroupCommit(str(tmp_path), is_flushed=False)
+
+    def note() -> None:
+        stored.append(commit.stored)
+        if commit.stored == len(b"abc"):
+            loop.stop()
+
+    commit.on_stored(loop, note)
+    for _ in b"abc":
+        commit.append(b"message")
+    loop.run_forever()
+    loop.close()
+    assert stored[-1] == len(b"abc")
 
 
 def test_only_the_tenths_inside_the_span_are_counted() -> None:
