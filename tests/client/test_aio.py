@@ -238,3 +238,32 @@ def test_synchronous_programs_load_nothing_of_it_and_it_loads_no_grpc() -> None:
         "assert 'grpc' not in sys.modules, 'grpc was imported'"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("who_waits", ["for a record", "for the end"])
+def test_a_bug_in_the_producer_is_told_to_whoever_waits(
+    who_waits: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(server: ContractServer) -> None:
+        producer = AsyncProducer(bootstrap_servers=server.address, linger_ms=0)
+        await (await producer.send("t", b"stored"))
+        server.is_silent.set()
+        future = await producer.send("t", b"on its way")
+        loop = producer._loop
+
+        def broken() -> int | None:
+            raise AssertionError("a bug")
+
+        loop.driver._on_turn = broken
+        loop.driver.wake()
+        if who_waits == "for a record":
+            with pytest.raises(TidelogError) as told:
+                await future
+            assert told.value.code is ErrorCode.UNKNOWN
+            assert "a bug" in str(told.value)
+        await producer.stop()
+        assert future.done()
+        server.is_silent.clear()
+
+    with_server(work)
+    assert "the asyncio producer failed" in caplog.text

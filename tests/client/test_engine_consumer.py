@@ -446,3 +446,16 @@ def test_what_is_put_back_is_the_next_again_and_costs_no_credit() -> None:
     assert world.core.take() is None, "a seek makes void what was put back"
     world.core.ready.put_back(again, 2)
     assert world.core.take() is None, "and what is put back after it"
+
+
+def test_an_offset_that_is_answered_late_releases_nothing_that_a_group_holds() -> None:
+    world = World()
+    world.core.assign([T0], world.now_ns)
+    world.tick()
+    (query,) = world.step(MetadataArrived(view=view({"t": [(1, 0)]})))
+    assert isinstance(query, QueryOffsets)
+    world.core.hold(T0)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=42)
+    world.step(OffsetsArrived(query=query, answers=(answer,)))
+    assert world.core.partitions[T0].position == 42
+    assert world.core.partitions[T0].is_held, "it is being taken away: nothing of it is delivered"

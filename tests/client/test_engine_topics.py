@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tests.client.engine_world import TOPIC_ID, failure, view
+from tests.client.engine_world import TOPIC_ID, ProducerWorld, failure, view
 from tests.client.test_engine_consumer import T0, World, batch, part
 from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits
 from tidelog.client.engine.fetch_messages import (
@@ -15,8 +15,16 @@ from tidelog.client.engine.fetch_messages import (
     SendFetch,
 )
 from tidelog.client.engine.metadata import ClusterView
+from tidelog.client.engine.producer_messages import (
+    Answered,
+    ProducerIdAllocated,
+    ProducerIdentity,
+    SendProduce,
+    StreamOpened,
+    TopicWanted,
+)
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 OTHER_ID = b"o" * 16
 MAX_AGE_MS = 300_000
@@ -128,3 +136,27 @@ def test_a_topic_that_was_created_again_with_fewer_partitions_is_routed_over_the
     assert accumulator.append(route, route.sticky, 0, None, b"new", (), 100) is not None
     accumulator.set_route("t", OTHER_ID, 5)
     assert accumulator.append(route, 4, 0, None, b"new", (), 100) is not None
+
+
+def test_what_the_leader_of_a_deleted_topic_refuses_late_ends_with_what_waits_of_it() -> None:
+    world = ProducerWorld(is_idempotent=True, in_flight_max=2)
+    world.step(TopicWanted(topic="t"))
+    world.step(MetadataArrived(view=view({"t": [(1, 3)]})))
+    identity = ProducerIdentity(producer_id=7, producer_epoch=0, batches_in_flight_max=16)
+    world.step(ProducerIdAllocated(identity=identity))
+    for _ in range(3):
+        world.append("t", 0)
+        world.seal_all()
+        world.step(StreamOpened(broker_id=1, stream=1))
+    assert len(world.core.lanes["t", 0].in_flight) == 2
+    world.step(MetadataArrived(view=recreated(2)))
+    sent = []
+    for number, code in ((1, ErrorCode.STORAGE_FULL), (2, ErrorCode.OUT_OF_ORDER_SEQUENCE)):
+        refused = (failure(code),)
+        sent += world.step(Answered(broker_id=1, stream=1, correlation_id=number, outcomes=refused))
+    for _ in range(5):
+        sent += world.tick(1_000)
+    assert not any(isinstance(each, SendProduce) for each in sent), "nothing reaches the namesake"
+    assert [
+        outcome.code for outcome in world.outcomes.values() if isinstance(outcome, TidelogError)
+    ] == [ErrorCode.UNKNOWN_TOPIC_ID] * 3

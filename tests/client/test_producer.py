@@ -64,6 +64,39 @@ def test_a_closed_producer_refuses_with_a_typed_error(
     producer.close()
 
 
+@pytest.mark.parametrize("call", ["send", "send_batch"])
+def test_a_record_that_was_on_its_way_in_while_another_thread_closed_is_refused(
+    server: ContractServer, call: str
+) -> None:
+    is_inside, go_on = threading.Event(), threading.Event()
+    told: list[BaseException] = []
+
+    def serialize(value: bytes) -> bytes:
+        if value == b"late":
+            is_inside.set()
+            go_on.wait(20)
+        return value
+
+    producer = Producer(bootstrap_servers=server.address, value_serializer=serialize)
+    producer.send("t", b"first").get(20)
+
+    def send() -> None:
+        with pytest.raises(TidelogError) as caught:
+            producer.send("t", b"late") if call == "send" else producer.send_batch("t", [b"late"])
+        told.append(caught.value)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert is_inside.wait(20)
+    producer.close()
+    go_on.set()
+    thread.join(20)
+    (error,) = told
+    cause = error.__cause__ or error
+    assert isinstance(cause, TidelogError)
+    assert cause.code is ErrorCode.CLOSED
+
+
 def test_the_same_key_goes_to_the_same_partition(clients: Clients, server: ContractServer) -> None:
     with clients.Producer(bootstrap_servers=server.address) as producer:
         places = {producer.send("t", b"v", key=b"customer-7").get(20).partition for _ in range(5)}

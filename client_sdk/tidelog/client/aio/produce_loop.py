@@ -57,7 +57,7 @@ class AsyncProduceLoop:
         accumulator: Accumulator,
         connections: AsyncConnections,
     ) -> None:
-        self.driver = Driver("asyncio producer", self._turn)
+        self.driver = Driver("asyncio producer", self._turn, self._on_end)
         self.core = core
         self.unfinished: dict[int, Batch] = {}
         """Sealed and not done, by number."""
@@ -88,6 +88,11 @@ class AsyncProduceLoop:
             if batch.outcome is None:
                 self._complete(batch, error)
         self.unfinished.clear()
+
+    def _on_end(self) -> None:
+        """After a bug: whoever waits for a record is told."""
+        if self.driver.failure is not None:
+            self.abandon(self.driver.failure)
 
     def _turn(self) -> int | None:
         now_ns = time.monotonic_ns()

@@ -433,7 +433,9 @@ class ConsumerCore:
             self.recovery.on_error(state, error, now_ns)
             return
         assert isinstance(answer, OffsetAnswer), "an offset query was answered by neither"
+        is_held = state.is_held
         state.move_to(max(0, answer.offset))
+        state.is_held = is_held  # Only the user, or its group, releases it.
 
     # Answers.
 

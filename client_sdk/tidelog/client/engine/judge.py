@@ -183,7 +183,10 @@ class SequenceJudge(Judge):
 
     def _sequence_refused(self, lane: Lane, batch: Batch, error: TidelogError, now_ns: int) -> None:
         partition = self.sequencer.of(batch)
-        assert partition is not None, f"{batch!r} was sent without a number"
+        if partition is None:
+            # Its topic was created again meanwhile: it is given up with what waits of the old one.
+            self.refuse(lane, batch, error, now_ns)
+            return
         if lane.has_older(batch) or partition.is_void:
             self.refuse(lane, batch, error, now_ns)
             return

@@ -186,6 +186,7 @@ class Producer(ProducerBase):
         appending = Appending(pieces(source, partition, choose))
 
         def append() -> Batch | None:
+            self._check_usable(f"produce to {topic}")  # Under the lock, as in `_send_by_append`.
             batch = appending.step(self._accumulator, route)
             if batch is not None:
                 self._wake_for(batch)
@@ -370,6 +371,8 @@ class Producer(ProducerBase):
         """The accumulator decides: a batch to open, more memory for it, or one to seal."""
 
         def append() -> SendFuture | None:
+            # Under the lock: the I/O thread may have ended since send() looked.
+            self._check_usable(f"produce to {route.name}")
             chosen = route.sticky if partition is None else partition
             batch = self._append(route, chosen, *record, size_bytes)
             if batch is None:
