@@ -16,7 +16,7 @@ from tests.broker.compaction.compaction_log import (
 )
 from tidelog.broker.log.compaction.offset_map import ENTRY_BYTES
 from tidelog.broker.log.compaction.planner import first_dirty_offset
-from tidelog.wire.batch import BATCH_BYTES_MAX, Codec, checksum, iterate_headers
+from tidelog.wire.batch import BATCH_BYTES_MAX, Codec, checksum, encode_batch, iterate_headers
 from tidelog.wire.batch.stamp import stamp_append_time
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -131,8 +131,8 @@ def test_neighbours_become_one_segment_up_to_segment_bytes() -> None:
 def test_the_last_batch_of_a_segment_stays_without_records() -> None:
     log = log_of([[keyed("a", "1")], [keyed("b", "1")]], [[keyed("a", "2"), keyed("b", "2")]])
     log.compact(replace(EAGER, segment_bytes=1))
-    assert [header.base_offset for header, _ in log.batches()] == [1, 2]
-    header, data = next(log.batches())
+    assert [header.base_offset for header, _ in log.batches()] == [0, 1, 2]
+    _, (header, data), _ = log.batches()
     assert (header.record_count, len(data), header.next_offset) == (0, 61, 2)
     assert shown(log.records()) == ["2 a=2", "3 b=2"]
 
@@ -150,8 +150,9 @@ def test_a_producers_last_batch_keeps_its_sequences_without_records() -> None:
     before = log.producers
     log.compact()
     headers = [header for header, _ in log.batches()]
-    assert [(each.base_offset, each.record_count) for each in headers] == [(2, 0), (4, 2), (6, 1)]
-    assert (headers[0].producer_id, headers[0].base_sequence, headers[0].last_offset_delta) == (
+    kept = [(each.base_offset, each.record_count) for each in headers]
+    assert kept == [(0, 0), (2, 0), (4, 2), (6, 1)], "the first one begins the leader epoch"
+    assert (headers[1].producer_id, headers[1].base_sequence, headers[1].last_offset_delta) == (
         7,
         2,
         1,
@@ -159,21 +160,25 @@ def test_a_producers_last_batch_keeps_its_sequences_without_records() -> None:
     assert log.producers_behind(log.segments[-1]) == before
     log.seal([batch([keyed("z", "1")], 7, producer_id=7, base_sequence=4)])
     log.compact()
-    assert [header.base_offset for header, _ in log.batches()] == [4, 6, 7]
+    assert [header.base_offset for header, _ in log.batches()] == [0, 4, 6, 7]
 
 
-def test_leader_epochs_are_carried_over_although_their_first_batches_went() -> None:
+def in_epoch(epoch: int, offset: int) -> bytes:
+    return encode_batch([keyed("a", str(offset))], base_offset=offset, leader_epoch=epoch)
+
+
+def test_where_leader_epochs_begin_is_told_by_headers_that_stay() -> None:
     log = CompactedLog()
-    sealed = []
-    for offset, epoch in enumerate((1, 1, 4, 4, 9)):
-        data = bytearray(batch([keyed("a", str(offset))], offset))
-        data[12:16] = epoch.to_bytes(4, "big")
-        sealed.append(bytes(data))
-    log.seal(sealed)
+    log.seal([in_epoch(epoch, offset) for offset, epoch in enumerate((1, 1, 4, 4, 9))])
     before = log.segments[0].leader_epochs
-    log.compact()
-    assert log.segments[0].leader_epochs == before
     assert [(each.epoch, each.start_offset) for each in before] == [(1, 0), (4, 2), (9, 4)]
+    for offset in (5, 6):
+        log.compact()
+        assert log.segments[-1].leader_epochs == before
+        left = [(each.leader_epoch, each.base_offset) for each, _ in log.batches()]
+        assert left[:3] == [(1, 0), (4, 2), (9, 4)], "whoever copies them knows as much"
+        log.seal([in_epoch(9, offset)])
+    assert shown(log.records())[-1] == "6 a=6"
 
 
 def test_transactional_records_supersede_nothing_and_markers_stay() -> None:
@@ -357,7 +362,8 @@ def test_a_follower_compacts_what_it_copied_of_a_compacted_log() -> None:
     leader.compact(replace(EAGER, segment_bytes=1), now_ms=10_000)
     follower = CompactedLog()
     follower.seal([batch([keyed("a", "0")], 0)])
-    follower.seal([data for _, data in leader.batches()], has_gaps=True)
+    copied = [data for header, data in leader.batches() if header.base_offset > 0]
+    follower.seal(copied, has_gaps=True)
     follower.compact(now_ms=10_500)
     assert shown(follower.records()) == ["2 c=-", "3 a=2", "4 b=2", "5 d=1"]
     assert follower.segments[0].tombstone_horizon_ms == 11_000

@@ -50,7 +50,7 @@ class CopyLog:
         self.store(sealed_batch(value, log.log_end_offset, log.leader_epoch, count))
 
     def store(self, batch: bytes) -> None:
-        header = read_header(batch)
+        header = read_header(batch, is_compacted=True)
         self.batches.append((header, batch))
         self.log.take_in(header)
 
@@ -60,7 +60,7 @@ class CopyLog:
             return False
         position = 0
         while position < len(batches):
-            size = read_header(batches, position).size_bytes
+            size = read_header(batches, position, is_compacted=True).size_bytes
             self.store(batches[position : position + size])
             position += size
         return True

@@ -9,8 +9,13 @@ Owns the rule of one batch:
     a record stays              if it has a key, the map knows no later record of that key, and it
                                 is no tombstone behind its delete horizon
     its last tombstone goes     it has no horizon any more: the base timestamp is a record's again
-    no record stays             dropped; but the last batch of a segment, and the last one of each
-                                producer that the log knows, keep their header
+    no record stays             dropped; but the last batch of a segment, the last one of each
+                                producer that the log knows, and the first one of each leader epoch
+                                keep their header
+
+A replica knows the leader epochs by the headers that it has copied, and judges by them where logs
+part. One that was filled from a compacted log without the first header of an epoch would take what
+another leader never committed for a part of that log, or let a whole replica be cut.
 
 Rewriting never adds bytes to an uncompressed batch but by the horizon: if a batch is too large with
 it, its tombstones get theirs in a later round.
@@ -73,7 +78,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     delete_retention_ms: int
     needed_base_offsets: frozenset[int]
-    """The last batches of the producers that the log knows."""
+    """The last batches of the producers that the log knows, and the first ones of leader epochs."""
 
     @property
     def horizon_ms(self) -> int:

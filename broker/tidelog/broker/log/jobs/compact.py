@@ -123,16 +123,19 @@ class _Round:
         return True
 
     def _rules(self, last: Summary) -> Generator[int, None, Rules]:
-        """What a producer needs is told by the state behind the last segment of the round."""
+        """What a producer needs is told by the state behind the last segment of the round; what
+        tells where leader epochs begin, by the summaries."""
         state = yield from self._producers(last)
+        of_producers = [each.batches[-1].base_offset for each in state.producers if each.batches]
+        of_epochs = [
+            start.start_offset for each in self._asked.segments for start in each.leader_epochs
+        ]
         return Rules(
             offsets=self._offsets,
             cleaned_below=self._cleaned_below,
             now_ms=self._asked.now_ms,
             delete_retention_ms=self._asked.delete_retention_ms,
-            needed_base_offsets=frozenset(
-                each.batches[-1].base_offset for each in state.producers if each.batches
-            ),
+            needed_base_offsets=frozenset((*of_producers, *of_epochs)),
         )
 
     def _producers(self, summary: Summary) -> Generator[int, None, ProducerState]:
