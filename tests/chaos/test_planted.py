@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from tidelog.broker.log import recovery
 from tidelog.broker.partition.core import DirectoryCore
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import search_every_plant, search_planted
-from tidelog.chaos.sim.planted import Plant, Substitution, planted
+from tidelog.chaos.sim.planted import PLANTED as ALL_PLANTED
+from tidelog.chaos.sim.planted import Plant, Substitution, load_planted, planted
 from tidelog.chaos.sim.planted.of_skeleton import PLANTED
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
 from tidelog.chaos.sim.suites import RunResult, Suite
@@ -171,3 +173,24 @@ def test_every_substitution_is_undone() -> None:
     with planted(PLANTED["acknowledge_before_flush"]):
         assert DirectoryCore._on_append is not before
     assert DirectoryCore._on_append is before
+
+
+def every_plant() -> list[tuple[str, str, Plant]]:
+    return [
+        (suite, name, bug) for suite in ALL_PLANTED for name, bug in load_planted(suite).items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "bug"), every_plant(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_a_substitute_can_be_called_as_what_it_stands_for(
+    suite: str, name: str, bug: Plant
+) -> None:
+    """Late ones are searched by turns: what nobody can call any more would be noticed late."""
+    made = bug.make()
+    original = signature(getattr(made.owner, made.name)).parameters.values()
+    by_place = [each for each in original if each.kind is not Parameter.KEYWORD_ONLY]
+    by_name = {each.name: each for each in original if each.kind is Parameter.KEYWORD_ONLY}
+    assert not any(each.kind is Parameter.VAR_POSITIONAL for each in by_place), f"{suite}: {name}"
+    signature(made.substitute).bind(*by_place, **by_name)

@@ -186,8 +186,10 @@ def truncate_to_the_watermark() -> Substitution:
 def ignore_where_logs_part() -> Substitution:
     """A follower's log counts as a prefix of its leader's, whatever epochs it holds."""
 
-    def divergence_of(log: PartitionLog, position: FollowerPosition) -> Divergence | None:
-        del log, position
+    def divergence_of(
+        log: PartitionLog, position: FollowerPosition, *, is_unclean: bool
+    ) -> Divergence | None:
+        del log, position, is_unclean
         return None
 
     return Substitution(leader_session, "divergence_of", divergence_of)
