@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
 from tidelog.ports import (
+    CertificateNews,
     DeathHint,
     Listener,
     Method,
@@ -22,6 +23,7 @@ from tidelog.ports import (
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.network import GrpcNetwork
 from tidelog.ports.real.network_server import GrpcServer
+from tidelog.ports.real.tls_files import Identity, Material, WatchedFiles, prove, read
 from tidelog.ports.request_context import ANONYMOUS
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -275,6 +277,47 @@ def _break(how: str, current: Pair, shop: Shop) -> None:
         current.key.write_bytes(b"")
     else:
         encrypt_key(current.key)
+
+
+def test_a_refused_file_is_taken_once_it_can_be_used_though_it_has_not_changed(
+    shop: Shop, tmp_path: Path
+) -> None:
+    current = copy_of(shop.node, tmp_path)
+    reasons: list[str] = []
+
+    def proof(files: TlsFiles, material: Material, user: str) -> Identity:
+        if reasons:
+            raise TidelogError(
+                ErrorCode.INVALID_CONFIGURATION, tried="use it", happened=reasons.pop(0)
+            )
+        return prove(files, material, user)
+
+    watched = WatchedFiles("listener client", current.files(), proof)
+    current.replace(shop.alice)
+    reasons += ["it is not yet valid"] * 2 + ["it went"]
+    told = [_told(watched.refresh()) for _ in range(5)]
+    assert told == ["it is not yet valid", "", "it went", "uses CN=alice,O=Example", ""]
+    assert watched.generation == 1
+
+
+def _told(news: CertificateNews | None) -> str:
+    if news is None:
+        return ""
+    return f"uses {news.subject}" if news.refusal is None else news.refusal.happened
+
+
+@pytest.mark.parametrize("gone", ["certificate", "key"])
+def test_a_file_that_goes_while_it_is_looked_at_is_refused_in_our_words(
+    shop: Shop, tmp_path: Path, gone: str
+) -> None:
+    current = copy_of(shop.node, tmp_path)
+    material = read(current.files(), "listener client")
+    (current.key if gone == "key" else current.certificate).unlink()
+    with pytest.raises(TidelogError) as caught:
+        prove(current.files(), material, "listener client")
+    assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
+    assert str(current.certificate) in caught.value.tried
+    assert "while it was looked at: No such file" in caught.value.happened
 
 
 def test_a_connection_to_a_node_uses_new_files_and_open_streams_stay(

@@ -35,7 +35,8 @@ class Certificates(Protocol):
     """All certificates that a node uses."""
 
     def refresh(self) -> Sequence[CertificateNews]:
-        """Look at the files again. What is refused is told once, until the files change."""
+        """Look at the files again, also at what was refused before: it may be valid by now. A
+        refusal is told once, until the files or its reason change."""
         ...
 
 

@@ -6,6 +6,7 @@ other end nothing. It must never replace what works by what does not.
 """
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 FILE_BYTES_MAX: Final = 1024 * 1024
 """Of one PEM file: a mistyped name of a large file must not fill the memory."""
 _HANDSHAKE_TURNS_MAX: Final = 10
+_AGAIN: Final = "Put certificate and key in place together; a node looks at them again."
 
 
 class Material(msgspec.Struct, frozen=True):
@@ -39,28 +41,31 @@ class Identity(msgspec.Struct, frozen=True):
 class WatchedFiles:
     """The last usable content of the files, and who the certificate is for."""
 
-    def __init__(self, user: str, files: TlsFiles) -> None:
+    def __init__(self, user: str, files: TlsFiles, proof: "Proof | None" = None) -> None:
         self.user = user
         self._files = files
-        self._seen = self.material = read(files, user)
-        self.identity = prove(files, self.material, user)
+        self._prove = proof or prove
+        self.material = read(files, user)
+        self.identity = self._prove(files, self.material, user)
+        self._refused: tuple[Material | None, str] | None = None
+        """What was told last, with its reason; None: the files are the material."""
         self.generation = 0
         """Grows with each change of the material."""
 
     def refresh(self) -> CertificateNews | None:
         """Read again; None: nothing is new."""
+        found = None
         try:
             found = read(self._files, self.user)
+            if found == self.material:
+                self._refused = None
+                return None
+            # Also what was refused before: time alone makes a certificate valid whose authority's
+            # clock is ahead, and no change of the files would tell.
+            identity = self._prove(self._files, found, self.user)
         except TidelogError as error:
-            # The error is what was seen: told once, until the files are different again.
-            return self._see(Material(b"", b"", str(error).encode()), error)
-        try:
-            identity = prove(self._files, found, self.user) if found != self._seen else None
-        except TidelogError as error:
-            return self._see(found, error)
-        self._seen = found
-        if identity is None or found == self.material:
-            return None
+            return self._refuse(found, error)
+        self._refused = None
         self.material, self.identity = found, identity
         self.generation += 1
         return CertificateNews(
@@ -71,11 +76,16 @@ class WatchedFiles:
             expires=identity.expires,
         )
 
-    def _see(self, found: Material, refusal: TidelogError) -> CertificateNews | None:
-        if self._seen == found:
+    def _refuse(self, found: Material | None, refusal: TidelogError) -> CertificateNews | None:
+        refused = (found, str(refusal))
+        if self._refused == refused:
             return None
-        self._seen = found
+        self._refused = refused
         return CertificateNews(user=self.user, certificate=self._files.certificate, refusal=refusal)
+
+
+Proof = Callable[[TlsFiles, Material, str], Identity]
+"""As `prove`: refuses what it cannot use."""
 
 
 def read(files: TlsFiles, user: str) -> Material:
@@ -101,8 +111,12 @@ def prove(files: TlsFiles, material: Material, user: str) -> Identity:
         raise _unusable(tried, _sentence(error.verify_message), hint) from None
     except ssl.SSLError as error:
         raise _unusable(tried, *_reason(error, files, material)) from None
+    except OSError as error:
+        # OpenSSL opens the files by name, once more after `read`: one may be gone meanwhile.
+        happened = f"it went while it was looked at: {error.strerror or error}"
+        raise _unusable(tried, happened, _AGAIN) from None
     if read(files, user) != material:
-        raise _unusable(tried, "it changed while it was looked at", "It is looked at again.")
+        raise _unusable(tried, "it changed while it was looked at", _AGAIN)
     return identity
 
 
