@@ -93,6 +93,12 @@ def test_a_client_proves_who_it_is(shop: Shop) -> None:
         assert round_trip(server, trusting(shop.ours, shop.alice)) == b"hello"
 
 
+def test_a_certificate_that_is_for_clients_alone_is_enough_for_a_client(shop: Shop) -> None:
+    clients_only = shop.ours.issue("clients-only", uses="clientAuth")
+    with serving(shop.node, shop.ours) as server:
+        assert round_trip(server, trusting(shop.ours, clients_only)) == b"hello"
+
+
 def test_one_file_may_hold_certificate_and_key(shop: Shop, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(shop.alice.certificate.read_bytes() + shop.alice.key.read_bytes())
@@ -262,6 +268,12 @@ def test_files_that_are_of_no_use_are_refused_when_the_client_is_made(
     locked = shop.ours.issue("locked")
     encrypt_key(locked.key)
     assert "is encrypted" in refusal(**trusting(shop.ours, locked)).happened
+    of_a_server = refusal(**trusting(shop.ours, shop.ours.issue("server", uses="serverAuth")))
+    assert (of_a_server.code, of_a_server.happened) == (
+        ErrorCode.INVALID_CONFIGURATION,
+        "unsuitable certificate purpose",
+    )
+    assert "clientAuth" in of_a_server.hint
     alone = refusal(**{**trusting(shop.ours, shop.alice), "ssl_keyfile": None})
     assert "holds no private key" in alone.happened
     assert "set ssl_keyfile" in alone.hint

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
@@ -23,6 +24,7 @@ from tidelog.ports import (
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.network import GrpcNetwork
 from tidelog.ports.real.network_server import GrpcServer
+from tidelog.ports.real.network_tls import RealCertificates
 from tidelog.ports.real.tls_files import Identity, Material, WatchedFiles, prove, read
 from tidelog.ports.request_context import ANONYMOUS
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -318,6 +320,45 @@ def test_a_file_that_goes_while_it_is_looked_at_is_refused_in_our_words(
     assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
     assert str(current.certificate) in caught.value.tried
     assert "while it was looked at: No such file" in caught.value.happened
+
+
+@pytest.mark.parametrize(
+    ("uses", "is_for_calling", "refused"),
+    [
+        ("serverAuth", False, ""),
+        ("serverAuth", True, "clientAuth"),
+        ("clientAuth", False, "serverAuth"),
+        ("clientAuth", True, ""),
+        ("serverAuth,clientAuth", False, ""),
+        ("serverAuth,clientAuth", True, ""),
+    ],
+)
+def test_a_certificate_is_proved_for_the_end_that_shows_it(
+    tmp_path: Path, uses: str, is_for_calling: bool, refused: str
+) -> None:
+    files = Authority(tmp_path).issue("narrow", uses=uses).files()
+    files = msgspec.structs.replace(files, is_for_calling=is_for_calling)
+    if not refused:
+        assert prove(files, read(files, "a test"), "a test").subject == "CN=narrow"
+        return
+    with pytest.raises(TidelogError) as caught:
+        prove(files, read(files, "a test"), "a test")
+    assert caught.value.happened == "unsuitable certificate purpose"
+    assert refused in caught.value.hint
+
+
+def test_a_renewed_certificate_that_peers_would_not_take_from_a_caller_is_refused(
+    shop: Shop, tmp_path: Path
+) -> None:
+    current = copy_of(shop.node, tmp_path)
+    outbound = msgspec.structs.replace(current.files(shop.ours.certificate), is_for_calling=True)
+    certificates = RealCertificates(outbound)
+    current.replace(shop.ours.issue("server-only", uses="serverAuth"))
+    (news,) = certificates.refresh()
+    assert news.refusal is not None
+    assert "clientAuth" in news.refusal.hint
+    assert certificates.outbound is not None
+    assert certificates.outbound.identity.subject == "CN=node"
 
 
 def test_a_connection_to_a_node_uses_new_files_and_open_streams_stay(

@@ -115,7 +115,7 @@ def test_nodes_want_each_others_certificates_and_clients_none_if_nothing_is_said
         "none",
         "required",
     )
-    outbound = TlsFiles(certificate="n.pem", key="n.key", authorities="ca.pem")
+    outbound = TlsFiles(certificate="n.pem", key="n.key", authorities="ca.pem", is_for_calling=True)
     assert listeners.outbound_tls() == outbound
 
 

@@ -62,13 +62,17 @@ class Authority:
         subject: str = "",
         names: tuple[str, ...] = LOOPBACK,
         days: int = 1,
+        uses: str = "",
     ) -> Pair:
-        """A certificate for the names; below zero days it expired in the past."""
+        """A certificate for the names; below zero days it expired in the past; without uses
+        (`serverAuth,clientAuth`) it is for all."""
         place = self._directory / f"{self.name}-{name}"
         request, extension = place.with_suffix(".csr"), place.with_suffix(".ext")
         pair = Pair(place.with_suffix(".pem"), place.with_suffix(".key"))
         _openssl("req", *_new_key(pair.key), "-subj", subject or f"/CN={name}", "-out", request)
-        extension.write_text(f"subjectAltName={','.join(names)}\n" if names else "\n")
+        lines = [f"subjectAltName={','.join(names)}"] if names else []
+        lines += [f"extendedKeyUsage={uses}"] if uses else []
+        extension.write_text("\n".join([*lines, ""]) or "\n")
         _openssl(
             "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
             "-CAcreateserial", "-days", str(days), "-extfile", extension, "-out", pair.certificate,

@@ -95,7 +95,11 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if not tls.is_on:
             return None
         return TlsFiles(
-            certificate=tls.certificate, key=tls.key, authorities=tls.peer_ca or tls.client_ca
+            certificate=tls.certificate,
+            key=tls.key,
+            authorities=tls.peer_ca or tls.client_ca,
+            # Where nodes do not ask each other for one, a server's certificate is enough.
+            is_for_calling=tls.client_auth == "required",
         )
 
 

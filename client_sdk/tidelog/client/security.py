@@ -77,6 +77,7 @@ def security_of(client: str, options: SecurityArguments) -> Security:
         # As in kafka-python, one file may hold both.
         key=options.ssl_keyfile or certificate,
         authorities=options.ssl_cafile or _authorities_of_the_system(),
+        is_for_calling=True,
     )
     try:
         material = tls_files.read(files, _USER)

@@ -114,6 +114,8 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     authorities: str = ""
     """Authorities whose certificates are believed; empty: at a listener nobody is asked for one,
     at a calling end the authorities that gRPC comes with."""
+    is_for_calling: bool = False
+    """The certificate proves a calling end, and has to be usable for that; else a listener's."""
 
 
 class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

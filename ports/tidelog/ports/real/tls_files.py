@@ -19,6 +19,8 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 FILE_BYTES_MAX: Final = 1024 * 1024
 """Of one PEM file: a mistyped name of a large file must not fill the memory."""
 _HANDSHAKE_TURNS_MAX: Final = 10
+_UNSUITABLE_PURPOSE: Final = 26
+"""X509_V_ERR_INVALID_PURPOSE."""
 _AGAIN: Final = "Put certificate and key in place together; a node looks at them again."
 
 
@@ -105,10 +107,9 @@ def prove(files: TlsFiles, material: Material, user: str) -> Identity:
         return Identity()
     tried = f"use the certificate {files.certificate} for {user}"
     try:
-        identity = _shake_hands(files.certificate, files.key)
+        identity = _shake_hands(files)
     except ssl.SSLCertVerificationError as error:
-        hint = "Replace it: nobody who checks it would connect."
-        raise _unusable(tried, _sentence(error.verify_message), hint) from None
+        raise _unusable(tried, *_verdict(error, files)) from None
     except ssl.SSLError as error:
         raise _unusable(tried, *_reason(error, files, material)) from None
     except OSError as error:
@@ -152,14 +153,23 @@ def _prove_authorities(name: str, content: bytes, user: str) -> None:
         raise _unusable(tried, "it holds no certificates that can be read", hint) from None
 
 
-def _shake_hands(certificate: str, key: str) -> Identity:
-    """One handshake in memory, with an end that believes this certificate and no other."""
+def _shake_hands(files: TlsFiles) -> Identity:
+    """One handshake in memory, with an end that believes this certificate and no other.
+
+    The end that shows it is the one that will: a certificate may name the uses it is for.
+    """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key, password=_no_password)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.load_verify_locations(certificate)
+    # A server has to show one in any case.
+    server.load_cert_chain(files.certificate, files.key, password=_no_password)
+    judge = client
+    if files.is_for_calling:
+        client.load_cert_chain(files.certificate, files.key, password=_no_password)
+        client.verify_mode, server.verify_mode = ssl.CERT_NONE, ssl.CERT_REQUIRED
+        judge = server
+    judge.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    judge.load_verify_locations(files.certificate)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     serving = server.wrap_bio(there, back, server_side=True)
     calling = client.wrap_bio(back, there)
@@ -169,7 +179,8 @@ def _shake_hands(certificate: str, key: str) -> Identity:
             break
     else:
         raise AssertionError("a handshake in memory comes to its end")
-    return _identity(calling.getpeercert() or {})
+    judging = serving if files.is_for_calling else calling
+    return _identity(judging.getpeercert() or {})
 
 
 def _step(end: ssl.SSLObject) -> bool:
@@ -220,8 +231,13 @@ def _reason(error: ssl.SSLError, files: TlsFiles, material: Material) -> tuple[s
     )
 
 
-def _sentence(verify_message: str) -> str:
-    return f"the {verify_message}" if verify_message.startswith("certificate") else verify_message
+def _verdict(error: ssl.SSLCertVerificationError, files: TlsFiles) -> tuple[str, str]:
+    message = error.verify_message
+    if error.verify_code == _UNSUITABLE_PURPOSE:
+        use = "clientAuth" if files.is_for_calling else "serverAuth"
+        return message, f"Have it issued with {use} among its uses (extendedKeyUsage)."
+    happened = f"the {message}" if message.startswith("certificate") else message
+    return happened, "Replace it: nobody who checks it would connect."
 
 
 def _unusable(tried: str, happened: str, hint: str) -> TidelogError:
