@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.cli import doctor
 from tidelog.cli.main import main
+from tidelog.ports.real.open_files import UNLIMITED, Limit
 
 
 def test_every_check_has_a_line_and_a_state(
@@ -44,6 +45,27 @@ def test_a_slow_disk_is_a_warning(tmp_path: Path) -> None:
 
 def test_a_directory_that_takes_no_file_is_wrong(tmp_path: Path) -> None:
     assert doctor.flush(tmp_path / "none").state == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("hard", "state", "told"),
+    [
+        (65_536, "ok", "256, which a node raises to 65536 by itself"),
+        (UNLIMITED, "ok", "256, which a node raises to no limit by itself"),
+        (1_024, "warning", "raise the hard limit"),
+        (256, "warning", "256: a node wants 4096"),
+    ],
+)
+def test_a_hard_limit_of_open_files_that_is_too_low_is_a_warning_and_a_soft_one_is_not(
+    hard: int, state: str, told: str
+) -> None:
+    class Told(Limit):
+        def read(self) -> tuple[int, int]:
+            return 256, hard
+
+    found = doctor.open_files(Told())
+    assert found.state == state
+    assert told in found.found
 
 
 def test_a_taken_port_is_a_warning() -> None:

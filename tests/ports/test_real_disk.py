@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports.limits import open_files_limit
 from tests.ports.mounts import can_mount, mounted
 from tidelog.ports import Append, File
 from tidelog.ports.real import disk_io
@@ -29,7 +30,7 @@ def run_with_disk(
     work: Callable[[RealDisk], Awaitable[None]],
     *,
     make_flusher: Callable[[str], Flusher] = Flusher,
-    descriptors_max: int = 4_096,
+    descriptors_max: int | None = None,
 ) -> None:
     """Open, work, shut down."""
 
@@ -320,6 +321,20 @@ def test_descriptors_are_bounded_and_every_file_stays_usable(tmp_path: Path) -> 
         assert open_descriptors(tmp_path) <= 4
 
     run_with_disk(tmp_path, work, descriptors_max=4)
+
+
+def test_a_directory_keeps_a_quarter_of_the_files_that_a_process_may_have_open(
+    tmp_path: Path,
+) -> None:
+    async def work(disk: RealDisk) -> None:
+        for number in range(300):
+            file = await disk.open(f"log-{number}", create=True)
+            await append(disk, file, b"x")
+            await disk.flush([file], directories=[""])
+        assert open_descriptors(tmp_path) == 256
+
+    with open_files_limit(1_024):
+        run_with_disk(tmp_path, work)
 
 
 def test_a_descriptor_with_unflushed_writes_is_never_evicted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tidelog.ports import AllowAll, TlsFiles
+from tidelog.ports.real import open_files
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.host import RealHost
@@ -25,13 +26,18 @@ async def real_ports(
     log_dirs: Sequence[str] = (),
     outbound_tls: TlsFiles | None = None,
 ) -> AsyncIterator[NodePorts]:
-    """Locks the data directories; lets everything go at the end, in the opposite order."""
+    """Locks the data directories; lets everything go at the end, in the opposite order.
+
+    The process is a node's own: its limit of open files becomes what the system admits.
+    """
     clock = RealClock()
-    disk = await open_disk(data_dir)
+    open_files.raise_limit()
+    kept = open_files.table_size(1 + is_controller + len(log_dirs))
+    disk = await open_disk(data_dir, descriptors_max=kept)
     try:
         async with (
-            _quorum_disk(data_dir, is_controller=is_controller) as quorum_disk,
-            _further_disks(log_dirs) as further_disks,
+            _quorum_disk(data_dir, kept, is_controller=is_controller) as quorum_disk,
+            _further_disks(log_dirs, kept) as further_disks,
         ):
             network = GrpcNetwork(clock, outbound=outbound_tls)
             worker, sealer = ProcessWorker(), ProcessWorker()
@@ -59,12 +65,14 @@ async def real_ports(
 
 
 @asynccontextmanager
-async def _quorum_disk(data_dir: Path, *, is_controller: bool) -> AsyncIterator[RealDisk | None]:
+async def _quorum_disk(
+    data_dir: Path, kept: int, *, is_controller: bool
+) -> AsyncIterator[RealDisk | None]:
     """A directory of its own in the data directory, with a lock and flush rounds of its own."""
     if not is_controller:
         yield None
         return
-    disk = await open_disk(data_dir / QUORUM_DIRECTORY)
+    disk = await open_disk(data_dir / QUORUM_DIRECTORY, descriptors_max=kept)
     try:
         yield disk
     finally:
@@ -72,12 +80,14 @@ async def _quorum_disk(data_dir: Path, *, is_controller: bool) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _further_disks(log_dirs: Sequence[str]) -> AsyncIterator[tuple[FurtherDisk, ...]]:
+async def _further_disks(
+    log_dirs: Sequence[str], kept: int
+) -> AsyncIterator[tuple[FurtherDisk, ...]]:
     """Those that open. One that is missing is not made: it may be a disk that is not mounted."""
     found: list[FurtherDisk] = []
     try:
         for path in log_dirs:
-            found.append(await _further_disk(path, is_there=_is_directory(path)))
+            found.append(await _further_disk(path, kept, is_there=_is_directory(path)))
         yield tuple(found)
     finally:
         for each in reversed(found):
@@ -85,7 +95,7 @@ async def _further_disks(log_dirs: Sequence[str]) -> AsyncIterator[tuple[Further
                 await each.disk.shutdown()
 
 
-async def _further_disk(path: str, *, is_there: bool) -> FurtherDisk:
+async def _further_disk(path: str, kept: int, *, is_there: bool) -> FurtherDisk:
     if not is_there:
         missing = TidelogError(
             ErrorCode.STORAGE_FAILED,
@@ -95,7 +105,7 @@ async def _further_disk(path: str, *, is_there: bool) -> FurtherDisk:
         )
         return FurtherDisk(path=path, failure=missing)
     try:
-        return FurtherDisk(path=path, disk=await open_disk(Path(path)))
+        return FurtherDisk(path=path, disk=await open_disk(Path(path), descriptors_max=kept))
     except TidelogError as error:
         if error.code is ErrorCode.STORAGE_IN_USE:
             raise

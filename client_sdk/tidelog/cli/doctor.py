@@ -9,10 +9,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.cli.errors import EXIT_FAILED, EXIT_OK
 from tidelog.cli.parser import Parser, add_json
+
+if TYPE_CHECKING:
+    from tidelog.ports.real.open_files import Limit
 
 DESCRIPTION: Final = (
     "Look at what a node and its clients need on this machine: clock, open files, disk "
@@ -117,16 +120,19 @@ def synchronised() -> bool | None:
     return None if state < 0 else state != _TIME_ERROR
 
 
-def open_files() -> Finding:
+def open_files(limit: "Limit | None" = None) -> Finding:
     """How many files a node may hold open."""
     try:
-        import resource
+        from tidelog.ports.real import open_files as limits
     except ImportError:
         return Finding("open files", "ok", "this system has no such limit")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    state = "ok" if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES_MIN else "warning"
-    hint = "" if state == "ok" else f"; a node wants {OPEN_FILES_MIN}: ulimit -n {OPEN_FILES_MIN}"
-    return Finding("open files", state, f"{soft}, up to {hard}{hint}")
+    soft, hard = (limit or limits.LIMIT).read()
+    told, most = (each if each < limits.UNLIMITED else "no limit" for each in (soft, hard))
+    found = f"{told}, which a node raises to {most} by itself" if soft < hard else f"{told}"
+    if hard >= OPEN_FILES_MIN:
+        return Finding("open files", "ok", found)
+    hint = f"a node wants {OPEN_FILES_MIN}; raise the hard limit (ulimit -Hn, or LimitNOFILE=)"
+    return Finding("open files", "warning", f"{found}: {hint}")
 
 
 def disk(directory: Path) -> Finding:

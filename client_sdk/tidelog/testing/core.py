@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.metadata_quorum.image import Image
+from tidelog.ports.real import open_files
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_loading import load, settings
 from tidelog.server.formatting import FormatOptions, InitialVoter
 from tidelog.testing.loop import ClusterLoop
-from tidelog.testing.node import ClusterNode, NodeState
+from tidelog.testing.node import DIRECTORIES_PER_NODE, ClusterNode, NodeState
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId
 from tidelog.wire.nearest import did_you_mean
@@ -48,9 +49,12 @@ class ClusterCore:
         """Of nodes that ended by themselves."""
         self._turn = asyncio.Lock()
         self.directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+        # All nodes share this process, which a shell may have given 256.
+        open_files.raise_limit()
+        kept = open_files.table_size(DIRECTORIES_PER_NODE * brokers)
         for number in range(1, brokers + 1):
             self.nodes[number] = ClusterNode(
-                number, self.directory / f"node-{number}", loop, self._note_failure
+                number, self.directory / f"node-{number}", loop, self._note_failure, kept
             )
         options = self._format_options(brokers, configuration)
         for node in self.nodes.values():

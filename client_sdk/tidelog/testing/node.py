@@ -39,6 +39,8 @@ _log: Final = logging.getLogger(__name__)
 
 KILL_S: Final = 10.0
 STOP_S: Final = 20.0
+DIRECTORIES_PER_NODE: Final = 2
+"""Data and quorum."""
 
 
 class NodeState(enum.Enum):
@@ -101,6 +103,7 @@ class ClusterNode:
         directory: Path,
         loop: ClusterLoop,
         on_failed: Callable[["ClusterNode", BaseException], None],
+        descriptors_max: int,
     ) -> None:
         self.number = number
         self.state = NodeState.NEW
@@ -111,6 +114,7 @@ class ClusterNode:
         self.directory = directory
         self._loop = loop
         self._on_failed = on_failed
+        self._descriptors_max = descriptors_max
         self._configuration: NodeConfiguration | None = None
         self._options: FormatOptions | None = None
         self._flushed = Flushed(directory), Flushed(directory / QUORUM_DIRECTORY)
@@ -224,9 +228,9 @@ class ClusterNode:
     @asynccontextmanager
     async def _ports(self) -> AsyncGenerator[NodePorts, None]:
         clock, random = RealClock(), RealRandom()
-        real = await _open(self.directory)
+        real = await self._open(self.directory)
         try:
-            real_quorum = await _open(self.directory / QUORUM_DIRECTORY)
+            real_quorum = await self._open(self.directory / QUORUM_DIRECTORY)
             disk = RememberingDisk(real, self._flushed[0])
             quorum_disk = RememberingDisk(real_quorum, self._flushed[1])
             self._disks = [disk, quorum_disk]
@@ -254,6 +258,11 @@ class ClusterNode:
                 )
         finally:
             await to_the_end(real.shutdown())
+
+    async def _open(self, directory: Path) -> RealDisk:
+        return await open_disk(
+            directory, make_flusher=_flusher, descriptors_max=self._descriptors_max
+        )
 
     async def _ended(self, timeout_s: float) -> None:
         life = self._life
@@ -306,10 +315,6 @@ async def let_go(*steps: Callable[[], Awaitable[None]]) -> None:
 async def _settled(life: "asyncio.Task[None]") -> None:
     """However it ended: a node that was killed may have failed at that."""
     await asyncio.gather(life, return_exceptions=True)
-
-
-async def _open(directory: Path) -> RealDisk:
-    return await open_disk(directory, make_flusher=_flusher)
 
 
 def _flusher(root: str) -> Flusher:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from tidelog.ports.disk import Append, File
-from tidelog.ports.real import disk_io
-from tidelog.ports.real.disk_descriptors import DESCRIPTORS_MAX, Descriptors, RealFile
+from tidelog.ports.real import disk_io, open_files
+from tidelog.ports.real.disk_descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk_flush import Flusher
 from tidelog.ports.real.disk_lock import LOCK_NAME, take_lock
 from tidelog.ports.real.disk_threads import Handover, ReaderPool, Request
@@ -232,10 +232,13 @@ class RealDisk:
 async def open_disk(
     directory: Path,
     *,
-    descriptors_max: int = DESCRIPTORS_MAX,
+    descriptors_max: int | None = None,
     make_flusher: Callable[[str], Flusher] = Flusher,
 ) -> RealDisk:
-    """Make the directory if it is missing, and take its lock."""
+    """Make the directory if it is missing, and take its lock.
+
+    Without `descriptors_max` it keeps the share of a node of two directories.
+    """
     tried = f"open the data directory {directory}"
     try:
         _make_root(directory)
@@ -247,6 +250,8 @@ async def open_disk(
             raise
     except OSError as error:
         raise disk_io.storage_error(error, tried) from error
+    if descriptors_max is None:
+        descriptors_max = open_files.table_size()
     return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
 
 

@@ -19,10 +19,6 @@ from typing import Final
 
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-DESCRIPTORS_MAX: Final = 4_096
-"""A quarter of what a process may have open on a common machine."""
-
-
 EVICTION_SCAN_MAX: Final = 64
 """Entries looked at per opening, so that many dirty files do not make each opening slow."""
 
@@ -66,7 +62,7 @@ class RealFile:
 class Descriptors:
     """Files by path, and which of them hold a descriptor; used by every thread."""
 
-    def __init__(self, root: str, limit: int = DESCRIPTORS_MAX) -> None:
+    def __init__(self, root: str, limit: int) -> None:
         assert limit > 0, "a table without room serves nobody"
         self._root = root
         self._limit = limit
