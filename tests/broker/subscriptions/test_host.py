@@ -1,12 +1,12 @@
 """All streams of a broker: bounded, and each one's member leaves when it is over."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 import pytest
 
-from tests.broker.subscriptions.test_subscription import BEGIN
+from tests.broker.subscriptions.test_subscription import BEGIN, P0
 from tidelog.broker.coordinators.leader_offsets import Found
 from tidelog.broker.groups.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.messages import LEAVING_EPOCH, CommitOffsets, FetchOffsets, Heartbeat
@@ -65,7 +65,10 @@ async def _no_client(told: ForClient) -> None:
     del told
 
 
-def test_one_stream_more_than_allowed_is_refused_and_a_member_leaves_at_its_end() -> None:
+def with_host(
+    work: Callable[[Subscriptions, FakeGroup, asyncio.Task[None]], Awaitable[None]],
+) -> None:
+    """A host of one stream at most, its group, and its task."""
     world, group = World(1), FakeGroup()
 
     async def serve(ports: SimulatedPorts) -> None:
@@ -77,6 +80,24 @@ def test_one_stream_more_than_allowed_is_refused_and_a_member_leaves_at_its_end(
             LocalImage(), to_group, NoReads(), ports.clock, ports.random, streams_max=1
         )
         running = asyncio.create_task(host.run())
+        await work(host, group, running)
+        running.cancel()
+
+    async def main() -> None:
+        process = world.machine("m").start("p", serve)
+        await asyncio.sleep(20)
+        assert process.exit_error is None, process.exit_error
+
+    try:
+        world.run(main())
+        assert world.findings() == []
+    finally:
+        world.close()
+
+
+def test_one_stream_more_than_allowed_is_refused_and_a_member_leaves_at_its_end() -> None:
+    async def work(host: Subscriptions, group: FakeGroup, running: asyncio.Task[None]) -> None:
+        assert not running.done()
         with host.stream(BEGIN, _no_client) as runner:
             streaming = asyncio.create_task(runner.run())
             await asyncio.sleep(3)
@@ -92,15 +113,47 @@ def test_one_stream_more_than_allowed_is_refused_and_a_member_leaves_at_its_end(
         assert epochs.count(LEAVING_EPOCH) == 1
         with host.stream(msgspec.structs.replace(BEGIN, group=""), _no_client):
             assert host.count == 1
-        running.cancel()
 
-    async def main() -> None:
-        process = world.machine("m").start("p", serve)
-        await asyncio.sleep(10)
-        assert process.exit_error is None, process.exit_error
+    with_host(work)
 
-    try:
-        world.run(main())
-        assert world.findings() == []
-    finally:
-        world.close()
+
+def test_time_that_passes_beside_a_stream_that_has_ended_harms_no_other() -> None:
+    async def work(host: Subscriptions, group: FakeGroup, running: asyncio.Task[None]) -> None:
+        with host.stream(BEGIN, _no_client) as runner:
+            streaming = asyncio.create_task(runner.run())
+            await asyncio.sleep(3)
+            streaming.cancel()
+            await asyncio.gather(streaming, return_exceptions=True)
+            count = len(group.heartbeats)
+            await asyncio.sleep(3)
+            assert not running.done(), "the task of all streams"
+            assert len(group.heartbeats) == count, "it is a member no more"
+
+    with_host(work)
+
+
+def test_topics_that_appear_beside_a_stream_that_has_ended_are_not_read() -> None:
+    async def work(host: Subscriptions, group: FakeGroup, running: asyncio.Task[None]) -> None:
+        del group, running
+        with host.stream(msgspec.structs.replace(BEGIN, group=""), _no_client) as runner:
+            streaming = asyncio.create_task(runner.run())
+            await asyncio.sleep(1)
+            streaming.cancel()
+            await asyncio.gather(streaming, return_exceptions=True)
+            runner.show({P0: "t"})
+            await asyncio.sleep(1)
+
+    with_host(work)
+
+
+def test_a_stream_that_ends_after_the_task_of_all_ends_in_order() -> None:
+    async def work(host: Subscriptions, group: FakeGroup, running: asyncio.Task[None]) -> None:
+        with host.stream(BEGIN, _no_client) as runner:
+            streaming = asyncio.create_task(runner.run())
+            await asyncio.sleep(3)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            streaming.cancel()
+        assert group.heartbeats[-1].member_epoch != LEAVING_EPOCH, "nobody is left to tell it"
+
+    with_host(work)

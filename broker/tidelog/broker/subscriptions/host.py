@@ -71,15 +71,11 @@ class Subscriptions:
         """Until cancelled."""
         async with TaskScope() as scope:
             self._scope = scope
-            while True:
-                if not self._runners:
-                    self._has_streams.clear()
-                    await self._has_streams.wait()
-                await self._clock.sleep(TICK_MS)
-                self._follow(self._metadata.image())
-                now_ms = self._now_ms()
-                for runner in list(self._runners):
-                    runner.tick(now_ms)
+            try:
+                await self._tick_all()
+            finally:
+                # Streams may end later: nobody is left to tell their departures.
+                self._scope = None
 
     @contextlib.contextmanager
     def stream(self, begin: Begin, send: Send) -> Iterator[SubscriptionRunner]:
@@ -108,6 +104,17 @@ class Subscriptions:
             departure = core.departure()
             if departure is not None and self._scope is not None:
                 self._scope.start(_leave(group, departure), name="subscription departure")
+
+    async def _tick_all(self) -> None:
+        while True:
+            if not self._runners:
+                self._has_streams.clear()
+                await self._has_streams.wait()
+            await self._clock.sleep(TICK_MS)
+            self._follow(self._metadata.image())
+            now_ms = self._now_ms()
+            for runner in list(self._runners):
+                runner.tick(now_ms)
 
     def _follow(self, image: Image) -> None:
         before, self._image = self._image, image

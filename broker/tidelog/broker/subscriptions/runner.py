@@ -124,9 +124,14 @@ class SubscriptionRunner:
             scope.start(self._deliver(), name="subscription answers")
             scope.start(self._follow_reads(), name="subscription reads")
             due, self._due = self._due, []
-            self._perform(due)
-            self.tick(self._now_ms())
-            await self._ended
+            try:
+                self._perform(due)
+                self.tick(self._now_ms())
+                await self._ended
+            finally:
+                # The host still tells it of time and topics until whoever opened the stream has
+                # taken it off: what begins in a closed scope would end the task of all streams.
+                self._scope = None
 
     def tick(self, now_ms: int) -> None:
         """Monotonic time has passed."""
