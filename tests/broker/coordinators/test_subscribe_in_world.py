@@ -325,6 +325,10 @@ def test_what_cannot_be_is_refused_with_a_reason() -> None:
             async with opened as reader:
                 await reader.until(lambda: False)
                 assert reader.code is ErrorCode.INVALID_ARGUMENT, what
+        async with subscribed(cluster) as reader:
+            await reader.acknowledge(("t" * 250, 0, 1))
+            await reader.until(lambda: False)
+            assert reader.code is ErrorCode.INVALID_ARGUMENT, "a name that no topic has"
 
     Cluster(controllers=1, roles="controller,broker").run(work)
 

@@ -4,17 +4,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
+import pytest
 
 from tests.broker.subscriptions.test_host import FakeGroup
 from tests.broker.subscriptions.test_subscription import BEGIN, P0, P1, records
 from tidelog.broker.coordinators.leader_offsets import Found
 from tidelog.broker.coordinators.watermarks import OwnOffsets
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.subscriptions import limits
 from tidelog.broker.subscriptions.core import Subscription
-from tidelog.broker.subscriptions.messages import SendRecords
+from tidelog.broker.subscriptions.messages import Position, SendAcknowledged, SendRecords
 from tidelog.broker.subscriptions.runner import ForClient, Read, SubscriptionRunner
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Clock
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, Offset
 
 NEAR, FAR = BrokerId(1), BrokerId(2)
@@ -62,10 +65,16 @@ class Client:
     def __init__(self) -> None:
         self.counts = {0: 0, 1: 0}
         self.runner: SubscriptionRunner | None = None
+        self.running: asyncio.Task[None] | None = None
         self.grants = True
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.answer_count = 0
 
     async def take(self, told: ForClient) -> None:
         """Something came."""
+        await self.reads.wait()
+        self.answer_count += isinstance(told, SendAcknowledged)
         if isinstance(told, SendRecords):
             self.counts[told.partition] += len(told.records)
             if self.grants:
@@ -75,7 +84,7 @@ class Client:
 
 def with_stream(credit: int, work: Callable[[Client, Leaders], Awaitable[None]]) -> None:
     """A stream without a group that reads from both leaders."""
-    world = World(1)
+    world, has_finished = World(1), asyncio.Event()
 
     async def serve(ports: SimulatedPorts) -> None:
         client, leaders = Client(), Leaders(ports.clock)
@@ -83,14 +92,16 @@ def with_stream(credit: int, work: Callable[[Client, Leaders], Awaitable[None]])
         core = Subscription(begin, "m", 0)
         client.runner = SubscriptionRunner(core, FakeGroup(), leaders, ports.clock, client.take)
         client.runner.show({P0: "t", P1: "t"})
-        running = asyncio.create_task(client.runner.run())
+        client.running = asyncio.create_task(client.runner.run())
         await work(client, leaders)
-        running.cancel()
+        client.running.cancel()
+        has_finished.set()
 
     async def main() -> None:
         process = world.machine("m").start("p", serve)
         await asyncio.sleep(10)
         assert process.exit_error is None, process.exit_error
+        assert has_finished.is_set(), "it still waits for something"
 
     try:
         world.run(main())
@@ -128,5 +139,53 @@ def test_a_read_at_a_broker_that_leads_no_more_is_given_up() -> None:
         await asyncio.sleep(0.2)
         assert FAR not in leaders.answered
         assert client.counts[1] >= 50, client.counts
+
+    with_stream(READ_COUNT, work)
+
+
+HALF = tuple(Position("other", number, 1) for number in range(limits.ANSWERS_WAITING_MAX // 2))
+"""Of partitions that the stream does not own: each is answered with an error."""
+
+
+@pytest.mark.parametrize(
+    ("positions", "count"), [((), limits.ANSWERS_WAITING_MAX), (HALF, 2)], ids=["empty", "refused"]
+)
+def test_a_client_that_acknowledges_and_takes_no_answers_ends_its_stream(
+    positions: Sequence[Position], count: int
+) -> None:
+    async def work(client: Client, leaders: Leaders) -> None:
+        del leaders
+        client.reads.clear()
+        assert client.runner is not None
+        assert client.running is not None
+        for correlation_id in range(count):
+            client.runner.acknowledge(positions, correlation_id)
+        await asyncio.sleep(1)
+        assert not client.running.done(), "so much may wait"
+        client.runner.acknowledge(positions, count)
+        with pytest.raises(TidelogError) as caught:
+            await client.running
+        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        assert "wait to be read" in caught.value.happened
+        assert client.answer_count == 0
+
+    with_stream(READ_COUNT, work)
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_the_answers_late_goes_on_acknowledging() -> None:
+    async def work(client: Client, leaders: Leaders) -> None:
+        del leaders
+        assert client.runner is not None
+        assert client.running is not None
+        for _ in range(2):
+            client.reads.clear()
+            for correlation_id in (1, 2):
+                client.runner.acknowledge(HALF, correlation_id)
+            await asyncio.sleep(1)
+            client.reads.set()
+            await asyncio.sleep(1)
+        assert client.answer_count == 4
+        assert not client.running.done()
 
     with_stream(READ_COUNT, work)

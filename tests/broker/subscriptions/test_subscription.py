@@ -273,6 +273,31 @@ def test_commits_go_one_after_the_other_and_are_tried_again() -> None:
     assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
 
 
+@pytest.mark.slow
+def test_positions_that_wait_to_be_stored_are_bounded_all_together() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 10)
+    foreign = [(number, 1) for number in range(1, limits.POSITIONS_WAITING_MAX)]
+    stream.acknowledge((0, 1), *foreign)
+    (ended,) = stream.acknowledge((0, 2))
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert "wait to be stored" in ended.error.happened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome", [STORED, refused(ErrorCode.UNKNOWN_MEMBER)])
+def test_positions_that_have_been_answered_make_room_for_others(
+    outcome: CommitAnswer | TidelogError,
+) -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 10)
+    stream.acknowledge((0, 1), *[(number, 1) for number in range(1, limits.POSITIONS_WAITING_MAX)])
+    stream.committed(outcome)
+    effects = stream.acknowledge((0, 2))
+    assert not any(isinstance(each, EndStream) for each in effects)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH])
 def test_a_member_that_is_none_any_more_forgets_everything_and_joins_again(
     code: ErrorCode,

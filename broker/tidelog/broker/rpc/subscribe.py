@@ -16,6 +16,7 @@ from tidelog.broker.subscriptions.messages import (
     StartAt,
 )
 from tidelog.broker.subscriptions.runner import ForClient, SubscriptionRunner
+from tidelog.metadata_quorum.controller.topic_names import TOPIC_NAME_LENGTH_MAX
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import common_pb2, subscribe_pb2
 
@@ -63,6 +64,13 @@ def _take(runner: SubscriptionRunner, message: subscribe_pb2.SubscribeRequest) -
                 raise invalid(
                     "acknowledge records",
                     f"{len(asked.positions)} positions, the limit is {limits.POSITIONS_MAX}",
+                )
+            # A refusal tells it back, and is kept until the client reads it.
+            longest = max((len(each.topic) for each in asked.positions), default=0)
+            if longest > TOPIC_NAME_LENGTH_MAX:
+                raise invalid(
+                    "acknowledge records",
+                    f"a topic name has {longest} characters, the limit is {TOPIC_NAME_LENGTH_MAX}",
                 )
             positions = [
                 Position(each.topic, each.partition, each.next_offset) for each in asked.positions

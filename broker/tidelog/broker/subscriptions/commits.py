@@ -42,6 +42,8 @@ class Commits:
         self._queue: deque[Waiting] = deque()
         self._sent: CommitOffsets | None = None
         self._due_ms = 0
+        self.position_count = 0
+        """What the client named in the acknowledgements that wait."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -49,6 +51,7 @@ class Commits:
     def add(self, waiting: Waiting) -> None:
         """Behind all others."""
         self._queue.append(waiting)
+        self.position_count += _positions_in(waiting)
 
     def is_sent(self, request: CommitOffsets) -> bool:
         """Whether this is the one under way; else everybody who waited for it has been told."""
@@ -100,6 +103,8 @@ class Commits:
         sent, self._sent = self._sent, None
         assert sent is not None, "an answer to a commit that was never sent"
         first = self._queue.popleft()
+        self.position_count -= _positions_in(first)
+        assert self.position_count >= 0, "what was added once is taken off once"
         for place, offset in enumerate(sent.offsets):
             error = outcome if isinstance(outcome, TidelogError) else outcome.errors[place]
             if error is None:
@@ -120,7 +125,15 @@ class Commits:
             if answer is not None:
                 told.append(answer)
         self._queue.clear()
+        self.position_count = 0
         return told
+
+
+def _positions_in(waiting: Waiting) -> int:
+    """Where reading begins does not count: the client did not ask for it."""
+    if waiting.correlation_id is None:
+        return 0
+    return len(waiting.offsets) + len(waiting.failures)
 
 
 def acknowledged(waiting: Waiting) -> SendAcknowledged | None:

@@ -348,8 +348,13 @@ class Subscription:
         self, positions: Sequence[Position], correlation_id: int, now_ms: int
     ) -> list[Effect]:
         """The client has done with records."""
-        if len(self._commits) >= limits.ACKNOWLEDGEMENTS_WAITING_MAX:
-            return self._end(_too_many_acknowledgements())
+        commits = self._commits
+        if len(commits) >= limits.ACKNOWLEDGEMENTS_WAITING_MAX:
+            count = limits.ACKNOWLEDGEMENTS_WAITING_MAX
+            return self._end(_too_many(f"{count} acknowledgements wait to be stored"))
+        if commits.position_count >= limits.POSITIONS_WAITING_MAX:
+            count = limits.POSITIONS_WAITING_MAX
+            return self._end(_too_many(f"{count} positions wait to be stored"))
         waiting = Waiting(correlation_id=correlation_id, offsets={}, topics={})
         by_name: dict[tuple[str, int], PartitionKey] = {
             (each.topic, key.partition): key for key, each in self._partitions.items()
@@ -371,6 +376,12 @@ class Subscription:
             return [told, *self._deliver(now_ms)]
         self._commits.add(waiting)
         return self._commit(now_ms)
+
+    def on_answers_left(self) -> list[Effect]:
+        """The client acknowledges, and does not take the answers: more of them are not kept."""
+        return self._end(
+            _too_many(f"{limits.ANSWERS_WAITING_MAX} answers and failures in them wait to be read")
+        )
 
     def _objection(self, key: PartitionKey | None, position: Position) -> TidelogError | None:
         if key is None:
@@ -458,10 +469,10 @@ class Subscription:
         )
 
 
-def _too_many_acknowledgements() -> TidelogError:
+def _too_many(waiting: str) -> TidelogError:
     return TidelogError(
         ErrorCode.RESOURCE_EXHAUSTED,
         tried="acknowledge records",
-        happened=f"{limits.ACKNOWLEDGEMENTS_WAITING_MAX} acknowledgements wait to be stored",
-        hint="Wait for answers before sending more.",
+        happened=waiting,
+        hint="Read the answers, and wait for them before sending more.",
     )

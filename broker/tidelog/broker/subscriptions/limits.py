@@ -10,6 +10,11 @@ UNACKNOWLEDGED_MAX: Final = 100_000
 """Records sent and not acknowledged; beyond it nothing more is sent until some are."""
 ACKNOWLEDGEMENTS_WAITING_MAX: Final = 1_000
 """Of one stream: a client that sends more without waiting for answers is not reading them."""
+POSITIONS_WAITING_MAX: Final = 100_000
+"""Of all these together: each of them may have to be answered with an error, which is kept."""
+ANSWERS_WAITING_MAX: Final = 20_000
+"""Answers to acknowledgements, and failures in them, that the client has not taken: beyond it the
+next acknowledgement ends the stream. What is on its way to be stored may still come on top."""
 POSITIONS_MAX: Final = 10_000
 """Of one acknowledgement: as many as a commit may have."""
 TOPICS_MAX: Final = 1_000

@@ -104,6 +104,8 @@ class SubscriptionRunner:
         self._outbox: deque[ForClient] = deque()
         self._outbox_bytes = 0
         """Records that the client has not taken yet: beyond a bound nothing more is read."""
+        self._outbox_answers = 0
+        """Answers that the client has not taken yet, with the failures in them; bounded as well."""
         self._has_mail = asyncio.Event()
         self._have_reads_changed = asyncio.Event()
         self._reading: dict[BrokerId, tuple[asyncio.Task[None], dict[PartitionKey, int]]] = {}
@@ -140,6 +142,11 @@ class SubscriptionRunner:
 
     def acknowledge(self, positions: Sequence[Position], correlation_id: int) -> None:
         """The client has done with records."""
+        # Looked at when it sends the next one, not when answers come: many may come at once, of
+        # commits or of a lost membership, to a client that reads as it should.
+        if self._outbox_answers >= limits.ANSWERS_WAITING_MAX:
+            self._perform(self._core.on_answers_left())
+            return
         self._perform(self._core.on_acknowledge(positions, correlation_id, self._now_ms()))
 
     def grant(self, records: int) -> None:
@@ -168,6 +175,7 @@ class SubscriptionRunner:
                 case SendRecords() | SendAssignment() | SendAcknowledged():
                     self._outbox.append(effect)
                     self._outbox_bytes += _size_of(effect)
+                    self._outbox_answers += _answers_in(effect)
                     self._has_mail.set()
                 case ChangeReads():
                     self._have_reads_changed.set()
@@ -215,6 +223,7 @@ class SubscriptionRunner:
                 told = self._outbox.popleft()
                 await self._send(told)
                 self._outbox_bytes -= _size_of(told)
+                self._outbox_answers -= _answers_in(told)
                 self._have_reads_changed.set()
             self._has_mail.clear()
             await self._has_mail.wait()
@@ -291,6 +300,10 @@ class SubscriptionRunner:
 
 def _size_of(told: ForClient) -> int:
     return sum(map(size_of, told.records)) if isinstance(told, SendRecords) else 0
+
+
+def _answers_in(told: ForClient) -> int:
+    return 1 + len(told.failures) if isinstance(told, SendAcknowledged) else 0
 
 
 def _bounds(committed_offset: int, held: OwnOffsets | TidelogError) -> Bounds | TidelogError:
