@@ -6,10 +6,12 @@ import pytest
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient, configuration, partition_batch, sealed
+from tidelog.broker.handlers.log_dirs import wanted_of
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX, RECORDS_ANSWER_BYTES
-from tidelog.v1 import admin_pb2, metadata_pb2, produce_pb2, records_pb2
+from tidelog.v1 import admin_pb2, common_pb2, log_dirs_pb2, metadata_pb2, produce_pb2, records_pb2
 from tidelog.wire.batch import Codec, checksum, encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
 
 MIB = 1024 * 1024
 BIG = {"max.message.bytes": str(3 * MIB)}
@@ -154,6 +156,35 @@ def test_more_parts_than_can_be_answered_are_refused_before_anything_is_done() -
             assert str(count) in error.happened
 
     with_node(work)
+
+
+def test_log_directories_of_too_many_topics_partitions_or_brokers_are_refused() -> None:
+    async def work(client: PlainClient) -> None:
+        most = PARTS_PER_REQUEST_MAX
+        topic = common_pb2.TopicPartitions(topic_id=bytes(16))
+        whole = common_pb2.TopicPartitions(topic_id=bytes(16), partitions=range(most))
+        asked = log_dirs_pb2.DescribeLogDirsRequest
+        method = "LogDirService/DescribeLogDirs"
+        for message in (
+            asked(topics=[topic] * (most + 1)),
+            asked(topics=[whole, topic]),
+            asked(broker_ids=[1] * (most + 1)),
+        ):
+            error = await refusal(client, method, message.SerializeToString())
+            assert error.code is ErrorCode.INVALID_ARGUMENT
+            assert str(most + 1) in error.happened
+        admitted = asked(topics=[whole], broker_ids=[1] * most)
+        raw = await client.call(method, admitted.SerializeToString())
+        (broker,) = log_dirs_pb2.DescribeLogDirsResponse.FromString(raw).brokers
+        assert not broker.HasField("error"), broker.error
+
+    with_node(work)
+
+
+def test_a_topic_that_is_named_several_times_is_named_with_all_of_its_partitions() -> None:
+    a, b, c = (TopicId(bytes([number]) * 16) for number in range(3))
+    named = [(a, [1, 2]), (b, [1]), (c, []), (a, [2, 3]), (b, []), (c, [1]), (b, [2])]
+    assert wanted_of(named) == {a: {1, 2, 3}, b: set(), c: set()}
 
 
 def test_one_batch_larger_than_the_whole_budget_is_stored_when_it_is_alone() -> None:

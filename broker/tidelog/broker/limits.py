@@ -8,7 +8,7 @@ DURATION_MS_MAX: Final = 24 * 60 * 60 * 1000
 
 PARTS_PER_REQUEST_MAX: Final = 10_000
 """Batches of a produce request, questions for offsets: each is answered, and all answers together
-fit a message also if each of them is an error."""
+fit a message also if each of them is an error. Of what is only looked for, so many cost little."""
 
 RECORDS_ANSWER_BYTES: Final = 3 * 1024 * 1024
 """Plain records in one answer: below the 4 MiB that many gRPC clients accept."""

@@ -33,11 +33,11 @@ class DescribeLogDirsRequest(_message.Message):
     """Leave the replicas out."""
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Empty: all."""
+        """At most 10,000; empty: all."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
-        """Only replicas of these partitions; empty: all."""
+        """Only replicas of these partitions, at most 10,000; empty: all."""
 
     def __init__(
         self,

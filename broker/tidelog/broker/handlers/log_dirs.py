@@ -84,16 +84,13 @@ class LogDirsHandler:
 
 def wanted_of(topics: Sequence[tuple[TopicId, Sequence[int]]]) -> Wanted:
     """A topic that is named several times is named with all of its partitions together."""
-    found: dict[TopicId, frozenset[int]] = {}
+    named: dict[TopicId, set[int] | None] = {}
     for topic_id, partitions in topics:
-        known = found.get(topic_id)
-        if known is None:
-            found[topic_id] = frozenset(partitions)
-        elif not known or not partitions:
-            found[topic_id] = frozenset()
-        else:
-            found[topic_id] = known | frozenset(partitions)
-    return found
+        if not partitions:
+            named[topic_id] = None
+        elif (known := named.setdefault(topic_id, set())) is not None:
+            known.update(partitions)
+    return {topic_id: frozenset(numbers or ()) for topic_id, numbers in named.items()}
 
 
 def _place(replica: Replica) -> tuple[bytes, int]:

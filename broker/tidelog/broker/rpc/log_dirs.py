@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.log_dirs import DirectoryView, LogDirsHandler, Wanted, wanted_of
 from tidelog.broker.handlers.produce import validate_topic_id
+from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
 from tidelog.broker.rpc.errors import fill_error
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Method, Network, RequestContext, TaskScope, UnaryMethod
@@ -52,6 +54,7 @@ class LogDirsRpc:
         del context
         asked = log_dirs_pb2.DescribeLogDirsRequest.FromString(message)
         wanted = _wanted(asked.topics)
+        _refuse_too_many(len(asked.broker_ids), "brokers")
         image = self._metadata.image()
         known = [BrokerId(each) for each in image.brokers]
         brokers = [BrokerId(each) for each in dict.fromkeys(sorted(asked.broker_ids))] or known
@@ -119,7 +122,18 @@ class LogDirsRpc:
         return broker_peer_pb2.DescribeOwnLogDirsResponse.FromString(data).directories
 
 
+def _refuse_too_many(count: int, what: str) -> None:
+    if count > PARTS_PER_REQUEST_MAX:
+        raise invalid(
+            TRIED,
+            f"{count} {what}, the limit is {PARTS_PER_REQUEST_MAX}",
+            "Ask in several requests.",
+        )
+
+
 def _wanted(topics: Sequence[common_pb2.TopicPartitions]) -> Wanted:
+    # A topic that is named without partitions is a part as well.
+    _refuse_too_many(sum(max(1, len(each.partitions)) for each in topics), "topics and partitions")
     return wanted_of(
         [(validate_topic_id(each.topic_id, tried=TRIED), tuple(each.partitions)) for each in topics]
     )
