@@ -6,9 +6,20 @@ import pytest
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient, configuration, partition_batch, sealed
+from tidelog.broker.groups.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.handlers.log_dirs import wanted_of
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX, RECORDS_ANSWER_BYTES
-from tidelog.v1 import admin_pb2, common_pb2, log_dirs_pb2, metadata_pb2, produce_pb2, records_pb2
+from tidelog.broker.rpc.group_admin import FILTERS_MAX
+from tidelog.v1 import (
+    admin_pb2,
+    common_pb2,
+    group_admin_pb2,
+    groups_pb2,
+    log_dirs_pb2,
+    metadata_pb2,
+    produce_pb2,
+    records_pb2,
+)
 from tidelog.wire.batch import Codec, checksum, encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
@@ -177,6 +188,40 @@ def test_log_directories_of_too_many_topics_partitions_or_brokers_are_refused() 
         raw = await client.call(method, admitted.SerializeToString())
         (broker,) = log_dirs_pb2.DescribeLogDirsResponse.FromString(raw).brokers
         assert not broker.HasField("error"), broker.error
+
+    with_node(work)
+
+
+def test_calls_about_groups_are_refused_before_more_is_read_than_a_group_has() -> None:
+    async def work(client: PlainClient) -> None:
+        count = PARTITIONS_PER_GROUP_MAX + 1
+        topic = common_pb2.TopicPartitions(topic_id=bytes(16), partitions=range(count))
+        fetch = groups_pb2.FetchOffsetsRequest(group="g", topics=[topic])
+        heartbeat = groups_pb2.GroupHeartbeatRequest(group="g")
+        heartbeat.owned.topics.append(topic)
+        offsets = [groups_pb2.OffsetCommit(topic_id=bytes(16))] * count
+        commit = groups_pb2.CommitOffsetsRequest(group="g", offsets=offsets)
+        for method, request in (
+            ("FetchOffsets", fetch),
+            ("GroupHeartbeat", heartbeat),
+            ("CommitOffsets", commit),
+        ):
+            error = await refusal(client, f"GroupService/{method}", request.SerializeToString())
+            assert error.code is ErrorCode.INVALID_ARGUMENT
+            assert str(count) in error.happened
+
+    with_node(work)
+
+
+def test_groups_are_not_listed_by_more_states_and_types_than_there_are() -> None:
+    async def work(client: PlainClient) -> None:
+        request = group_admin_pb2.ListGroupsRequest(
+            states=[group_admin_pb2.GROUP_STATE_EMPTY] * FILTERS_MAX,
+            types=[groups_pb2.GROUP_TYPE_RECONCILED],
+        )
+        error = await refusal(client, "GroupAdminService/ListGroups", request.SerializeToString())
+        assert error.code is ErrorCode.INVALID_ARGUMENT
+        assert str(FILTERS_MAX + 1) in error.happened
 
     with_node(work)
 

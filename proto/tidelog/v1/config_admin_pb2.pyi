@@ -128,7 +128,7 @@ class DescribeConfigsRequest(_message.Message):
 
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these settings; empty: all."""
+        """Only these settings, at most 1,000; empty: all."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class ListGroupsRequest(_message.Message):
     """At most so many; 0: 10,000, which is also the limit."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___GroupState.ValueType]:
-        """Only these states; empty: all."""
+        """Only these states; empty: all. At most 100, the types included."""
 
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[_groups_pb2.GroupType.ValueType]:

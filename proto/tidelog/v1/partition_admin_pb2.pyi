@@ -176,7 +176,7 @@ class ListReassignmentsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
-        """Empty: all."""
+        """At most 10,000; empty: all."""
 
     def __init__(
         self,
@@ -278,11 +278,11 @@ class PlanReassignmentsRequest(_message.Message):
     """At most so many moves, the most useful first; 0: 1,000."""
     @_builtins.property
     def drained_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that are to hold nothing in the end."""
+        """Brokers that are to hold nothing in the end, at most 10,000."""
 
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Only these topics, by id; empty: all."""
+        """Only these topics, by id, at most 10,000; empty: all."""
 
     def __init__(
         self,

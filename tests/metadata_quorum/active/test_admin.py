@@ -11,12 +11,15 @@ from tests.metadata_quorum.active.test_sessions import ended, start
 from tests.metadata_quorum.active.voters_world import Voter, Voters, simulate
 from tests.metadata_quorum.quorum.quorum_world import until
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.metadata_quorum.controller.configuration import CHANGES_MAX
+from tidelog.metadata_quorum.controller.reassignment import REASSIGNMENTS_MAX
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.metadata_quorum.rpc.controller_methods import CLUSTER_FILES, local_reads
 from tidelog.metadata_quorum.rpc.forwarding import FORWARDED, SERVED_FILES
 from tidelog.v1 import (
     admin_pb2,
     broker_admin_pb2,
+    common_pb2,
     config_admin_pb2,
     controller_pb2,
     metadata_admin_pb2,
@@ -220,6 +223,35 @@ def test_leaders_are_elected_and_moves_refused_where_nobody_can_take_them() -> N
         assert not partition_admin_pb2.ListReassignmentsResponse.FromString(
             read(voter, "ListReassignments", partition_admin_pb2.ListReassignmentsRequest())
         ).reassignments
+
+    administer(work)
+
+
+def test_more_than_is_looked_for_at_once_in_an_image_is_refused() -> None:
+    async def work(broker: Broker, voter: Voter) -> None:
+        del broker
+        count = REASSIGNMENTS_MAX + 1
+        many = [bytes(16)] * count
+        whole = common_pb2.TopicPartitions(partitions=range(count))
+        topics = [common_pb2.TopicPartitions(topic_id=each) for each in many]
+        listed = partition_admin_pb2.ListReassignmentsRequest
+        planned = partition_admin_pb2.PlanReassignmentsRequest
+        described = config_admin_pb2.DescribeConfigsRequest
+        for method, request, most in (
+            ("ListReassignments", listed(topics=[whole]), count - 1),
+            (
+                "ListReassignments",
+                listed(topics=topics),
+                count - 1,
+            ),
+            ("PlanReassignments", planned(topic_ids=many), count - 1),
+            ("PlanReassignments", planned(drained_brokers=range(count)), count - 1),
+            ("DescribeConfigs", described(names=[""] * (CHANGES_MAX + 1)), CHANGES_MAX),
+        ):
+            with pytest.raises(TidelogError) as caught:
+                read(voter, method, request)
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+            assert f"at most {most}" in caught.value.happened
 
     administer(work)
 

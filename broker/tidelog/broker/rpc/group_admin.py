@@ -27,6 +27,8 @@ GROUPS_MAX: Final = 1_000
 """Of one request."""
 OFFSETS_MAX: Final = 10_000
 """Of one request."""
+FILTERS_MAX: Final = 100
+"""States and types of one request, each looked for in every group: there are fewer."""
 SERVICE: Final = "/tidelog.v1.GroupAdminService"
 NOT_KNOWN: Final = -1
 
@@ -56,6 +58,9 @@ class GroupAdminRpc:
     async def list_groups(self, context: RequestContext, message: bytes) -> bytes:
         """`ListGroups`."""
         asked = group_admin_pb2.ListGroupsRequest.FromString(message)
+        count = len(asked.states) + len(asked.types)
+        if count > FILTERS_MAX:
+            raise invalid("list groups", f"{count} states and types, the limit is {FILTERS_MAX}")
         most = min(asked.max_groups or LISTED_MAX, LISTED_MAX)
         coordinators, missing = self._coordinators()
         found: list[group_admin_pb2.GroupListing] = []

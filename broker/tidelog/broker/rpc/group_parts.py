@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidelog.broker.errors import invalid
+from tidelog.broker.groups import limits
 from tidelog.broker.groups.answers import AssignedPartition
 from tidelog.broker.groups.messages import (
     Assignor,
@@ -30,9 +31,10 @@ def partition_key(topic_id: bytes, partition: int, *, tried: str) -> PartitionKe
 
 
 def partition_keys(
-    topics: Iterable[common_pb2.TopicPartitions], *, tried: str
+    topics: Sequence[common_pb2.TopicPartitions], *, tried: str
 ) -> tuple[PartitionKey, ...]:
-    """Partitions by topic; INVALID_ARGUMENT if one stands there twice."""
+    """Partitions by topic; INVALID_ARGUMENT if one stands there twice, or more than a group has."""
+    refuse_too_many(sum(len(topic.partitions) for topic in topics), tried=tried)
     keys = tuple(
         partition_key(topic.topic_id, partition, tried=tried)
         for topic in topics
@@ -40,6 +42,13 @@ def partition_keys(
     )
     refuse_twice(keys, tried=tried)
     return keys
+
+
+def refuse_too_many(count: int, *, tried: str) -> None:
+    """INVALID_ARGUMENT for more partitions than a group may have: a message names millions, and to
+    read them takes seconds. What a call admits of fewer is the coordinator's to say."""
+    if count > limits.PARTITIONS_PER_GROUP_MAX:
+        raise invalid(tried, f"{count} partitions, the limit is {limits.PARTITIONS_PER_GROUP_MAX}")
 
 
 def refuse_twice(keys: Sequence[PartitionKey], *, tried: str) -> None:

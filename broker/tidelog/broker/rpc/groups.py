@@ -10,6 +10,7 @@ from tidelog.broker.rpc.group_parts import (
     partition_keys,
     read_offset,
     read_subscription,
+    refuse_too_many,
     refuse_twice,
 )
 from tidelog.ports import RequestContext
@@ -124,6 +125,7 @@ def fill_heartbeat(message: groups_pb2.GroupHeartbeatResponse, answer: Heartbeat
 def read_commit(message: groups_pb2.CommitOffsetsRequest) -> CommitOffsets:
     """How far a group has read."""
     tried = f"commit offsets of group {message.group}"
+    refuse_too_many(len(message.offsets), tried=tried)
     offsets = tuple(read_offset(each, tried=tried) for each in message.offsets)
     refuse_twice([each.key for each in offsets], tried=tried)
     for each in offsets:

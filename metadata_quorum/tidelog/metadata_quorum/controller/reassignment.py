@@ -7,7 +7,7 @@ late go those that came by a move that is called off or replaced, too, where one
 fewer are in sync without them than a commit counts on. It must never drop the last replica in sync.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -75,7 +75,7 @@ def alter_reassignments(
 
 
 def list_reassignments(
-    image: Image, topic_ids: Sequence[TopicId] = ()
+    image: Image, topic_ids: Collection[TopicId] = ()
 ) -> tuple[tuple[TopicId, PartitionImage], ...]:
     """Moves under way, by topic id, then partition."""
     return tuple(

@@ -157,10 +157,11 @@ def plan_reassignments(
     """At most `moves_max` partitions are touched; 0: 1,000."""
     most = min(moves_max or MOVES_DEFAULT, MOVES_MAX)
     gone = [each.broker_id for each in image.brokers.values() if each.is_draining]
-    board = _Board(image, (*drained, *gone), topic_ids)
+    emptied = dict.fromkeys((*drained, *gone))
+    board = _Board(image, emptied, topic_ids)
     if not board.candidates:
         return Plan(reassignments=(), warnings=("No broker can take replicas.",))
-    for broker_id in sorted(dict.fromkeys((*drained, *gone))):
+    for broker_id in sorted(emptied):
         _empty(board, broker_id, most)
     _even_replicas(board, most)
     _even_leaders(board, most)

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.controller.configuration import (
+    CHANGES_MAX,
     Alteration,
     Change,
     Operation,
@@ -103,15 +104,18 @@ def describe_configs(
 ) -> bytes:
     """`DescribeConfigs`, from an image; `node`: what the answering node's own file says."""
     asked = config_admin_pb2.DescribeConfigsRequest.FromString(message)
-    refuse_too_many(len(asked.targets), TARGETS_MAX, tried="describe settings", what="targets")
+    tried = "describe settings"
+    refuse_too_many(len(asked.targets), TARGETS_MAX, tried=tried, what="targets")
+    refuse_too_many(len(asked.names), CHANGES_MAX, tried=tried, what="settings")
+    names = tuple(dict.fromkeys(asked.names))
     response = config_admin_pb2.DescribeConfigsResponse()
     for each in asked.targets:
         description = response.descriptions.add(target=each)
         try:
             values = describe(
                 image,
-                _read_target(each, tried="describe settings"),
-                names=tuple(asked.names),
+                _read_target(each, tried=tried),
+                names=names,
                 node=node,
             )
         except TidelogError as error:

@@ -3,12 +3,13 @@
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.elections import elect
 from tidelog.metadata_quorum.controller.reassignment import (
+    REASSIGNMENTS_MAX,
     Reassignment,
     alter_reassignments,
     list_reassignments,
 )
 from tidelog.metadata_quorum.controller.reassignment_plan import plan_reassignments
-from tidelog.metadata_quorum.controller.refusals import invalid
+from tidelog.metadata_quorum.controller.refusals import invalid, refuse_too_many
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.rpc.admin_execution import Execute, Executed, write
 from tidelog.metadata_quorum.rpc.errors import fill_error
@@ -107,10 +108,14 @@ class PartitionExecution:
 def list_moves(image: Image, message: bytes) -> bytes:
     """`ListReassignments`, from an image; how much is left only the replicas know."""
     asked = partition_admin_pb2.ListReassignmentsRequest.FromString(message)
-    wanted = {TopicId(each.topic_id): tuple(each.partitions) for each in asked.topics}
+    # Each move is looked for among them.
+    count = sum(max(1, len(each.partitions)) for each in asked.topics)
+    what = "topics and partitions"
+    refuse_too_many(count, REASSIGNMENTS_MAX, tried="list moves of replicas", what=what)
+    wanted = {TopicId(each.topic_id): frozenset(each.partitions) for each in asked.topics}
     response = partition_admin_pb2.ListReassignmentsResponse()
-    for topic_id, partition in list_reassignments(image, tuple(wanted)):
-        numbers = wanted.get(topic_id, ())
+    for topic_id, partition in list_reassignments(image, wanted):
+        numbers = wanted.get(topic_id, frozenset())
         if numbers and partition.partition not in numbers:
             continue
         response.reassignments.add(
@@ -127,10 +132,14 @@ def list_moves(image: Image, message: bytes) -> bytes:
 def plan_moves(image: Image, message: bytes) -> bytes:
     """`PlanReassignments`, from an image."""
     asked = partition_admin_pb2.PlanReassignmentsRequest.FromString(message)
+    # Each broker and each topic there is is looked for among them.
+    tried = "plan moves of replicas"
+    refuse_too_many(len(asked.drained_brokers), REASSIGNMENTS_MAX, tried=tried, what="brokers")
+    refuse_too_many(len(asked.topic_ids), REASSIGNMENTS_MAX, tried=tried, what="topics")
     plan = plan_reassignments(
         image,
         drained=[BrokerId(each) for each in asked.drained_brokers],
-        topic_ids=[TopicId(each) for each in asked.topic_ids],
+        topic_ids=frozenset(TopicId(each) for each in asked.topic_ids),
         moves_max=asked.max_moves,
     )
     response = partition_admin_pb2.PlanReassignmentsResponse(
