@@ -293,3 +293,41 @@ def test_a_controller_that_was_stopped_itself_fences_nobody_for_that() -> None:
         assert 7_000 <= await fenced_after_ms(world, voter, 8) <= 10_000
 
     simulate(work)
+
+
+def test_a_leader_that_could_not_write_fences_the_dead_and_none_that_it_refused_to_hear() -> None:
+    async def insist(broker: Broker) -> None:
+        await broker.serve()
+        while True:
+            try:
+                answer = await broker.beat()
+            except (TidelogError, AssertionError):
+                broker.stream = None
+            else:
+                if answer.HasField("error"):
+                    broker.stream = None
+            await asyncio.sleep(1)
+
+    async def work(world: World) -> None:
+        voter = await Voters(world, 1).active()
+        controller = voter.controller
+        assert controller is not None
+        start(world, 7, insist)
+        dying = start(world, 8, insist)
+        await until(lambda: (is_serving(voter, 7) and is_serving(voter, 8)) or None)
+        term = controller.active_term
+        voter.storage.refusal = ErrorCode.STORAGE_FULL
+        writes = start(world, 9, insist)
+        await until(lambda: controller.active_term is None or None)
+        writes.kill()
+        await asyncio.sleep(15.5)  # The next beat comes half a second later.
+        dying.kill()
+        voter.storage.refusal = None
+        await until(lambda: controller.active_term is not None or None)
+        assert controller.active_term == term
+        for _ in range(400):
+            await asyncio.sleep(0.01)
+            assert is_serving(voter, 7), "it lives"
+        assert not is_serving(voter, 8), "its address refuses"
+
+    simulate(work)

@@ -1,9 +1,9 @@
 """Brokers' ties to the active controller: registrations, heartbeats, silence, death hints.
 
-Owns the table of sessions of the term in which this node decides; another term begins with a table
-of its own. It must never fence by itself: it writes what `rounds` decides, as every other writer.
-A stop of the walk "a broker dies": a stream that ended is followed by a probe of the broker's
-address, and a refused one by a hint.
+Owns the table of sessions of the time in which this node decides; when it decides again, in another
+term or in the same one, it begins with a table of its own. It must never fence by itself: it writes
+what `rounds` decides, as every other writer. A stop of the walk "a broker dies": a stream that
+ended is followed by a probe of the broker's address, and a refused one by a hint.
 
     stream ended, or silent after an election ─→ probe ─ refused ─→ hint ─┐
     no heartbeat ─────────────────────────────────────────────────────────┴─→ expired ─→ fence
@@ -101,6 +101,7 @@ class BrokerSessions:
         self._network = network
         self._clock = clock
         self._term: Term | None = None
+        """What the table is of; None: this node did not decide when it was last asked to."""
         self._table = self._new_table()
         self._begun_ms = 0
         self._has_probed_unheard = False
@@ -218,7 +219,8 @@ class BrokerSessions:
         )
         try:
             for broker in silent:
-                if table.session(broker.broker_id) is None:
+                # Of the newest table: the write before this one may have waited for it to begin.
+                if self._table.session(broker.broker_id) is None:
                     await self._fence(broker)
             await self._tidy(now_ms)
         except TidelogError:
@@ -248,9 +250,14 @@ class BrokerSessions:
                 )
 
     def _current_table(self) -> Sessions | None:
-        """The table of the term in which this node decides; a new one where that is a new term."""
+        """The table while this node decides; a new one where it did not, or in another term.
+
+        A leader whose disk is full does not decide and refuses heartbeats. Its old table would take
+        for silence what it refused to hear, and fence every broker at the first look.
+        """
         term = self._controller.active_term
         if term is None:
+            self._term = None
             return None
         if term != self._term:
             self._begin(term)
