@@ -46,6 +46,8 @@ class FakeQuorum:
         """Of the next proposal, in a term that goes on."""
         self.steps_down_after = 0
         """So many proposals more the leadership is lost; 0: it is not."""
+        self.uncommitted_bytes_max: int | None = None
+        """Of commands; beyond it they are refused. None: nothing is."""
         self.refusal_takes_ms = 0
         """Until its proposer hears of it; later proposals come in between."""
         self._refused_proposer = NO_PROPOSER
@@ -153,7 +155,7 @@ class FakeQuorum:
     async def propose(self, data: bytes, *, term: Term, proposer: int = NO_PROPOSER) -> LogIndex:
         """See `Quorum`."""
         self.calls.append("propose")
-        refusal, self.refusal = self.refusal, None
+        refusal, self.refusal = self.refusal or self._excess(data), None
         if refusal is None and NO_PROPOSER < proposer <= self._refused_proposer:
             refusal = TidelogError(
                 ErrorCode.UNAVAILABLE, tried="propose", happened="one before it was refused"
@@ -253,6 +255,20 @@ class FakeQuorum:
             raise TidelogError(
                 ErrorCode.NOT_CONTROLLER, tried="propose", happened="this node does not lead"
             )
+
+    def _excess(self, data: bytes) -> TidelogError | None:
+        """As the real one: a single command may be of any size."""
+        bytes_max, before = self.uncommitted_bytes_max, self.uncommitted_bytes
+        if bytes_max is None or not before or before + len(data) <= bytes_max:
+            return None
+        return TidelogError(
+            ErrorCode.RESOURCE_EXHAUSTED, tried="propose", happened="too much is not committed yet"
+        )
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Of entries that are taken and not committed."""
+        return sum(len(entry.data) for entry in self.entries[self.applied_index :])
 
     def _append(self, kind: EntryKind, data: bytes) -> LogIndex:
         index = LogIndex(len(self.entries) + 1)

@@ -7,9 +7,11 @@ after a proposal failed: what was decided since stands on something that may not
 Theory of operation. Writes come from one inbox. As many as are there are decided one after the
 other, each against the image after the one before; the records of small ones share an entry. An
 entry is handed to the quorum, in order, by a task of its own that waits for the commit while the
-next ones are decided. A write that changes nothing (also one that is refused) waits for all that
-was decided before it, and for a round that shows that this node still leads: its answer may stand
-on an entry that is not committed, or on an image that another leader has moved on from.
+next ones are decided. No more is with the quorum at a time than it takes, so that the entries of a
+large write follow each other as those before them are committed. A write that changes nothing (also
+one that is refused) waits for all that was decided before it, and for a round that shows that this
+node still leads: its answer may stand on an entry that is not committed, or on an image that
+another leader has moved on from.
 
     inbox ─→ decide ─→ image_ahead ─→ entries ─→ quorum ─→ committed, applied ─→ answer
                 │                                                                  ↑
@@ -116,6 +118,7 @@ class ActiveTerm:
         self._limits = limits
         self._in_flight: deque[Batch] = deque()
         self._in_flight_bytes = 0
+        """Of entries that are with the quorum and have no outcome."""
         self._is_deciding = False
         """`image_ahead` holds what is not in flight yet."""
         self.is_broken = False
@@ -197,24 +200,37 @@ class ActiveTerm:
     async def _perform(self, batch: Batch) -> None:
         predecessor = self._in_flight[-1] if self._in_flight else None
         self._in_flight.append(batch)
-        self._in_flight_bytes += batch.size_bytes
         if not batch.entries:
             self._scope.start(self._confirm(batch, predecessor), name="confirm leadership")
             return
-        for place, data in enumerate(batch.entries):
-            if self.is_broken:
-                self._void(batch, place)
-                return
-            # The loop may start tasks in any order: the next entry waits until this one is with
-            # the quorum, which takes it before its call waits for the first time.
-            entered = asyncio.Event()
-            self._scope.start(self._carry(batch, data, entered), name="carry an entry")
-            try:
+        started = 0
+        try:
+            for data in batch.entries:
+                await self._wait_room(len(data))
+                if self.is_broken:
+                    self._void(batch, started)
+                    return
+                # The loop may start tasks in any order: the next entry waits until this one is with
+                # the quorum, which takes it before its call waits for the first time.
+                entered = asyncio.Event()
+                self._in_flight_bytes += len(data)
+                self._scope.start(self._carry(batch, data, entered), name="carry an entry")
+                started += 1
                 await entered.wait()
-            except asyncio.CancelledError:
-                # The leadership is lost: nobody will propose the rest.
-                self._void(batch, place + 1)
-                raise
+        except asyncio.CancelledError:
+            # The leadership is lost: nobody will propose the rest.
+            self._void(batch, started)
+            raise
+
+    async def _wait_room(self, size_bytes: int) -> None:
+        """Until the quorum takes another entry; those that are with it have an outcome some time.
+
+        One write can be larger than all that the quorum takes at a time: refused, it would be
+        decided again and be as large again, for ever.
+        """
+        bytes_max = self._limits.in_flight_bytes_max
+        while self._in_flight_bytes and self._in_flight_bytes + size_bytes > bytes_max:
+            await self._inbox.wait_news()
 
     def _void(self, batch: Batch, place: int) -> None:
         """Its entries from here on are not proposed."""
@@ -231,6 +247,8 @@ class ActiveTerm:
             batch.on_failed(error)
         else:
             batch.on_committed(index)
+        self._in_flight_bytes -= len(data)
+        self._inbox.wake()
         self._on_outcome(batch)
 
     async def _confirm(self, batch: Batch, predecessor: Batch | None) -> None:
@@ -272,7 +290,6 @@ class ActiveTerm:
         if not batch.settled.is_set():
             return
         self._in_flight.remove(batch)
-        self._in_flight_bytes -= batch.size_bytes
         self._inbox.wake()
         is_settled = not self._in_flight and not self._is_deciding
         if is_settled and not self.is_broken and self._leads():

@@ -117,7 +117,6 @@ class Batch:
         assert writes, "a batch holds at least one write"
         self.writes = writes
         self.entries = entries
-        self.size_bytes = sum(len(each) for each in entries)
         self.settled = asyncio.Event()
         self.failure: TidelogError | None = None
         self._is_void = False
@@ -145,7 +144,8 @@ class Batch:
             self.failure = TidelogError(
                 ErrorCode.UNAVAILABLE,
                 tried="write metadata",
-                happened="the leadership was lost before all of it was proposed",
+                happened="the leadership was lost, or an entry had no outcome in time, before all "
+                "of it was proposed",
             )
         for _ in range(count):
             self._on_entry()
