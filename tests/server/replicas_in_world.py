@@ -5,7 +5,7 @@ import asyncio
 from tests.broker.node_in_world import partition_batch, position, sealed, values_of
 from tests.server.cluster_in_world import Cluster
 from tidelog.broker.log.names import PartitionKey, directory_name
-from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.metadata_quorum.image import Image, PartitionImage
 from tidelog.v1 import admin_pb2, fetch_pb2, partition_admin_pb2, produce_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, TopicId
@@ -40,12 +40,15 @@ class ReplicatedTopic:
         assert not result.HasField("error"), result
         return cls(cluster, TopicId(result.topic_id))
 
+    def image_of(self, number: int) -> Image | None:
+        """What the node knows; None: it does not run."""
+        node = self.cluster.nodes[number].node
+        return None if node is None or node._side is None else node._side.source.image()
+
     def seen_by(self, number: int) -> PartitionImage | None:
         """What the node's image says."""
-        node = self.cluster.nodes[number].node
-        if node is None or node._side is None:
-            return None
-        return node._side.source.image().partition(self.key.topic_id, self.key.partition)
+        image = self.image_of(number)
+        return None if image is None else image.partition(self.key.topic_id, self.key.partition)
 
     def now(self) -> PartitionImage:
         """What the newest image of any living node says."""

@@ -124,3 +124,48 @@ def inherits(cluster: Cluster, number: int) -> bool:
     assert node is not None
     assert node._side is not None
     return "delete.retention.ms" in node._side.source.image().cluster_configuration
+
+
+@pytest.mark.parametrize("flush", ["replicated", "sync"])
+def test_what_topics_inherit_comes_at_once_with_a_lower_minimum_and_another_leader(
+    flush: str,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        other_flush = {"replicated": "sync", "sync": "replicated"}[flush]
+        settings = {"flush": flush, "min.insync.replicas": "2"}
+        topic = await ReplicatedTopic.create(cluster, 2, settings=settings)
+        await topic.in_sync(*topic.now().replicas)
+        await topic.produce(5)
+        leader = topic.now().leader_id
+        (other,) = [each for each in topic.now().replicas if each != leader]
+        part(topic, leader, other)
+        producing = asyncio.ensure_future(topic.try_produce(leader, timeout_ms=300_000))
+        await asyncio.sleep(0.2)
+        cluster.nodes[other].kill()
+        await topic.in_sync(leader)
+        may_follow = await hold_back(topic, leader)
+        for controller in (1, 2, 3):
+            part(topic, leader, controller)
+        await cluster.nodes[other].restart()
+        await cluster.wait(lambda: topic.now().leader_id == other)
+        await configure(topic, "min.insync.replicas", "1")
+        await configure(topic, "flush", other_flush)
+        await configure(topic, "delete.retention.ms", "3600000", of_cluster=True)
+        await topic.produce(3)
+        cluster.world.heal()
+        newest = topic.image_of(1)
+        assert newest is not None
+
+        def knows_all() -> bool:
+            known = topic.image_of(leader)
+            return known is not None and known.version >= newest.version
+
+        await cluster.wait(knows_all)
+        assert not producing.done()
+        may_follow.set()
+        await asyncio.sleep(3)
+        assert not (producing.done() and producing.result() is None), "acknowledged, and lost"
+        assert replica(topic, leader).log.failure is None
+        await topic.holds_all()
+
+    Cluster(controllers=3, brokers=2).run(work)

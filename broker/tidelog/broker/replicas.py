@@ -455,11 +455,11 @@ class Replicas(ReplicaWatchers):
     def _inherit(self, image: Image) -> None:
         """What the broker or the cluster sets for all topics has changed."""
         for key, replica in self._replicas.items():
-            topic = image.topics.get(key.topic_id)
-            if topic is not None:
-                # As it is placed until now: its role is told next.
-                known = self._applied.topics[key.topic_id].partitions[key.partition]
-                self._configure(key, replica, settings_of(self._settings(topic), known))
+            if key.topic_id in image.topics:
+                # As its topic and its place are until now: what is new of them is told next.
+                known = self._applied.topics[key.topic_id]
+                own = settings_of(self._settings(known), known.partitions[key.partition])
+                self._configure(key, replica, own)
 
     def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> None:
         if settings != replica.settings:
