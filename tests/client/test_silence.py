@@ -20,7 +20,7 @@ from tidelog.client.security import Security
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
 from tidelog.client.wire import read_error
-from tidelog.v1 import coordinator_pb2, errors_pb2, group_admin_pb2, metadata_pb2
+from tidelog.v1 import admin_pb2, coordinator_pb2, errors_pb2, group_admin_pb2, metadata_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ADDRESS: Final = "a:1"
@@ -318,6 +318,23 @@ def test_a_change_whose_connection_broke_is_asked_again_only_if_that_does_no_har
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
     assert caught.value.happened == "a:1: the connection broke; it may have been done"
     assert caught.value.hint == LOOK_FIRST
+
+
+@both
+def test_a_topic_that_is_there_behind_a_try_that_nobody_has_answered_may_be_its_own(
+    call: Any,
+) -> None:
+    there = error(ErrorCode.TOPIC_ALREADY_EXISTS, "there is one")
+    answer = admin_pb2.CreateTopicsResponse(
+        results=[admin_pb2.CreateTopicResult(name="u", error=there)]
+    ).SerializeToString()
+    for first, happened in (
+        ([None], "there is one; it may have been done: a:1: no answer"),
+        ([], "there is one"),
+    ):
+        node = Node(CreateTopics=[*first, answer])
+        (found,) = call(node, "try_create_topics", [NewTopic("u", 1, 1)], timeout_ms=LONG_MS)
+        assert (found.code, found.happened) == (ErrorCode.TOPIC_ALREADY_EXISTS, happened)
 
 
 @both

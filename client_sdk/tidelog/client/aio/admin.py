@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from tidelog.client import wire, wire_admin
 from tidelog.client.admin_types import DeletedTopic, NewPartitions
 from tidelog.client.aio.admin_groups import AsyncGroupCalls
+from tidelog.client.asking import doubt_of
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.types import (
     ClusterDescription,
@@ -42,10 +43,14 @@ class AsyncAdminClient(AsyncGroupCalls):
         request = wire.create_topics_request(
             new_topics, validate_only=validate_only, timeout_ms=limit_ms
         )
-        data = await self._any(
-            "create topics", wire.CREATE_TOPICS, request, limit_ms, validate_only=validate_only
-        )
-        return wire.read_created_topics(data)
+        tried, method = "create topics", wire.CREATE_TOPICS
+        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
+        data = await self._any(tried, method, request, limit_ms, doubt=doubt)
+        # A try that was not answered may have made what a later one was told is there already.
+        return [
+            doubt.told(each) if doubt is not None and isinstance(each, TidelogError) else each
+            for each in wire.read_created_topics(data)
+        ]
 
     async def delete_topics(
         self, topics: Iterable[str | bytes], timeout_ms: int | None = None

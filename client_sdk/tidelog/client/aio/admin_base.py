@@ -77,11 +77,10 @@ class AsyncAdminBase(Client):
         request: bytes,
         timeout_ms: int,
         *,
-        validate_only: bool = False,
+        doubt: Doubt | None = None,
     ) -> bytes:
         """Asked again until somebody answers."""
         await self._learn_brokers(tried, timeout_ms)
-        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
         return await self._calls.any(method, request, timeout_ms, doubt=doubt)
 
     async def _ask(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tidelog.client import leaders, wire, wire_directories
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS
+from tidelog.client.asking import ADDRESS_TIMEOUT_MS, doubt_of
 from tidelog.client.directory_types import BrokerLogDirs
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
@@ -55,10 +55,14 @@ class AdminClient(
         request = wire.create_topics_request(
             new_topics, validate_only=validate_only, timeout_ms=limit_ms
         )
-        data = self._any(
-            "create topics", wire.CREATE_TOPICS, request, limit_ms, validate_only=validate_only
-        )
-        return wire.read_created_topics(data)
+        tried, method = "create topics", wire.CREATE_TOPICS
+        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
+        data = self._any(tried, method, request, limit_ms, doubt=doubt)
+        # A try that was not answered may have made what a later one was told is there already.
+        return [
+            doubt.told(each) if doubt is not None and isinstance(each, TidelogError) else each
+            for each in wire.read_created_topics(data)
+        ]
 
     def list_topics(
         self, include_internal: bool = False, timeout_ms: int | None = None

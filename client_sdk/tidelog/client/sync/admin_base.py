@@ -83,10 +83,9 @@ class AdminBase(Client):
         request: bytes,
         timeout_ms: int,
         *,
-        validate_only: bool = False,
+        doubt: Doubt | None = None,
     ) -> bytes:
         self._learn_brokers(tried, timeout_ms)
-        doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
         return self._calls.any(method, request, timeout_ms, doubt=doubt)
 
     def _ask(
