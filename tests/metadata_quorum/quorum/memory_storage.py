@@ -30,6 +30,8 @@ class MemoryStorage:
         self.entries: list[Entry] = []
         self.snapshot: Snapshot | None = None
         self.files: dict[SnapshotId, tuple[bytes, tuple[bytes, ...], Members]] = {}
+        self.is_rotten = False
+        """Whether the newest snapshot's file is damaged."""
         self.fetched = bytearray()
         self.fetching: SnapshotId | None = None
         self.members_of_fetched: Members = bootstrap
@@ -88,6 +90,7 @@ class MemoryStorage:
         await self._turn()
         data = msgspec.msgpack.encode(tuple(state))
         self.files = {snapshot_id: (data, tuple(state), members)}
+        self.is_rotten = False
         self.snapshot = Snapshot(id=snapshot_id, members=members, size_bytes=len(data))
         return self.snapshot
 
@@ -116,7 +119,7 @@ class MemoryStorage:
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
         found = self.files.get(snapshot_id)
-        if found is None:
+        if found is None or (self.is_rotten and position == 0):
             return None
         return found[0][position : position + length_bytes], len(found[0])
 

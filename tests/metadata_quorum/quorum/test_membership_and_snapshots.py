@@ -130,6 +130,57 @@ def test_a_learner_that_knows_nobody_finds_the_source_of_its_snapshot(world: Wor
     world.run(story())
 
 
+def test_a_learner_gets_another_snapshot_where_the_newest_has_rotted(world: World) -> None:
+    """Nothing is written any more that would make the next one due."""
+    quorum = SimulatedQuorum(world, 1, limits=SMALL, options=SHORT_LOG)
+
+    async def story() -> None:
+        quorum.start()
+        leader = await quorum.leader()
+        await write_until_a_snapshot(quorum, leader)
+        leader.storage.is_rotten = True
+        newcomer = quorum.join(4)
+        newcomer.storage.members_of_fetched = members(1)
+        assert await quorum.agree() == leader.machine.commands
+        assert newcomer.machine.restores == 1
+
+    world.run(story())
+
+
+def test_an_observer_gets_another_snapshot_where_the_newest_has_rotted(world: World) -> None:
+    quorum = SimulatedQuorum(world, 1, limits=SMALL, options=SHORT_LOG)
+
+    async def story() -> None:
+        quorum.start()
+        leader = await quorum.leader()
+        await write_until_a_snapshot(quorum, leader)
+        leader.storage.is_rotten = True
+        with pytest.raises(TidelogError) as caught:
+            await read_newest(leader)
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+        await until(lambda: not leader.storage.is_rotten)
+        assert await read_newest(leader) == tuple(leader.machine.commands)
+
+    world.run(story())
+
+
+async def write_until_a_snapshot(quorum: SimulatedQuorum, leader: Life) -> None:
+    """The newest one holds all that is applied."""
+    for number in range(SMALL.snapshot_after_entries):
+        await quorum.propose(b"command %d" % number)
+        await asyncio.sleep(1)
+        if leader.up.newest_snapshot() is not None:
+            return
+    raise AssertionError("after so many entries there is a snapshot")
+
+
+async def read_newest(life: Life) -> tuple[bytes, ...]:
+    newest = life.up.newest_snapshot()
+    assert newest is not None
+    pieces = [piece async for piece in life.up.snapshot_pieces(newest)]
+    return msgspec.msgpack.decode(b"".join(pieces), type=tuple[bytes, ...])
+
+
 def test_leadership_is_handed_over_without_an_election_timeout(world: World) -> None:
     quorum = SimulatedQuorum(world, 1, 2, 3)
 

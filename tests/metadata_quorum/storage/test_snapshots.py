@@ -199,3 +199,19 @@ def test_a_snapshot_that_rots_while_the_storage_is_open_is_corrupt(store: Store)
         store.run(storage.load_state(snapshot))
     assert refused.value.code is ErrorCode.STORAGE_CORRUPT
     assert snapshot_name(snapshot.id) in str(refused.value)
+
+
+def test_no_piece_is_given_away_of_a_snapshot_that_has_rotted(store: Store) -> None:
+    storage = opened(store)
+    snapshot = storage.recovered.snapshot
+    assert snapshot is not None
+    inode = dict(store.medium.files())[snapshot_name(snapshot.id)]
+    for position in range(0, len(inode.seen), 7):
+        inode.seen[position] ^= 1
+        assert store.run(storage.read_snapshot(snapshot.id, 0, 5)) is None, position
+        inode.seen[position] ^= 1
+    assert store.run(storage.read_snapshot(snapshot.id, 0, 5)) is not None
+    store.run(storage.save_snapshot(snapshot.id, MEMBERS, [b"anew"]))
+    inode.seen[0] ^= 1
+    piece = store.run(storage.read_snapshot(snapshot.id, 0, 5))
+    assert piece is not None, "one of the same entries takes the place of a damaged one"

@@ -121,7 +121,7 @@ class Applying:
         self.bytes_since_snapshot = 0
 
     def owe_snapshot(self) -> None:
-        """The one that was begun has failed: the next is due at once."""
+        """The one that was begun has failed, or the newest is lost: the next is due at once."""
         self.entries_since_snapshot = self._limits.snapshot_after_entries
 
     def trim(self, first_index: LogIndex) -> None:

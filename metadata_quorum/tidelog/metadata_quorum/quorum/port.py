@@ -77,7 +77,9 @@ class QuorumStorage(Protocol):
     async def read_snapshot(
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
-        """A piece of the file, and the whole file's size; None: it is gone."""
+        """A piece of the file, and the whole file's size; None: it is gone, or was found damaged
+        before its first piece was given away.
+        """
         ...
 
     async def load_state(self, snapshot: Snapshot) -> Sequence[bytes]:

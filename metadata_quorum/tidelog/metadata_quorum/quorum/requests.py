@@ -40,7 +40,14 @@ from tidelog.metadata_quorum.raft.inputs import (
     Request,
     Transfer,
 )
-from tidelog.metadata_quorum.raft.types import Entry, Member, MemberId, Members, Snapshot
+from tidelog.metadata_quorum.raft.types import (
+    Entry,
+    Member,
+    MemberId,
+    Members,
+    Snapshot,
+    SnapshotId,
+)
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
@@ -192,13 +199,21 @@ class RequestDesk:
                 snapshot.id, position, self._limits.snapshot_piece_bytes
             )
             if piece is None or not piece[0]:
+                self.renew_snapshot(snapshot.id)
                 raise TidelogError(
                     ErrorCode.UNAVAILABLE,
                     tried=f"read the snapshot up to {snapshot.id.end_index}",
-                    happened="it has given way to a newer one",
+                    happened="it has given way to a newer one, or is damaged",
                 )
             position += len(piece[0])
             yield piece[0]
+
+    def renew_snapshot(self, lost: SnapshotId) -> None:
+        """It cannot be given away. If it is the newest, which is what is offered, whoever is behind
+        the log would wait for the next one, and without writes there is none.
+        """
+        if self._snapshot is not None and self._snapshot.id == lost:
+            self._applying.owe_snapshot()
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class SnapshotFetcher:
 
 
 def _gone(snapshot_id: SnapshotId, piece: Piece) -> TidelogError:
-    happened = "its holder has dropped it for a newer one"
+    happened = "its holder has dropped it for a newer one, or found it damaged"
     if not piece.is_gone:
         happened = f"its holder says that it has {piece.total_bytes} bytes, not what was offered"
     return TidelogError(

@@ -16,7 +16,7 @@ from tidelog.metadata_quorum.quorum.waiting import again
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.messages import ReadIndexRequest
-from tidelog.metadata_quorum.raft.types import Member, MemberId, Members
+from tidelog.metadata_quorum.raft.types import Member, MemberId, Members, SnapshotId
 from tidelog.metadata_quorum.rpc import quorum_convert, quorum_joining
 from tidelog.metadata_quorum.rpc.quorum_joining import Piece
 from tidelog.metadata_quorum.rpc.quorum_route import NO_LEADER, Identity, Sender
@@ -36,6 +36,8 @@ class ServedQuorum(Protocol):
     def is_running(self) -> bool: ...
 
     def describe(self) -> Description: ...
+
+    def renew_snapshot(self, lost: SnapshotId) -> None: ...
 
     async def ask_index(self, *, timeout_ms: int) -> LogIndex: ...
 
@@ -124,6 +126,8 @@ class QuorumRpc:
         if request.id.end_index > 0:
             self._check_running("read a snapshot")
             found = await self._storage.read_snapshot(request.id, request.position, bytes_max)
+            if found is None:
+                self._quorum.renew_snapshot(request.id)
         data, total_bytes = (b"", 0) if found is None else found
         piece = Piece(
             id=request.id,

@@ -108,7 +108,9 @@ class QuorumStorageFiles:
     async def read_snapshot(
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
-        """A piece of the file, and the whole file's size; None: it is gone."""
+        """A piece of the file, and the whole file's size; None: it is gone, or was found damaged
+        before its first piece was given away.
+        """
         return await self._snapshots.read(snapshot_id, position, length_bytes)
 
     async def load_state(self, snapshot: Snapshot) -> Sequence[bytes]:

@@ -97,16 +97,20 @@ class SnapshotFiles:
     async def read(
         self, snapshot_id: SnapshotId, position: int, length_bytes: int
     ) -> tuple[bytes, int] | None:
-        """A piece of the file and its size; None: it is gone."""
+        """A piece of the file and its size; None: it is gone. Before its first piece is given away
+        the whole file is checked: who fetches a damaged one would begin anew for ever.
+        """
         name = snapshot_name(snapshot_id)
         if name not in await self._disk.list():
             return None
         try:
+            if position == 0:
+                await self.load(snapshot_id)
             file = await self._disk.open(name)
-        except TidelogError:
-            if name in await self._disk.list():
+        except TidelogError as error:
+            if error.code is not ErrorCode.STORAGE_CORRUPT and name in await self._disk.list():
                 raise
-            return None  # removed in between
+            return None  # damaged, or removed in between
         try:
             return await self._disk.read(file, position, length_bytes), file.size_bytes
         finally:
