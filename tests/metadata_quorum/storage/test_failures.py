@@ -18,7 +18,7 @@ LATER = entry(14, 2, b"later 14 " * 3)
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with Store({"flush_error": 1.0, "write_error": 1.0}) as made:
+    with Store({"flush_error": 1.0, "write_error": 1.0, "no_space": 1.0}) as made:
         made.suffer()
         yield made
 
@@ -97,6 +97,25 @@ def test_a_snapshot_that_does_not_fit_leaves_nothing_behind(store: Store) -> Non
     assert store.files() == before
     make_room(store)
     store.run(storage.save_snapshot(new, MEMBERS, [b"state" * 50]))
+    recovered = store.run(store.open()).recovered
+    assert recovered.snapshot is not None
+    assert recovered.snapshot.id == new
+    check(recovered, truth)
+
+
+def test_a_snapshot_whose_name_does_not_fit_is_no_failed_disk(store: Store) -> None:
+    """A file system without room for one more file still takes appends to those there are."""
+    truth = store.run(fill(store, is_settled=True))
+    storage = store.run(store.open())
+    before = store.files()
+    store.suffer("no_space")
+    new = SnapshotId(LogIndex(11), Term(2))
+    with pytest.raises(TidelogError) as refused:
+        store.run(storage.save_snapshot(new, MEMBERS, [b"state"]))
+    assert refused.value.code is ErrorCode.STORAGE_FULL
+    assert store.files() == before
+    store.suffer()
+    store.run(storage.save_snapshot(new, MEMBERS, [b"state"]))
     recovered = store.run(store.open()).recovered
     assert recovered.snapshot is not None
     assert recovered.snapshot.id == new

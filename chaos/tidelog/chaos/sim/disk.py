@@ -237,6 +237,9 @@ class SimulatedDisk:
             if place is not None:
                 raise _storage_failed(tried, "it exists already")
             parent, name = self._parent(path, tried)
+            if self.faults.fires(FaultKind.NO_SPACE):
+                self.faults.took_effect(FaultKind.NO_SPACE, self.name, f"the name {path}")
+                raise _storage_full(tried)
             place = Inode()
             self._medium.change_names(NameChange(added=(parent, name, place)))
         if not isinstance(place, Inode):
@@ -278,7 +281,7 @@ class SimulatedDisk:
             file.is_torn = False
         if failing is FaultKind.NO_SPACE:
             self.faults.took_effect(FaultKind.NO_SPACE, self.name, f"some of {total} bytes")
-            raise TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
+            raise _storage_full(tried)
         if failing is not None:
             raise self._fail(failing, tried)
 
@@ -423,6 +426,10 @@ def _check_path(path: str, tried: str) -> None:
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts) or parts[0] == LOCK_NAME:
         raise _storage_failed(tried, "a path is relative and stays inside the data directory")
+
+
+def _storage_full(tried: str) -> TidelogError:
+    return TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
 
 
 def _storage_failed(tried: str, happened: str) -> TidelogError:

@@ -66,7 +66,8 @@ class SnapshotFiles:
         try:
             await self._write(beside, pieces)
         except TidelogError as error:
-            if error.code is ErrorCode.STORAGE_FULL:
+            # Without room for its name it never was: to remove it would be a failed disk's error.
+            if error.code is ErrorCode.STORAGE_FULL and beside in await self._disk.list():
                 await self._disk.remove(beside)
             raise
         await rename(self._disk, beside, name)
