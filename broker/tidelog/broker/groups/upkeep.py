@@ -48,8 +48,10 @@ class Upkeep:
         for name in sorted(world.groups):
             group = world.groups[name]
             draft = Draft(world.groups, name)
-            if group.members and self._is_assignment_old(group):
-                targets.on_change(world, draft)
+            # Put off, it would be told without its name, which no member knows it by.
+            is_urgent = self._is_target_gone(group)
+            if group.members and (is_urgent or self._is_assignment_old(group)):
+                targets.on_change(world, draft, is_urgent=is_urgent)
                 drafts.append(draft)
             gone = offsets.gone(world, group)
             if gone:
@@ -61,6 +63,13 @@ class Upkeep:
         if group.topics_digest != digest(targets.subscribed(self._world, group)):
             return True
         return group.assignment_epoch < group.epoch and group.assign_due_ms == NEVER_MS
+
+    def _is_target_gone(self, group: Group) -> bool:
+        """Also of a topic that no member means any more, while the next target is put off."""
+        topics = self._world.topics.by_id
+        return any(
+            key.topic_id not in topics for target in group.targets.values() for key in target
+        )
 
     def _forget(self, name: str, keys: list[PartitionKey]) -> Draft:
         draft = Draft(self._world.groups, name)
