@@ -1,13 +1,14 @@
 """Between which offsets partitions hold committed records, as this broker knows of those it leads.
 
 Owns the look at the replicas, which costs no read. It must never tell of a partition that another
-broker leads: a follower's watermark is a step behind.
+broker leads: a follower's watermark is a step behind, and so is a new leader's at first.
 """
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tidelog.broker.handlers.offsets import lag_of
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replicas
 from tidelog.wire.errors import TidelogError
@@ -45,4 +46,8 @@ class OwnWatermarks:
         except TidelogError as error:
             return error
         log = replica.log
+        # A group that has read more than it shows would be taken for one of another log.
+        lag = lag_of(log, f"describe {key}")
+        if lag is not None:
+            return lag
         return OwnOffsets(log.log_start_offset, log.high_watermark)

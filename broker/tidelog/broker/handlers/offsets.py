@@ -83,7 +83,7 @@ class OffsetsHandler:
             replica = self._replicas.find(
                 query.topic_id, query.partition, query.leader_epoch, tried=tried
             )
-            lag = _lag_of(replica.log, tried)
+            lag = lag_of(replica.log, tried)
             offset, timestamp_ms = await self._search(replica, query)
             is_final = query.spec is OffsetSpec.EARLIEST or (
                 query.spec is OffsetSpec.AT_TIME and offset != NONE_FOUND[0]
@@ -120,7 +120,7 @@ def _epoch_of(log: PartitionLog, spec: OffsetSpec, offset: int) -> int:
     return NO_LEADER_EPOCH if at < 0 else log.leader_epochs.epoch_at(at)
 
 
-def _lag_of(log: PartitionLog, tried: str) -> TidelogError | None:
+def lag_of(log: PartitionLog, tried: str) -> TidelogError | None:
     """Why the end is not known yet; None: it is.
 
     Whatever an earlier leader had committed lies below the start of the present leader's epoch.
