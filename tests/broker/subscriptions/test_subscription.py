@@ -337,6 +337,20 @@ def test_a_silence_of_the_coordinator_ends_the_membership() -> None:
     assert joined.request.member_epoch == JOINING_EPOCH
 
 
+def test_its_session_counts_from_when_the_heartbeat_left_not_from_when_the_answer_came() -> None:
+    stream = reading(P0)
+    stream.pass_time(1_000)
+    stream.now_ms += 4_000
+    stream.answer(assigned(P0))
+    stream.pass_time(1_000)
+    stream.pass_time(900)
+    assert stream.wanted() == {P0: 0}, "6.9 s: within the session from 1 s on"
+    stream.pass_time(100)
+    assert stream.wanted() == {}, "7 s: the coordinator may have given it to another"
+    stream.brought(P0, 0, 1)
+    assert stream.count(SendRecords) == 0
+
+
 def test_a_client_that_acknowledges_nothing_for_too_long_ends_its_stream() -> None:
     stream = reading(P0)
     stream.brought(P0, 0, 2)

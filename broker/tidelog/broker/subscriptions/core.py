@@ -100,7 +100,7 @@ class Subscription:
         if member is not None and member.is_over(now_ms):
             effects += self._lose(now_ms)
         if member is not None and member.is_due(now_ms):
-            effects.append(SendHeartbeat(member.heartbeat(self._partitions)))
+            effects.append(SendHeartbeat(member.heartbeat(self._partitions, now_ms)))
         if now_ms >= self._find_due_ms:
             effects += self._find()
         return effects + self._commit(now_ms)

@@ -37,7 +37,7 @@ class Membership:
         self._has_joined = False
         """Once, at least."""
         self._due_ms = now_ms
-        self._heard_ms = now_ms
+        self._heard_ms = self._sent_ms = now_ms
         self._session_ms = NEVER_MS
         self._reported: frozenset[PartitionKey] | None = None
         """What the coordinator was last told that is owned; None: nothing yet."""
@@ -64,10 +64,11 @@ class Membership:
         """There is something to report."""
         self._due_ms = min(self._due_ms, now_ms)
 
-    def heartbeat(self, owned: Iterable[PartitionKey]) -> Heartbeat:
+    def heartbeat(self, owned: Iterable[PartitionKey], now_ms: int) -> Heartbeat:
         """The next one, with what is owned if the coordinator does not know it."""
         assert not self.is_in_flight, "one heartbeat of a member is in flight at a time"
         self.is_in_flight = True
+        self._sent_ms = now_ms
         keys = frozenset(owned)
         is_joining = self.epoch == JOINING_EPOCH
         is_news = is_joining or keys != self._reported
@@ -98,7 +99,8 @@ class Membership:
         self._has_joined = True
         self.epoch = answer.member_epoch
         self.is_idle = answer.is_idle
-        self._heard_ms = now_ms
+        # The coordinator counts from when it took it: not before this, but before its answer came.
+        self._heard_ms = self._sent_ms
         self._session_ms = answer.session_timeout_ms or NEVER_MS
         self._due_ms = now_ms + max(1, answer.heartbeat_interval_ms)
 
