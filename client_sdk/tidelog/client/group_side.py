@@ -268,6 +268,8 @@ class GroupSide:
         names = [each.topic_partition for each in news.partitions]
         self._user.note_position()
         self._core.assign([*self._core.partitions, *names], now_ns)
+        for each in news.partitions:
+            self._core.trust_group(each.topic_partition, each.topic_id, now_ns)
         self.offsets.ids.update((each.topic_partition, each.topic_id) for each in news.partitions)
         self._hold_new(names)
         self._user.forget_chunk()
@@ -327,6 +329,9 @@ class GroupSide:
             if each.error is not None:
                 self.errors.append(each.error)
                 continue
+            if self.offsets.id_of(name) != each.topic_id:
+                # The topic was made again meanwhile: an offset of its namesake is not its own.
+                continue
             del self._to_begin[name]
             state = self._core.partitions.get(name)
             if state is not None and state.is_held:
@@ -339,6 +344,7 @@ class GroupSide:
             return
         name = state.topic_partition
         self.offsets.committed[name] = found.committed_offset
+        self._core.trust_group(name, found.topic_id, time.monotonic_ns())
         self._core.seek(name, found.committed_offset, found.leader_epoch)
 
     def outcome(self, number: int) -> Failures | None:

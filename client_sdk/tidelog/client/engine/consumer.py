@@ -105,6 +105,18 @@ class ConsumerCore:
         self._index()
         self.ready.drop_void()
 
+    def trust_group(self, name: TopicPartition, topic_id: bytes, now_ns: int) -> None:
+        """Its coordinator knows the topic by this id: what is known of another one is old.
+
+        Metadata that come later could not tell it from a topic that was made again otherwise, and
+        where the group wants to begin would be forgotten.
+        """
+        known = self.metadata.topics.get(name.topic)
+        if known is not None and known.topic_id != topic_id:
+            del self.metadata.topics[name.topic]
+            self.topics.want(name.topic, now_ns)
+        self._left(name).topic_id = topic_id
+
     def be_member(self, topics: Iterable[str], now_ns: int) -> None:
         """Of a group, which says what to assign: of these topics, and of others by pattern."""
         self.is_member = True

@@ -118,8 +118,9 @@ class Recovery:
 
     def on_recreated(self, state: PartitionState) -> None:
         """All of the new topic was written since; without a policy the user decides."""
-        is_none = self._settings.reset is None
+        is_none, is_held = self._settings.reset is None, state.is_held
         state.need_reset(None if is_none else OffsetSpec.EARLIEST)
+        state.is_held = is_held  # Its group has yet to tell where to begin, or takes it away.
         if is_none:
             state.error = recreated(state.topic_partition)
 
