@@ -134,3 +134,16 @@ def test_what_is_taken_away_stays_held_when_its_topic_is_made_again() -> None:
     assert any(isinstance(each, CommitWanted) for each in side.posted), "it is waited for"
     side.know(NEW, 2)
     assert side.state(T0).is_held
+
+
+def test_what_is_taken_away_stays_held_when_it_is_told_where_it_begins() -> None:
+    side = Side()
+    side.subscribe()
+    side.assign(T1)
+    side.found(3)
+    side.state(T1).move_to(7)
+    side.assign(T0)
+    side.hear(Revoke(number=3, partitions=(part(T0), part(T1))))
+    assert any(isinstance(each, CommitWanted) for each in side.posted), "it is waited for"
+    side.found(50)
+    assert side.state(T0).is_held

@@ -229,6 +229,8 @@ class GroupSide:
         held = [name for name in names if name in self._core.partitions]
         self._user.put_back_chunk_of(held)
         for name in held:
+            # A lookup that is answered now would release it.
+            self._to_begin.pop(name, None)
             self._core.hold(name)
         number = None
         if self._options.enable_auto_commit:
