@@ -45,6 +45,8 @@ class Corrupt(Trouble):
         super().__init__(cluster.numbers)
         self._cluster = cluster
         self._hit: tuple[Hit, ...] = ()
+        self._told: dict[str, str] = {}
+        """Of this round, by file."""
         self._aside_before = 0
         self._log_before = 0
         self._reader: subprocess.Popen[bytes] | None = None
@@ -62,6 +64,7 @@ class Corrupt(Trouble):
         self._log_before = len(node.log_text())
         logs = self._logs(node.data_dir, led, draw)
         self._hit = tuple(Hit(file, flip(file, draw, upper=0.5)[0]) for file in logs)
+        self._told.clear()
         if is_alive:
             # What nobody reads is noticed by the scrubber, days later.
             self._reader = subprocess.Popen(
@@ -113,7 +116,10 @@ class Corrupt(Trouble):
         for hit, byte in zip(self._hit, named, strict=True):
             where = f"{hit.file.parent.name}/{hit.file.name}"
             at = "it is not named" if byte is None else f"named as damage at byte {byte}"
-            print(f"       {where}: a bit of byte {hit.byte} was turned, {at}", flush=True)
+            # Looked at again and again until all are: each is told when that changes.
+            if self._told.get(where) != at:
+                self._told[where] = at
+                print(f"       {where}: a bit of byte {hit.byte} was turned, {at}", flush=True)
         if found < len(self._hit) or None in named:
             return None
         return f"{found} set aside and copied anew, file and byte of each named"
