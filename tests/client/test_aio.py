@@ -11,6 +11,7 @@ from tests.client.contract_server import ContractServer
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer
 from tidelog.client.engine.fetch_messages import Divergence, FetchAnswered, PartitionBatches
+from tidelog.client.engine.producer_messages import FetchMetadata
 from tidelog.client.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
@@ -267,3 +268,27 @@ def test_a_bug_in_the_producer_is_told_to_whoever_waits(
 
     with_server(work)
     assert "the asyncio producer failed" in caplog.text
+
+
+def test_a_bug_amid_other_work_is_told_to_whoever_waits() -> None:
+    """What the step that broke off had begun to ask for is not begun any more."""
+
+    async def work(server: ContractServer) -> None:
+        producer = AsyncProducer(bootstrap_servers=server.address, linger_ms=0)
+        await (await producer.send("t", b"stored"))
+        server.is_silent.set()
+        future = await producer.send("t", b"on its way")
+        loop = producer._loop
+
+        def broken() -> int | None:
+            loop.core._effects.append(FetchMetadata(topics=(), may_create=False))
+            raise AssertionError("a bug")
+
+        loop.driver._on_turn = broken
+        loop.driver.wake()
+        with pytest.raises(TidelogError):
+            await future
+        await producer.stop()
+        server.is_silent.clear()
+
+    with_server(work)

@@ -82,7 +82,10 @@ class AsyncProduceLoop:
 
     def abandon(self, error: TidelogError) -> None:
         """What is not done fails."""
-        self._perform(self.core.abandon(error))
+        for effect in self.core.abandon(error):
+            # Others may be left of a step that a bug broke off: nothing begins any more.
+            if isinstance(effect, CompleteBatch):
+                self._complete(effect.batch, effect.outcome)
         self._accumulator.seal_all()
         for batch in [*self.unfinished.values(), *self.take_sealed()]:
             if batch.outcome is None:
