@@ -103,6 +103,22 @@ def test_what_a_group_committed_of_a_topic_made_again_counts_though_metadata_wer
     assert (side.state(T0).position, side.state(T0).is_held) == (50, False)
 
 
+@pytest.mark.parametrize("reset", [OffsetSpec.EARLIEST, None])
+def test_metadata_of_a_broker_that_lags_do_not_take_back_where_the_group_begins(
+    reset: OffsetSpec | None,
+) -> None:
+    side = Side(reset)
+    side.subscribe()
+    side.assign(T0, NEW)
+    side.found(50)
+    side.know(OLD, 1)
+    side.know(NEW, 2)
+    assert (side.state(T0).position, side.state(T0).is_held) == (50, False)
+    assert side.core.take_error() is None
+    side.know(b"3" * 16, 3)
+    assert side.state(T0).position is None, "made again once more"
+
+
 def test_nobody_is_told_that_a_topic_was_made_again_whose_partitions_came_after_that() -> None:
     side = Side(None)
     side.subscribe()

@@ -115,7 +115,9 @@ class ConsumerCore:
         if known is not None and known.topic_id != topic_id:
             del self.metadata.topics[name.topic]
             self.topics.want(name.topic, now_ns)
-        self._left(name).topic_id = topic_id
+        state = self._left(name)
+        state.topic_id = topic_id
+        state.group_topic_id = topic_id if self.is_member else b""
 
     def be_member(self, topics: Iterable[str], now_ns: int) -> None:
         """Of a group, which says what to assign: of these topics, and of others by pattern."""
@@ -278,7 +280,11 @@ class ConsumerCore:
         by_id: dict[tuple[bytes, int], PartitionState] = {}
         for name, state in self.partitions.items():
             topic = self.metadata.topics.get(name.topic)
-            if topic is not None:
+            if topic is not None and state.group_topic_id not in (b"", topic.topic_id):
+                # Older than the group's word; or its coordinator lags, and takes it away soon.
+                self._leave(state)
+            elif topic is not None:
+                state.group_topic_id = b""
                 by_id[topic.topic_id, name.partition] = state
                 if state.topic_id not in (b"", topic.topic_id):
                     # A position of a topic that was deleted says nothing of its namesake.
@@ -348,7 +354,7 @@ class ConsumerCore:
         if name.topic in self.metadata.topics:
             # Known from another call, perhaps: a refresh asks for topics in use only.
             self.topics.used.setdefault(name.topic, None)
-        if leader is None:
+        if leader is None or state.group_topic_id:
             if name.topic in self.metadata.topics:
                 self.topics.refresh(now_ns)
             return

@@ -22,6 +22,7 @@ class PartitionState:
         "failures",
         "fetch_offset",
         "generation",
+        "group_topic_id",
         "high_watermark",
         "is_draining",
         "is_held",
@@ -44,6 +45,8 @@ class PartitionState:
         self.topic_partition = topic_partition
         self.topic_id = b""
         """Of the topic that the position is of; empty until it is known."""
+        self.group_topic_id = b""
+        """As its group has told it, until metadata say the same; empty: nothing is waited for."""
         self.generation = 0
         """Grows with each change of position that is not reading on."""
         self.position: int | None = None
