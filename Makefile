@@ -34,6 +34,7 @@ setup: ## make .venv with everything that development needs
 
 run: ## start a node on this machine and say what to type next (ARGS="--port 9292")
 	@tools/setup.sh run
+	@echo 'tidelog: the command is $(BIN)/tidelog; to type it as below: export PATH="$(CURDIR)/$(BIN):$$PATH"'
 	@exec $(BIN)/tidelog dev $(ARGS)
 
 check: ## every check that reads the sources; never writes (ARGS="types lint": only these)
@@ -95,6 +96,7 @@ bench-log: ## measure the partition log by itself, beside a bare loop (ARGS="--o
 
 cluster: ## three nodes on this machine, three replicas each (ARGS="--brokers N --data-dir DIR")
 	@tools/setup.sh run
+	@echo 'tidelog: the command is $(BIN)/tidelog; to type it as below: export PATH="$(CURDIR)/$(BIN):$$PATH"'
 	@exec $(BIN)/tidelog dev --brokers 3 $(ARGS)
 
 package: ## build sdist and wheel, install them in clean environments, print size and dependencies
