@@ -1,6 +1,7 @@
 """Bulk lines, their pairs, and the counting of several clients over one span."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def test_what_is_not_flushed_stands_beside_a_chain_that_writes_as_well(nodes: in
     assert flushes["tidelog-all-sync-3"] == ["fdatasync, group commit"]
 
 
-def test_what_is_only_written_is_stored_without_a_flush(tmp_path: Path) -> None:
+def test_what_is_only_written_is_told_once_all_of_it_is_stored(tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     stored: list[int] = []
     commit = GroupCommit(str(tmp_path), is_flushed=False)
@@ -118,7 +119,9 @@ def test_what_is_only_written_is_stored_without_a_flush(tmp_path: Path) -> None:
         commit.append(b"message")
     loop.run_forever()
     loop.close()
+    assert stored == sorted(stored)
     assert stored[-1] == len(b"abc")
+    assert os.fstat(commit._file).st_size == len(b"message" * 3)
 
 
 def test_only_the_tenths_inside_the_span_are_counted() -> None:
