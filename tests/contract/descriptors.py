@@ -174,6 +174,11 @@ def _options(proto: Message) -> bytes:
     copied.CopyFrom(options)
     if any(field.name == "deprecated" for field, _ in copied.ListFields()):
         copied.ClearField("deprecated")  # what is on its way out may say so
+    # Bounds have a rule of their own: they may come and be raised.
+    if isinstance(copied, pb.MethodOptions):
+        copied.ClearExtension(options_pb2.bounds)
+    if isinstance(copied, pb.FieldOptions):
+        copied.ClearExtension(options_pb2.counts)
     return copied.SerializeToString(deterministic=True)
 
 

@@ -32,6 +32,7 @@ from tidelog.ports.network import (
 from tidelog.ports.pages import Page, PageHandler, PageRequest, Pages
 from tidelog.ports.random import Random
 from tidelog.ports.request_context import RequestContext
+from tidelog.ports.request_room import RequestRoom
 from tidelog.ports.task_scope import TaskScope
 from tidelog.ports.worker import Job, JobFiles, Worker
 
@@ -63,6 +64,7 @@ __all__ = [
     "PeerUnreachable",
     "Random",
     "RequestContext",
+    "RequestRoom",
     "Server",
     "Stream",
     "StreamHandler",

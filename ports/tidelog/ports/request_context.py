@@ -3,6 +3,7 @@
 import msgspec
 
 from tidelog.ports.answer_room import UNBOUNDED, AnswerRoom
+from tidelog.ports.request_room import NO_REQUEST_LIMIT, RequestRoom
 
 CLIENT_LISTENER = "client"
 CLUSTER_LISTENER = "cluster"
@@ -25,6 +26,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """By the node's monotonic clock; the largest 64-bit number: none was given."""
     answer_room: AnswerRoom = UNBOUNDED
     """Asked before a large answer is made."""
+    request_room: RequestRoom = NO_REQUEST_LIMIT
+    """Asked before anything is made of a message."""
 
 
 NO_DEADLINE_NS = (1 << 63) - 1

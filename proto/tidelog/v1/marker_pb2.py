@@ -28,7 +28,7 @@ from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 from tidelog.v1 import transactions_pb2 as tidelog_dot_v1_dot_transactions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/marker.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x1dtidelog/v1/transactions.proto\"Y\n\x13WriteMarkersRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12.\n\x07markers\x18\x02 \x03(\x0b\x32\x1d.tidelog.v1.TransactionMarker\"\xd8\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\x12+\n\x06topics\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x19\n\x11\x63oordinator_epoch\x18\x05 \x01(\x11\x12\x1b\n\x13transaction_version\x18\x06 \x01(\r\"L\n\x14WriteMarkersResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.tidelog.v1.TransactionMarkerResult\"e\n\x17TransactionMarkerResult\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.tidelog.v1.PartitionMarkerResult\"^\n\x15PartitionMarkerResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error2n\n\rMarkerService\x12]\n\x0cWriteMarkers\x12\x1f.tidelog.v1.WriteMarkersRequest\x1a .tidelog.v1.WriteMarkersResponse\"\n\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/marker.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x1dtidelog/v1/transactions.proto\"Y\n\x13WriteMarkersRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12.\n\x07markers\x18\x02 \x03(\x0b\x32\x1d.tidelog.v1.TransactionMarker\"\xd8\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\x12+\n\x06topics\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x19\n\x11\x63oordinator_epoch\x18\x05 \x01(\x11\x12\x1b\n\x13transaction_version\x18\x06 \x01(\r\"L\n\x14WriteMarkersResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.tidelog.v1.TransactionMarkerResult\"e\n\x17TransactionMarkerResult\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.tidelog.v1.PartitionMarkerResult\"^\n\x15PartitionMarkerResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error2|\n\rMarkerService\x12k\n\x0cWriteMarkers\x12\x1f.tidelog.v1.WriteMarkersRequest\x1a .tidelog.v1.WriteMarkersResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90Nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.marker_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MARKERSERVICE'].methods_by_name['WriteMarkers']._loaded_options = None
-  _globals['_MARKERSERVICE'].methods_by_name['WriteMarkers']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002'
+  _globals['_MARKERSERVICE'].methods_by_name['WriteMarkers']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\n\010\200\200@\020\220N\030\220N'
   _globals['_WRITEMARKERSREQUEST']._serialized_start=146
   _globals['_WRITEMARKERSREQUEST']._serialized_end=235
   _globals['_TRANSACTIONMARKER']._serialized_start=238
@@ -48,5 +48,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTITIONMARKERRESULT']._serialized_start=637
   _globals['_PARTITIONMARKERRESULT']._serialized_end=731
   _globals['_MARKERSERVICE']._serialized_start=733
-  _globals['_MARKERSERVICE']._serialized_end=843
+  _globals['_MARKERSERVICE']._serialized_end=857
 # @@protoc_insertion_point(module_scope)

@@ -119,6 +119,30 @@ LISTENER_CLUSTER: Listener.ValueType  # 2
 """For the nodes of the cluster among themselves."""
 Global___Listener: _TypeAlias = Listener  # noqa: Y015
 
+class _Counts:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CountsEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Counts.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COUNTS_UNSPECIFIED: _Counts.ValueType  # 0
+    """Nothing: it is only a number."""
+    COUNTS_PARTITIONS: _Counts.ValueType  # 1
+    """So many partitions; 0 counts as one."""
+    COUNTS_REPLICAS_OF_EACH: _Counts.ValueType  # 2
+    """So many replicas of each partition of the same message; 0 counts as one."""
+
+class Counts(_Counts, metaclass=_CountsEnumTypeWrapper):
+    """What a number in a request stands for, where it is more than a number."""
+
+COUNTS_UNSPECIFIED: Counts.ValueType  # 0
+"""Nothing: it is only a number."""
+COUNTS_PARTITIONS: Counts.ValueType  # 1
+"""So many partitions; 0 counts as one."""
+COUNTS_REPLICAS_OF_EACH: Counts.ValueType  # 2
+"""So many replicas of each partition of the same message; 0 counts as one."""
+Global___Counts: _TypeAlias = Counts  # noqa: Y015
+
 @_typing.final
 class Access(_message.Message):
     """Who may call: every RPC of the contract carries it."""
@@ -149,6 +173,51 @@ class Access(_message.Message):
 
 Global___Access: _TypeAlias = Access  # noqa: Y015
 
+@_typing.final
+class Bounds(_message.Message):
+    """How much one message of a caller may hold, also each message of a stream. It is counted before
+    anything is made of the message; one that holds more is refused with the bound, the count and what
+    to do, and nothing of it is done. Fields that this version of the contract does not know count.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    ELEMENTS_MAX_FIELD_NUMBER: _builtins.int
+    NUMBERS_MAX_FIELD_NUMBER: _builtins.int
+    WORK_MAX_FIELD_NUMBER: _builtins.int
+    bytes_max: _builtins.int
+    """Bytes. A larger message: BATCH_TOO_LARGE."""
+    elements_max: _builtins.int
+    """Entries of repeated fields, those inside of other entries included, but for lists of numbers.
+    More: INVALID_ARGUMENT.
+    """
+    numbers_max: _builtins.int
+    """Entries of lists of numbers. More: INVALID_ARGUMENT."""
+    work_max: _builtins.int
+    """Replicas that the fields with `counts` stand for. More: INVALID_ARGUMENT."""
+    def __init__(
+        self,
+        *,
+        bytes_max: _builtins.int = ...,
+        elements_max: _builtins.int = ...,
+        numbers_max: _builtins.int = ...,
+        work_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "elements_max", b"elements_max", "numbers_max", b"numbers_max", "work_max", b"work_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Bounds: _TypeAlias = Bounds  # noqa: Y015
+
 ACCESS_FIELD_NUMBER: _builtins.int
+BOUNDS_FIELD_NUMBER: _builtins.int
+COUNTS_FIELD_NUMBER: _builtins.int
 access: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Access]
-"""Extension numbers 50000–99999 are for use within an organisation."""
+"""Who may call: every RPC carries it."""
+bounds: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Bounds]
+"""How much its caller may send at once: every RPC carries it."""
+counts: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___Counts.ValueType]
+"""What the number stands for."""

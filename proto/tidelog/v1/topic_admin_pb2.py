@@ -27,21 +27,23 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/topic_admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"j\n\x11ListTopicsRequest\x12\x13\n\x0bname_prefix\x18\x01 \x01(\t\x12\x18\n\x10include_internal\x18\x02 \x01(\x08\x12\x12\n\nafter_name\x18\x03 \x01(\t\x12\x12\n\nmax_topics\x18\x04 \x01(\r\"W\n\x12ListTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.TopicListing\x12\x17\n\x0fnext_after_name\x18\x02 \x01(\t\"x\n\x0cTopicListing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\r\x12\x1a\n\x12replication_factor\x18\x04 \x01(\r\x12\x13\n\x0bis_internal\x18\x05 \x01(\x08\"W\n\x13\x44\x65leteTopicsRequest\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.TopicSelector\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"?\n\rTopicSelector\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x12\n\x08topic_id\x18\x02 \x01(\x0cH\x00\x42\n\n\x08selector\"F\n\x14\x44\x65leteTopicsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.DeleteTopicResult\"U\n\x11\x44\x65leteTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"b\n\x17\x43reatePartitionsRequest\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.PartitionCountChange\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"p\n\x14PartitionCountChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fpartition_count\x18\x02 \x01(\r\x12\x30\n\nplacements\x18\x03 \x03(\x0b\x32\x1c.tidelog.v1.ReplicaPlacement\"$\n\x10ReplicaPlacement\x12\x10\n\x08replicas\x18\x01 \x03(\x11\"M\n\x18\x43reatePartitionsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .tidelog.v1.PartitionCountResult\"`\n\x14PartitionCountResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_count\x18\x03 \x01(\r\"=\n\x14\x44\x65leteRecordsRequest\x12%\n\x06points\x18\x01 \x03(\x0b\x32\x15.tidelog.v1.TrimPoint\"Q\n\tTrimPoint\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x15\n\rbefore_offset\x18\x02 \x01(\x12\"@\n\x15\x44\x65leteRecordsResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.TrimResult\"w\n\nTrimResult\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x32\x98\x03\n\x11TopicAdminService\x12W\n\nListTopics\x12\x1d.tidelog.v1.ListTopicsRequest\x1a\x1e.tidelog.v1.ListTopicsResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x03\x18\x01\x12]\n\x0c\x44\x65leteTopics\x12\x1f.tidelog.v1.DeleteTopicsRequest\x1a .tidelog.v1.DeleteTopicsResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x06\x18\x01\x12i\n\x10\x43reatePartitions\x12#.tidelog.v1.CreatePartitionsRequest\x1a$.tidelog.v1.CreatePartitionsResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x05\x18\x01\x12`\n\rDeleteRecords\x12 .tidelog.v1.DeleteRecordsRequest\x1a!.tidelog.v1.DeleteRecordsResponse\"\n\xaa\xa0\x19\x06\x08\x02\x10\x06\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/topic_admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"j\n\x11ListTopicsRequest\x12\x13\n\x0bname_prefix\x18\x01 \x01(\t\x12\x18\n\x10include_internal\x18\x02 \x01(\x08\x12\x12\n\nafter_name\x18\x03 \x01(\t\x12\x12\n\nmax_topics\x18\x04 \x01(\r\"W\n\x12ListTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.TopicListing\x12\x17\n\x0fnext_after_name\x18\x02 \x01(\t\"x\n\x0cTopicListing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\r\x12\x1a\n\x12replication_factor\x18\x04 \x01(\r\x12\x13\n\x0bis_internal\x18\x05 \x01(\x08\"W\n\x13\x44\x65leteTopicsRequest\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.TopicSelector\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"?\n\rTopicSelector\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x12\n\x08topic_id\x18\x02 \x01(\x0cH\x00\x42\n\n\x08selector\"F\n\x14\x44\x65leteTopicsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.DeleteTopicResult\"U\n\x11\x44\x65leteTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"b\n\x17\x43reatePartitionsRequest\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.PartitionCountChange\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"v\n\x14PartitionCountChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x1d\n\x0fpartition_count\x18\x02 \x01(\rB\x04\xb8\xa0\x19\x01\x12\x30\n\nplacements\x18\x03 \x03(\x0b\x32\x1c.tidelog.v1.ReplicaPlacement\"$\n\x10ReplicaPlacement\x12\x10\n\x08replicas\x18\x01 \x03(\x11\"M\n\x18\x43reatePartitionsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .tidelog.v1.PartitionCountResult\"`\n\x14PartitionCountResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpartition_count\x18\x03 \x01(\r\"=\n\x14\x44\x65leteRecordsRequest\x12%\n\x06points\x18\x01 \x03(\x0b\x32\x15.tidelog.v1.TrimPoint\"Q\n\tTrimPoint\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x15\n\rbefore_offset\x18\x02 \x01(\x12\"@\n\x15\x44\x65leteRecordsResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.TrimResult\"w\n\nTrimResult\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x32\xcb\x03\n\x11TopicAdminService\x12_\n\nListTopics\x12\x1d.tidelog.v1.ListTopicsRequest\x1a\x1e.tidelog.v1.ListTopicsResponse\"\x12\xaa\xa0\x19\x06\x08\x02\x10\x03\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12h\n\x0c\x44\x65leteTopics\x12\x1f.tidelog.v1.DeleteTopicsRequest\x1a .tidelog.v1.DeleteTopicsResponse\"\x15\xaa\xa0\x19\x06\x08\x02\x10\x06\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x12}\n\x10\x43reatePartitions\x12#.tidelog.v1.CreatePartitionsRequest\x1a$.tidelog.v1.CreatePartitionsResponse\"\x1e\xaa\xa0\x19\x06\x08\x02\x10\x05\x18\x01\xb2\xa0\x19\x10\x08\x80\x80\x80\x01\x10\xf8U\x18\xa0\x8d\x06 \xa0\x8d\x06\x12l\n\rDeleteRecords\x12 .tidelog.v1.DeleteRecordsRequest\x1a!.tidelog.v1.DeleteRecordsResponse\"\x16\xaa\xa0\x19\x06\x08\x02\x10\x06\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x02\x10\x90Nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.topic_admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PARTITIONCOUNTCHANGE'].fields_by_name['partition_count']._loaded_options = None
+  _globals['_PARTITIONCOUNTCHANGE'].fields_by_name['partition_count']._serialized_options = b'\270\240\031\001'
   _globals['_TOPICADMINSERVICE'].methods_by_name['ListTopics']._loaded_options = None
-  _globals['_TOPICADMINSERVICE'].methods_by_name['ListTopics']._serialized_options = b'\252\240\031\006\010\002\020\003\030\001'
+  _globals['_TOPICADMINSERVICE'].methods_by_name['ListTopics']._serialized_options = b'\252\240\031\006\010\002\020\003\030\001\262\240\031\004\010\200\200\004'
   _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteTopics']._loaded_options = None
-  _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteTopics']._serialized_options = b'\252\240\031\006\010\002\020\006\030\001'
+  _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteTopics']._serialized_options = b'\252\240\031\006\010\002\020\006\030\001\262\240\031\007\010\200\200 \020\350\007'
   _globals['_TOPICADMINSERVICE'].methods_by_name['CreatePartitions']._loaded_options = None
-  _globals['_TOPICADMINSERVICE'].methods_by_name['CreatePartitions']._serialized_options = b'\252\240\031\006\010\002\020\005\030\001'
+  _globals['_TOPICADMINSERVICE'].methods_by_name['CreatePartitions']._serialized_options = b'\252\240\031\006\010\002\020\005\030\001\262\240\031\020\010\200\200\200\001\020\370U\030\240\215\006 \240\215\006'
   _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteRecords']._loaded_options = None
-  _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteRecords']._serialized_options = b'\252\240\031\006\010\002\020\006\030\001'
+  _globals['_TOPICADMINSERVICE'].methods_by_name['DeleteRecords']._serialized_options = b'\252\240\031\006\010\002\020\006\030\001\262\240\031\010\010\200\200\200\002\020\220N'
   _globals['_LISTTOPICSREQUEST']._serialized_start=120
   _globals['_LISTTOPICSREQUEST']._serialized_end=226
   _globals['_LISTTOPICSRESPONSE']._serialized_start=228
@@ -59,21 +61,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEPARTITIONSREQUEST']._serialized_start=752
   _globals['_CREATEPARTITIONSREQUEST']._serialized_end=850
   _globals['_PARTITIONCOUNTCHANGE']._serialized_start=852
-  _globals['_PARTITIONCOUNTCHANGE']._serialized_end=964
-  _globals['_REPLICAPLACEMENT']._serialized_start=966
-  _globals['_REPLICAPLACEMENT']._serialized_end=1002
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=1004
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=1081
-  _globals['_PARTITIONCOUNTRESULT']._serialized_start=1083
-  _globals['_PARTITIONCOUNTRESULT']._serialized_end=1179
-  _globals['_DELETERECORDSREQUEST']._serialized_start=1181
-  _globals['_DELETERECORDSREQUEST']._serialized_end=1242
-  _globals['_TRIMPOINT']._serialized_start=1244
-  _globals['_TRIMPOINT']._serialized_end=1325
-  _globals['_DELETERECORDSRESPONSE']._serialized_start=1327
-  _globals['_DELETERECORDSRESPONSE']._serialized_end=1391
-  _globals['_TRIMRESULT']._serialized_start=1393
-  _globals['_TRIMRESULT']._serialized_end=1512
-  _globals['_TOPICADMINSERVICE']._serialized_start=1515
-  _globals['_TOPICADMINSERVICE']._serialized_end=1923
+  _globals['_PARTITIONCOUNTCHANGE']._serialized_end=970
+  _globals['_REPLICAPLACEMENT']._serialized_start=972
+  _globals['_REPLICAPLACEMENT']._serialized_end=1008
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=1010
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=1087
+  _globals['_PARTITIONCOUNTRESULT']._serialized_start=1089
+  _globals['_PARTITIONCOUNTRESULT']._serialized_end=1185
+  _globals['_DELETERECORDSREQUEST']._serialized_start=1187
+  _globals['_DELETERECORDSREQUEST']._serialized_end=1248
+  _globals['_TRIMPOINT']._serialized_start=1250
+  _globals['_TRIMPOINT']._serialized_end=1331
+  _globals['_DELETERECORDSRESPONSE']._serialized_start=1333
+  _globals['_DELETERECORDSRESPONSE']._serialized_end=1397
+  _globals['_TRIMRESULT']._serialized_start=1399
+  _globals['_TRIMRESULT']._serialized_end=1518
+  _globals['_TOPICADMINSERVICE']._serialized_start=1521
+  _globals['_TOPICADMINSERVICE']._serialized_end=1980
 # @@protoc_insertion_point(module_scope)

@@ -30,6 +30,7 @@ from tidelog.metadata_quorum.rpc.errors import fill_error
 from tidelog.metadata_quorum.rpc.forwarding import ADMIN_TIMEOUT_MS, SERVED_FILES, left_ms
 from tidelog.metadata_quorum.rpc.session_service import validate_cluster
 from tidelog.ports import Authorizer, Clock, RequestContext
+from tidelog.ports.bounds import count_message
 from tidelog.ports.request_context import CLIENT_LISTENER
 from tidelog.v1 import controller_pb2
 from tidelog.wire.errors import TidelogError
@@ -182,6 +183,8 @@ class ControllerService:
             deadline_ns=self._clock.monotonic_ns() + timeout_ms * _NS_PER_MS,
         )
         check_allowed(asked.method, client, self._accesses[asked.method], self._authorizer)
+        # Counted by the broker as well, unless it is of an older release.
+        count_message(asked.method, asked.request)
         try:
             return await execute(client, asked.request, timeout_ms)
         except DecodeError as error:

@@ -28,7 +28,7 @@ from tidelog.ports.network import (
 from tidelog.ports.real import network_errors, network_options
 from tidelog.ports.real.network_answers import CallRoom
 from tidelog.ports.real.network_callers import Callers
-from tidelog.ports.real.network_memory import ListenerMemory
+from tidelog.ports.real.network_memory import ListenerMemory, MessageRoom
 from tidelog.ports.request_context import ANONYMOUS, NO_DEADLINE_NS, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -62,7 +62,7 @@ class HandlerStream:
         self._memory = serving.memory
         self._room = room
         self._connection = context.peer()
-        self._held_bytes = 0
+        self.message_room = serving.memory.room(method, may_refuse=False)
         self._is_first = True
         self._context = context
         self._method = method
@@ -101,8 +101,7 @@ class HandlerStream:
             raise self._closed("the caller is gone") from None
         if not isinstance(message, bytes):
             return None
-        self._held_bytes = len(message)
-        self._memory.take(self._held_bytes)
+        self.message_room.arrive(len(message))
         serving = self._serving
         serving.callers.delivered(self._connection, len(message), serving.clock.monotonic_ns())
         return message
@@ -116,9 +115,7 @@ class HandlerStream:
 
     def let_go(self) -> None:
         """The handler is done with the last message: it says so, or asks for the next, or ends."""
-        if self._held_bytes:
-            self._memory.give_back(self._held_bytes)
-            self._held_bytes = 0
+        self.message_room.give_back()
 
     async def end_sending(self) -> None:
         """A handler ends its sending by returning."""
@@ -173,13 +170,14 @@ def _unary(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethodH
         async def answer() -> bytes:
             memory.admit(full_name)
             message = await _only_message(context, full_name, serving)
-            memory.take(len(message))
+            message_room = memory.room(full_name, may_refuse=True)
+            message_room.arrive(len(message))
             serving.callers.delivered(connection, len(message), serving.clock.monotonic_ns())
             try:
-                asked = request_context(context, serving, room)
+                asked = request_context(context, serving, room, message_room)
                 result = await _serve_in_time(handler, asked, message, serving.clock, limit_ms)
             finally:
-                memory.give_back(len(message))
+                message_room.give_back()
             _check_size(result, f"answer {full_name}")
             room.send(len(result), may_refuse=True)
             return result
@@ -201,7 +199,9 @@ def _stream(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethod
         _count_call(context, connection, serving, room)
         try:
             await _supervise(
-                lambda: handler(request_context(context, serving, room), stream),
+                lambda: handler(
+                    request_context(context, serving, room, stream.message_room), stream
+                ),
                 context,
                 full_name,
             )
@@ -317,7 +317,9 @@ async def _serve_in_time(
         ) from None
 
 
-def request_context(context: _Context, serving: Serving, room: CallRoom) -> RequestContext:
+def request_context(
+    context: _Context, serving: Serving, room: CallRoom, message_room: MessageRoom
+) -> RequestContext:
     """What handlers may know of a call."""
     listener, clock = serving.listener, serving.clock
     remaining_s: float | None = context.time_remaining()
@@ -333,6 +335,7 @@ def request_context(context: _Context, serving: Serving, room: CallRoom) -> Requ
         address=normalise_address(context.peer()),
         deadline_ns=deadline_ns,
         answer_room=room,
+        request_room=message_room,
     )
 
 

@@ -1,6 +1,7 @@
 """What one listener holds of its callers' messages: counted, bounded, refused by name.
 
-Pure but for the waiting. Requests count from their arrival until their handler is done with them;
+Pure but for the waiting. Requests count from their arrival until their handler is done with them,
+by their bytes and by what is made of them;
 answers are `network_answers`' business.
 """
 
@@ -53,16 +54,31 @@ class ListenerMemory:
 
     def admit(self, method: str) -> None:
         """Refuse a call before its message is read, if there is no room for it."""
-        if self.has_room:
-            return
+        if not self.has_room:
+            raise self._refusal(method)
+
+    def check_room(self, method: str, held_bytes: int, more_bytes: int) -> None:
+        """Refuse what a call that holds so much would make of its message, if others hold too much
+        beside it."""
+        others_bytes = self.request_bytes - held_bytes
+        limit_bytes = self._limits.request_memory_bytes
+        if others_bytes and self.request_bytes + more_bytes > limit_bytes:
+            raise self._refusal(method)
+
+    def _refusal(self, method: str) -> TidelogError:
         name, value = "request_memory_bytes", self._limits.request_memory_bytes
         self.note_refused(name)
-        raise TidelogError(
+        return TidelogError(
             ErrorCode.RESOURCE_EXHAUSTED,
             tried=f"call {method}",
             happened=f"listeners.{self._listener}.limits.{name} = {value} is used up",
             hint="Read the answers that are waiting, or try again later.",
         )
+
+    def room(self, method: str, *, may_refuse: bool) -> "MessageRoom":
+        """For what is made of the messages of one call; a stream's are never refused, it waits
+        before it reads the next."""
+        return MessageRoom(self, method, may_refuse=may_refuse)
 
     def take(self, length_bytes: int) -> None:
         """Count a message that has arrived."""
@@ -74,3 +90,30 @@ class ListenerMemory:
         assert self.request_bytes >= 0, "a request is given back once"
         if self.has_room:
             self._has_room.set()
+
+
+class MessageRoom:
+    """One message of a call and what is made of it, from its arrival until it is done with."""
+
+    def __init__(self, memory: ListenerMemory, method: str, *, may_refuse: bool) -> None:
+        self._memory = memory
+        self._method = method
+        self._may_refuse = may_refuse
+        self._held_bytes = 0
+
+    def arrive(self, length_bytes: int) -> None:
+        """A message came."""
+        self._memory.take(length_bytes)
+        self._held_bytes += length_bytes
+
+    def take(self, more_bytes: int) -> None:
+        """See `RequestRoom`; a single message may pass the limit."""
+        if self._may_refuse and more_bytes:
+            self._memory.check_room(self._method, self._held_bytes, more_bytes)
+        self.arrive(more_bytes)
+
+    def give_back(self) -> None:
+        """The message is done with."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        if held_bytes:
+            self._memory.give_back(held_bytes)

@@ -1,0 +1,123 @@
+"""Every method that a node serves counts a message before it does anything with it."""
+
+import asyncio
+import importlib
+from collections.abc import Iterator
+
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+
+from tests.contract import descriptors
+from tests.server.cluster_in_world import Cluster
+from tidelog.chaos.fuzz.messages import one_more
+from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
+from tidelog.ports import RequestContext, UnaryMethod
+from tidelog.ports.bounds import ELEMENT_BYTES, bounded
+from tidelog.ports.request_context import ANONYMOUS, CLIENT_LISTENER, NO_DEADLINE_NS
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+CALL_MS = 60_000
+NOT_SERVED = {
+    "MarkerService",
+    "StagedPublishService",
+    "StagedTransferService",
+    "TransactionAdminService",
+    "TransactionCoordinatorService",
+    "TransactionService",
+}
+REFUSED = {ErrorCode.INVALID_ARGUMENT, ErrorCode.BATCH_TOO_LARGE}
+
+
+def all_methods() -> Iterator[MethodDescriptor]:
+    for source in sorted(descriptors.PROTO.glob(f"{descriptors.OURS}*.proto")):
+        file = importlib.import_module(f"tidelog.v1.{source.stem}_pb2").DESCRIPTOR
+        for service in file.services_by_name.values():
+            yield from service.methods
+
+
+def is_over_the_network(data: bytes) -> bool:
+    """What is larger the network itself refuses."""
+    return len(data) <= 1024 * 1024
+
+
+async def outcome(cluster: Cluster, method: MethodDescriptor, data: bytes) -> TidelogError | None:
+    """What became of the message at the first node."""
+    is_client = read_access(method).listener == CLIENT_LISTENER
+    address, name = f"n1:{1 if is_client else 2}", method_name(method)
+    try:
+        if not method.client_streaming:
+            await cluster.network.call(address, name, data, timeout_ms=CALL_MS)
+            return None
+        stream = cluster.network.stream(address, name)
+        try:
+            await stream.send(data)
+            while await stream.receive() is not None:
+                pass
+        finally:
+            stream.cancel()
+    except TidelogError as error:
+        return error
+    return None
+
+
+def test_a_message_that_holds_one_too_many_is_refused_by_every_method_of_a_node() -> None:
+    unbounded: list[str] = []
+    not_served: set[str] = set()
+
+    async def work(cluster: Cluster) -> None:
+        for method in all_methods():
+            for shaped in one_more(method, {}):
+                if not is_over_the_network(shaped.data):
+                    continue
+                async with asyncio.timeout(60):
+                    error = await outcome(cluster, method, shaped.data)
+                if error is not None and error.code is ErrorCode.NOT_IMPLEMENTED:
+                    not_served.add(method.containing_service.name)
+                elif error is None or error.code not in REFUSED or "at most" not in error.happened:
+                    unbounded.append(f"{method.full_name}, {shaped.name}: {error}")
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+    assert unbounded == []
+    assert not_served == NOT_SERVED
+
+
+class Room:
+    """Counts what is made of messages."""
+
+    def __init__(self) -> None:
+        self.taken_bytes = 0
+
+    def take(self, more_bytes: int) -> None:
+        self.taken_bytes += more_bytes
+
+
+def test_a_handler_never_sees_what_holds_too_much() -> None:
+    seen: list[int] = []
+    room = Room()
+
+    async def handle(context: RequestContext, message: bytes) -> bytes:
+        assert context.request_room is room
+        seen.append(len(message))
+        return b""
+
+    name = "/tidelog.v1.ConfigService/AlterConfigs"
+    method = bounded({name: UnaryMethod(handle)})[name]
+    assert isinstance(method, UnaryMethod)
+    handler = method.handler
+    context = RequestContext(
+        principal=ANONYMOUS,
+        listener=CLIENT_LISTENER,
+        client_id="",
+        address="client:1",
+        deadline_ns=NO_DEADLINE_NS,
+        request_room=room,
+    )
+
+    async def work() -> None:
+        with pytest.raises(TidelogError, match="2,001 elements"):
+            await handler(context, b"\x0a\x00" * 100_000)
+        assert (seen, room.taken_bytes) == ([], 0)
+        await handler(context, b"\x0a\x00" * 2_000)
+        assert (seen, room.taken_bytes) == ([4_000], 2_000 * ELEMENT_BYTES)
+
+    asyncio.run(work())
