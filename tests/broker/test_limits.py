@@ -164,7 +164,7 @@ def test_more_parts_than_can_be_answered_are_refused_before_anything_is_done() -
         ):
             error = await refusal(client, method, message)
             assert error.code is ErrorCode.INVALID_ARGUMENT
-            assert str(count) in error.happened
+            assert "at most" in error.happened
 
     with_node(work)
 
@@ -208,7 +208,7 @@ def test_calls_about_groups_are_refused_before_more_is_read_than_a_group_has() -
         ):
             error = await refusal(client, f"GroupService/{method}", request.SerializeToString())
             assert error.code is ErrorCode.INVALID_ARGUMENT
-            assert str(count) in error.happened
+            assert "at most" in error.happened
 
     with_node(work)
 

@@ -49,7 +49,7 @@ def test_fields_that_nobody_knows_are_counted() -> None:
 def test_a_single_field_again_and_again_is_counted_by_the_steps() -> None:
     most = steps_max(BOUNDS, OUTER)
     assert count(b"\x18\x01" * most, OUTER, BOUNDS, tried="call it").steps == most
-    assert f"at most {most:,}" in refused(b"\x18\x01" * (most + 1)).happened
+    assert f"at most {most}" in refused(b"\x18\x01" * (most + 1)).happened
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_cannot_be_walked_is_refused(message: bytes) -> None:
 def test_a_message_that_is_too_long_is_not_walked() -> None:
     error = refused(b"\x0b" * 10_001)
     assert error.code is ErrorCode.BATCH_TOO_LARGE
-    assert error.happened == "the message has 10,001 bytes; one takes at most 10,000"
+    assert error.happened == "the message has 10001 bytes; one takes at most 10000"
 
 
 def test_an_entry_with_room_for_many_fields_is_looked_into() -> None:

@@ -23,7 +23,6 @@ from tidelog.broker.rpc.quotas import with_quotas
 from tidelog.broker.rpc.table import BROKER_FILES, build_broker_methods
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
-from tidelog.ports.bounds import bounded
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
 from tidelog.server.broker_directories import broker_directories
@@ -210,7 +209,7 @@ class Node:
             limits=settings.limits,
             starts_serving=False,
         )
-        methods = self._monitoring.metering.around(name, bounded(methods))
+        methods = self._monitoring.metering.around(name, methods)
         try:
             server = await self._ports.network.serve(listener, methods)
         except TidelogError as error:

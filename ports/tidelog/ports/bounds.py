@@ -1,11 +1,10 @@
 """What one message of each method may hold, by the contract's options, held up to every caller.
 
-Owns how a descriptor becomes a shape to walk, and where the walk stands: between a network adapter,
-real or simulated, and every handler, so that nothing is made of a message that holds too much. It
-must never let a method be served whose bounds the contract leaves open.
+Owns how a descriptor becomes a shape to walk, and the walk before a handler: nothing is made of a
+message that holds too much. It must never let a method be served whose bounds the contract leaves
+open.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -13,14 +12,7 @@ import msgspec
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from tidelog.ports.network import (
-    Method,
-    Stream,
-    StreamHandler,
-    StreamMethod,
-    UnaryHandler,
-    UnaryMethod,
-)
+from tidelog.ports.network import Stream, StreamHandler, UnaryHandler
 from tidelog.ports.request_context import RequestContext
 from tidelog.v1 import options_pb2
 from tidelog.wire.bounds import Bounds, Counted, Field, Shape, count
@@ -124,24 +116,15 @@ def _add(shape: Shape, field: FieldDescriptor, outer: tuple[str, ...]) -> None:
     )
 
 
-def bounded(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """The same methods, each behind the count."""
-    return {
-        name: UnaryMethod(_unary(name, method.handler, bounds_of(name)))
-        if isinstance(method, UnaryMethod)
-        else StreamMethod(_stream(name, method.handler, bounds_of(name)))
-        for name, method in methods.items()
-    }
-
-
 def count_message(method: str, message: bytes) -> Counted:
     """What a message of the method holds; refused beyond its bounds."""
     known = bounds_of(method)
     return count(message, known.shape, known.bounds, tried=f"call {method}")
 
 
-def _unary(name: str, handler: UnaryHandler, known: MethodBounds) -> UnaryHandler:
-    tried = f"call {name}"
+def bounded_unary(name: str, handler: UnaryHandler) -> UnaryHandler:
+    """The handler of the method, behind the count."""
+    known, tried = bounds_of(name), f"call {name}"
 
     async def counted(context: RequestContext, message: bytes) -> bytes:
         found = count(message, known.shape, known.bounds, tried=tried)
@@ -151,7 +134,10 @@ def _unary(name: str, handler: UnaryHandler, known: MethodBounds) -> UnaryHandle
     return counted
 
 
-def _stream(name: str, handler: StreamHandler, known: MethodBounds) -> StreamHandler:
+def bounded_stream(name: str, handler: StreamHandler) -> StreamHandler:
+    """The same for a stream: each of its messages is counted."""
+    known = bounds_of(name)
+
     async def counted(context: RequestContext, stream: Stream) -> None:
         await handler(context, _CountedStream(name, context, stream, known))
 

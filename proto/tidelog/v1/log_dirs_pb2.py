@@ -27,7 +27,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tidelog/v1/log_dirs.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"s\n\x16\x44\x65scribeLogDirsRequest\x12\x12\n\nbroker_ids\x18\x01 \x03(\x11\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x17\x44\x65scribeLogDirsResponse\x12*\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.BrokerLogDirs\"m\n\rBrokerLogDirs\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\'\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\xa6\x01\n\x06LogDir\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x16\n\x0e\x64irectory_uuid\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\nfree_bytes\x18\x04 \x01(\x12\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x12\x12+\n\x08replicas\x18\x06 \x03(\x0b\x32\x19.tidelog.v1.LogDirReplica\"\xad\x01\n\rLogDirReplica\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x0b\n\x03lag\x18\x05 \x01(\x04\x12 \n\x05\x65rror\x18\x06 \x01(\x0b\x32\x11.tidelog.v1.Error2\x85\x01\n\rLogDirService\x12t\n\x0f\x44\x65scribeLogDirs\x12\".tidelog.v1.DescribeLogDirsRequest\x1a#.tidelog.v1.DescribeLogDirsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90Nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tidelog/v1/log_dirs.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"s\n\x16\x44\x65scribeLogDirsRequest\x12\x12\n\nbroker_ids\x18\x01 \x03(\x11\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x17\x44\x65scribeLogDirsResponse\x12*\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.BrokerLogDirs\"m\n\rBrokerLogDirs\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\'\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\xa6\x01\n\x06LogDir\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x16\n\x0e\x64irectory_uuid\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\nfree_bytes\x18\x04 \x01(\x12\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x12\x12+\n\x08replicas\x18\x06 \x03(\x0b\x32\x19.tidelog.v1.LogDirReplica\"\xad\x01\n\rLogDirReplica\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x0b\n\x03lag\x18\x05 \x01(\x04\x12 \n\x05\x65rror\x18\x06 \x01(\x0b\x32\x11.tidelog.v1.Error2\x86\x01\n\rLogDirService\x12u\n\x0f\x44\x65scribeLogDirs\x12\".tidelog.v1.DescribeLogDirsRequest\x1a#.tidelog.v1.DescribeLogDirsResponse\"\x19\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\x0b\x08\x80\x80@\x10\x90N\x18\xa0\x9c\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,7 +35,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.log_dirs_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGDIRSERVICE'].methods_by_name['DescribeLogDirs']._loaded_options = None
-  _globals['_LOGDIRSERVICE'].methods_by_name['DescribeLogDirs']._serialized_options = b'\252\240\031\006\010\001\020\003\030\001\262\240\031\n\010\200\200@\020\220N\030\220N'
+  _globals['_LOGDIRSERVICE'].methods_by_name['DescribeLogDirs']._serialized_options = b'\252\240\031\006\010\001\020\003\030\001\262\240\031\013\010\200\200@\020\220N\030\240\234\001'
   _globals['_DESCRIBELOGDIRSREQUEST']._serialized_start=117
   _globals['_DESCRIBELOGDIRSREQUEST']._serialized_end=232
   _globals['_DESCRIBELOGDIRSRESPONSE']._serialized_start=234
@@ -47,5 +47,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGDIRREPLICA']._serialized_start=586
   _globals['_LOGDIRREPLICA']._serialized_end=759
   _globals['_LOGDIRSERVICE']._serialized_start=762
-  _globals['_LOGDIRSERVICE']._serialized_end=895
+  _globals['_LOGDIRSERVICE']._serialized_end=896
 # @@protoc_insertion_point(module_scope)

@@ -200,7 +200,7 @@ class _Walk:
         return TidelogError(
             ErrorCode.INVALID_ARGUMENT,
             tried=self.tried,
-            happened=f"the message holds at least {count:,} {what}; one takes at most {most:,}",
+            happened=f"the message holds at least {count} {what}; one takes at most {most}",
             hint="Split the call: send fewer at a time.",
         )
 
@@ -218,8 +218,7 @@ def count(message: bytes, shape: Shape, bounds: Bounds, *, tried: str) -> Counte
         raise TidelogError(
             ErrorCode.BATCH_TOO_LARGE,
             tried=tried,
-            happened=f"the message has {len(message):,} bytes; one takes at most "
-            f"{bounds.bytes_max:,}",
+            happened=f"the message has {len(message)} bytes; one takes at most {bounds.bytes_max}",
             hint="Split the call: send less at a time.",
         )
     steps = steps_max(bounds, shape)

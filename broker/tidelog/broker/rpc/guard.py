@@ -1,7 +1,8 @@
-"""What stands before every method of a node: may the caller do this, and is the node ready for it.
+"""What stands before every method of a node: may the caller do this, is the node ready for it, and
+does the message hold no more than the contract allows.
 
-Owns the gate. The authorizer is asked before a request's bytes are looked at; a message that does
-not fit the contract is the caller's error.
+Owns the gate. The authorizer is asked before a request's bytes are looked at, and nothing is made
+of them before they are counted; a message that does not fit the contract is the caller's error.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from tidelog.ports import (
     UnaryHandler,
     UnaryMethod,
 )
+from tidelog.ports.bounds import bounded_stream, bounded_unary
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -39,9 +41,11 @@ def guard_all(
     """Each handler behind the gate."""
     methods: dict[str, Method] = {}
     for name, handler in unary.items():
-        methods[name] = UnaryMethod(_guard_unary(name, handler, accesses[name], gate))
+        counted = bounded_unary(name, handler)
+        methods[name] = UnaryMethod(_guard_unary(name, counted, accesses[name], gate))
     for name, stream_handler in streams.items():
-        methods[name] = StreamMethod(_guard_stream(name, stream_handler, accesses[name], gate))
+        counted_stream = bounded_stream(name, stream_handler)
+        methods[name] = StreamMethod(_guard_stream(name, counted_stream, accesses[name], gate))
     return methods
 
 
