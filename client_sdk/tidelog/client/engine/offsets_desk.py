@@ -29,6 +29,7 @@ from tidelog.client.engine.group_messages import (
     Tell,
 )
 from tidelog.client.engine.group_settings import OFFSETS_PER_REQUEST_MAX, GroupSettings
+from tidelog.client.engine.topics import UNKNOWN_TOPIC_GRACE_MS
 from tidelog.client.engine.tries import Doubt, Reason, saying
 from tidelog.client.errors import NoAnswerError
 from tidelog.client.types import TopicPartition
@@ -77,9 +78,11 @@ class Commit:
         """Only commits of one member and epoch travel together."""
         return self.member_id, self.member_epoch
 
-    def settle(self, key: PartitionKey, result: TidelogError | None) -> None:
+    def settle(
+        self, key: PartitionKey, result: TidelogError | None, *, is_final: bool = False
+    ) -> None:
         """One partition was answered; a retriable refusal leaves it to the next try."""
-        if result is not None and result.retriable:
+        if result is not None and result.retriable and not is_final:
             self.reason = result
             self.doubt.note(result)
             return
@@ -135,6 +138,8 @@ class OffsetsDesk:
         self.lookup_sent: tuple[SendLookup, Lookup] | None = None
         self.has_doubt = False
         """A request was answered as if this were no member."""
+        self._unknown_since_ns: dict[bytes, int] = {}
+        """Topic ids that the coordinator does not know, and since when it has refused them."""
         self._settings = settings
         self._coordinator = coordinator
         self._backoff = backoff
@@ -184,13 +189,29 @@ class OffsetsDesk:
         for offset, result in zip(request.offsets, results, strict=True):
             if result is not None and error is None:
                 self._on_error(request.address, result, now_ns)
-            is_clear = is_clear and (result is None or not result.retriable)
+            is_deleted = self._is_deleted(offset, result, now_ns)
+            is_clear = is_clear and (result is None or not result.retriable or is_deleted)
+            told = _deleted(offset, self._settings.group) if is_deleted else result
             for commit in sent.commits:
-                commit.settle(offset.key, result)
+                commit.settle(offset.key, told, is_final=is_deleted)
         self._failures = 0 if is_clear else self._failures + 1
         delay_ns = 0 if is_clear else self._backoff.delay_ns(self._failures)
         self._retry_at_ns = now_ns + max(delay_ns, message.throttle_ms * NS_PER_MS)
         self._tell_settled()
+
+    def _is_deleted(self, offset: OffsetToCommit, result: TidelogError | None, now_ns: int) -> bool:
+        """Whether the topic is gone, and not only too new for the coordinator's metadata.
+
+        Both are refused alike. A coordinator whose metadata lag catches up within the grace;
+        waiting any longer would hold up commit() and close() until their deadlines, for an offset
+        that means nothing any more.
+        """
+        topic_id, _ = offset.key
+        if result is None or result.code is not ErrorCode.UNKNOWN_TOPIC_ID:
+            self._unknown_since_ns.pop(topic_id, None)
+            return False
+        since_ns = self._unknown_since_ns.setdefault(topic_id, now_ns)
+        return now_ns - since_ns >= UNKNOWN_TOPIC_GRACE_MS * NS_PER_MS
 
     def on_lookup(self, message: LookupAnswered, now_ns: int) -> None:
         """What the coordinator knows."""
@@ -374,6 +395,16 @@ class OffsetsDesk:
         for commit in [each for each in self.commits if not each.left]:
             self.commits.remove(commit)
             self.settle(commit.number, commit.failures)
+
+
+def _deleted(offset: OffsetToCommit, group: str) -> TidelogError:
+    name = offset.topic_partition
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        tried=f"commit {name.topic}-{name.partition} for group {group!r}",
+        happened=f"topic {name.topic!r} was deleted, and what was committed for it is gone",
+        hint="stop reading it: unsubscribe, or subscribe to other topics",
+    )
 
 
 def _not_in_time(why: TidelogError) -> str:
