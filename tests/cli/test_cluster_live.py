@@ -65,6 +65,18 @@ def test_three_formatted_nodes_are_a_quorum_that_hands_over(five: LocalCluster) 
     assert_three_lines(done.err, why="has it open", hint="")
 
 
+def test_topics_of_a_cluster_of_three_have_three_replicas_and_only_producers_make_any(
+    five: LocalCluster,
+) -> None:
+    cluster = three_voters(five)
+    assert cluster.ok("topic", "create", "orders").endswith("replication factor 3\n")
+    for words in (("consume", "ordres", "-e"), ("produce", "ordres")):
+        done = cluster.run(*words)
+        assert done.code == 2, done
+        assert_three_lines(done.err, why="no topic", hint="orders")
+    assert cluster.ok("topic", "list", "-q").split() == ["orders"]
+
+
 def test_a_quorum_grows_from_one_to_three_to_five_and_shrinks(five: LocalCluster) -> None:
     five.format(1, "--standalone", "-C", CLUSTER_ID)
     five.start(1)
@@ -79,7 +91,10 @@ def test_a_quorum_grows_from_one_to_three_to_five_and_shrinks(five: LocalCluster
             assert five.ok("quorum", "add-voter", str(node)).splitlines()[0] == (
                 f"node {node} with directory {learner.directory_uuid} is a voter"
             )
-        five.ok("topic", "create", f"with-{len(five.quorum().voters)}")
+        created = five.run("topic", "create", f"with-{len(five.quorum().voters)}")
+        assert created.code == 0
+        assert "one copy of each partition" in created.err, "formatted for one broker, now several"
+        assert "default.replication.factor=3" in created.err
     assert five.quorum().voters == [1, 2, 3, 4, 5]
     assert "is a voter already" in five.ok("quorum", "add-voter", "5")
     wrong = five.run("quorum", "remove-voter", "5", "--directory-uuid", "0" * 32)
@@ -156,7 +171,7 @@ def test_without_a_majority_one_node_goes_on_after_the_sentence(five: LocalClust
     cluster.start(1)
     assert cluster.quorum().voters == [1]
     assert cluster.ok("topic", "list", "-q") == "kept\n"
-    cluster.ok("topic", "create", "new")
+    cluster.ok("topic", "create", "new", "-r", "1")
     (cluster.data(2) / "quorum").rename(cluster.directory / "old2")
     cluster.format(2, "--join", "-C", CLUSTER_ID)
     cluster.start(2)

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.ports import Random
 from tidelog.ports.real.disk import open_disk
+from tidelog.server.configuration import DEV_DEFAULTS
 from tidelog.server.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.server.storage_format import QUORUM_DIRECTORY
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -20,8 +21,6 @@ FILE_NAME: Final = "cluster.json"
 FORMAT_VERSION: Final = 1
 HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9192
-REPLICAS_MAX: Final = 3
-"""Of a topic that asks for no number of them."""
 PORT_STEP: Final = 100
 """Between one node's ports and the next one's."""
 
@@ -164,7 +163,6 @@ async def _format(directory: Path, random: Random, cluster: ClusterFile, node: C
         node_id=node.node_id,
         cluster_id=cluster.cluster_id,
         broker_count=len(cluster.nodes),
-        default_replication_factor=min(REPLICAS_MAX, len(cluster.nodes)),
         voters=tuple(
             InitialVoter(
                 node_id=each.node_id,
@@ -187,6 +185,7 @@ def _write_settings(directory: Path, node: ClusterNode, partitions: int | None) 
     lines = [
         f"node_id = {node.node_id}",
         f"data_dir = {msgspec.json.encode(str(_node_directory(directory, node))).decode()}",
+        *(f"{name} = {str(value).lower()}" for name, value in DEV_DEFAULTS.items()),
         *([] if partitions is None else [f"default_partitions = {partitions}"]),
         "[listeners.client]",
         f'bind = "{node.client_address}"',

@@ -5,6 +5,7 @@ Owns names, defaults, bounds and precedence: flag, then `TIDELOG_*`, then file, 
 the caller hands their content in, so that tests and the simulator need neither.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -25,6 +26,8 @@ from tidelog.server.configuration_metrics import MetricsSettings
 __all__ = ["ListenerSettings", "Listeners", "NodeConfiguration"]
 
 MIB: Final = 1024 * 1024
+DEV_DEFAULTS: Final[Mapping[str, bool]] = {"auto_create_topics": True}
+"""Of `tidelog dev` and `tidelog.testing`: trying something out needs no topic made beforehand."""
 
 
 class ProduceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -233,14 +236,25 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         ),
     ] = 30_000
     auto_create_topics: Annotated[
-        bool, Meta(description="Create a topic when a client asks for one that is not there.")
-    ] = True
+        bool,
+        Meta(
+            description="Create a topic when a producer writes to one that is not there; who reads "
+            "creates none. `tidelog dev` and `tidelog.testing` have it on unless it is set."
+        ),
+    ] = False
     default_partitions: Annotated[
         int, Meta(description="Partitions of a topic that asks for no number of them.", ge=1)
     ] = 1
     default_replication_factor: Annotated[
-        int, Meta(description="Replicas of a topic that asks for no number of them.", ge=1)
-    ] = 1
+        int,
+        Meta(
+            description="Replicas of a topic that asks for no number of them. Read by the "
+            "formatting of a new cluster, which decides; 0: as many as brokers are expected, at "
+            "most 3. Later `default.replication.factor` of the cluster changes it.",
+            ge=0,
+            le=32_767,
+        ),
+    ] = 0
     stall_log_ms: Annotated[
         int,
         Meta(description="A stall of the node's loop that is longer is logged.", ge=1, le=60_000),
@@ -322,7 +336,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """The topic settings in the controller's words."""
         return TopicDefaults(
             partition_count=self.default_partitions,
-            replication_factor=self.default_replication_factor,
+            replication_factor=self.default_replication_factor or 1,
             partition_count_max=self.topics.partitions_max,
             partitions_total_max=self.topics.partitions_total_max,
         )

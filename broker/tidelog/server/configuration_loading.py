@@ -58,11 +58,16 @@ def load(
     file_name: str = "",
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> NodeConfiguration:
-    """The configuration; `flags` are setting paths with their values as text."""
+    """The configuration; `flags` are setting paths with their values as text.
+
+    `defaults`: values of top-level settings for where neither flag, variable nor file says any.
+    """
     known = {setting.path: setting for setting in settings()}
     tree = _parse_file(file_text, file_name)
     _refuse_unknown(tree, known, file_name)
+    tree = {**(defaults or {}), **tree}
     variables = {setting.variable: setting for setting in known.values()}
     for variable, text in sorted((environment or {}).items()):
         if variable in variables:

@@ -16,7 +16,12 @@ from typing import Final
 import msgspec
 
 from tidelog.server import log_events
-from tidelog.server.configuration import Listeners, ListenerSettings, NodeConfiguration
+from tidelog.server.configuration import (
+    DEV_DEFAULTS,
+    Listeners,
+    ListenerSettings,
+    NodeConfiguration,
+)
 from tidelog.server.configuration_loading import load
 from tidelog.server.formatting import FormatOptions, format_disks
 from tidelog.server.node import Node
@@ -83,6 +88,7 @@ def _configuration(options: DevOptions, environment: Mapping[str, str]) -> NodeC
         file_name=options.configuration_file or "",
         environment=environment,
         flags=flags,
+        defaults=DEV_DEFAULTS,
     )
     return _alone(loaded)
 

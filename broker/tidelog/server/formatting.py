@@ -36,7 +36,8 @@ INTERNAL_PARTITION_COUNTS: Final[Mapping[str, int]] = {
     "__transactions": 16,
 }
 """Coordinators are found by these counts, so they never change."""
-INTERNAL_REPLICAS_MAX: Final = 3
+REPLICAS_MAX: Final = 3
+"""Unless more are asked for: any one of them may die while another one is being restarted."""
 
 
 class InitialVoter(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,8 @@ class FormatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Set: a quorum of this node alone, reached at this cluster listener."""
     voters: tuple[InitialVoter, ...] = ()
     """Set: the first members, this node among them."""
-    default_replication_factor: int = 1
+    default_replication_factor: int = 0
+    """Replicas of a topic that asks for no number of them; 0: as an internal topic."""
     broker_count: int = 1
     """How many brokers are expected: internal topics get min(3, so many) replicas."""
     log_dirs: tuple[str, ...] = ()
@@ -77,6 +79,8 @@ class Formatted(msgspec.Struct, frozen=True, kw_only=True):
     """Of the quorum directory, in hexadecimal; empty: the node is no controller."""
     voters: tuple[int, ...]
     """Node ids of the first members; empty: the node joins."""
+    default_replication_factor: int = 0
+    """Replicas of a topic that asks for no number of them; 0: the cluster has decided."""
 
 
 def format_storage(options: FormatOptions) -> Formatted:
@@ -131,6 +135,9 @@ async def format_disks(
         voters=()
         if quorum is None
         else tuple(each.id.node_id for each in quorum.bootstrap.members),
+        default_replication_factor=_default_replication_factor(options)
+        if quorum is not None and quorum.bootstrap.members
+        else 0,
     )
 
 
@@ -175,11 +182,15 @@ def _bootstrap_command(options: FormatOptions, cluster_id: str) -> bytes:
     return encode_entry(
         bootstrap_records(
             cluster_id,
-            default_replication_factor=options.default_replication_factor,
-            internal_replication_factor=min(INTERNAL_REPLICAS_MAX, options.broker_count),
+            default_replication_factor=_default_replication_factor(options),
+            internal_replication_factor=min(REPLICAS_MAX, options.broker_count),
             internal_partition_counts=INTERNAL_PARTITION_COUNTS,
         )
     )
+
+
+def _default_replication_factor(options: FormatOptions) -> int:
+    return options.default_replication_factor or min(REPLICAS_MAX, options.broker_count)
 
 
 def _validate(options: FormatOptions) -> None:

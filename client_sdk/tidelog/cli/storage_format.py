@@ -77,20 +77,23 @@ def configure(parser: Parser) -> None:
         "--brokers",
         type=number(1, _BROKERS_MAX),
         metavar="N",
-        help="how many brokers are expected: topics that the cluster itself uses get as many "
-        "replicas, at most 3 (default: the number of first voters)",
+        help="how many brokers are expected: topics get as many replicas, at most 3, unless they "
+        "ask for a number (default: the number of first voters)",
     )
     parser.add_argument(
         "--default-replication-factor",
         type=number(1, _BROKERS_MAX),
-        default=1,
         metavar="N",
-        help="replicas of topics that are created without a number (default: 1)",
+        help="replicas of topics that are created without a number (default: as --brokers says)",
     )
     parser.add_argument(
         "--restore", metavar="FILE", help="begin with metadata that was exported there"
     )
-    add_json(parser, "{cluster_id, node_id, data_dir, directory_uuid, voters: [node id]}")
+    add_json(
+        parser,
+        "{cluster_id, node_id, data_dir, directory_uuid, voters: [node id], "
+        "default_replication_factor}",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -205,7 +208,8 @@ def format_options(
         is_controller=not arguments.broker_only,
         standalone_address=_own_address(arguments, configuration) if arguments.standalone else "",
         voters=voters,
-        default_replication_factor=arguments.default_replication_factor,
+        default_replication_factor=arguments.default_replication_factor
+        or configuration.default_replication_factor,
         broker_count=arguments.brokers or max(1, len(voters)),
         log_dirs=configuration.log_dirs,
     )
@@ -253,4 +257,9 @@ def as_text(formatted: "Formatted") -> str:
         lines.append(f"  quorum:         {told}")
     else:
         lines.append("  quorum:         no part in it")
+    if formatted.default_replication_factor:
+        lines.append(
+            f"  replicas:       {formatted.default_replication_factor} of each partition, where a "
+            "topic asks for no number"
+        )
     return "\n".join(lines)

@@ -1,11 +1,13 @@
 """`tidelog topic create`."""
 
 import argparse
+import sys
 from typing import Final
 
 from tidelog.cli.admin import admin_client
 from tidelog.cli.errors import EXIT_OK, BadInput
 from tidelog.cli.parser import Parser, add_bootstrap, number, pair
+from tidelog.cli.table import count
 
 DESCRIPTION: Final = "Create a topic. What is not said is the cluster's default."
 EXAMPLES: Final = (
@@ -14,6 +16,8 @@ EXAMPLES: Final = (
     ("tidelog topic create orders --if-not-exists", "for scripts that may run twice"),
 )
 _COUNT_MAX: Final = 2_147_483_647
+REPLICAS_MAX: Final = 3
+"""Advised at most: any one may die while another one is being restarted."""
 
 
 def configure(parser: Parser) -> None:
@@ -59,13 +63,22 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"topic {arguments.topic} exists already")
                 return EXIT_OK
             raise
-    partitions = (
-        "1 partition" if created.num_partitions == 1 else f"{created.num_partitions} partitions"
-    )
+        partitions = count(created.num_partitions, "partition")
+        is_alone = created.replication_factor == 1 and not arguments.replication_factor
+        brokers = len(admin.describe_cluster().brokers) if is_alone else 1
     print(
         f"created topic {created.name}: {partitions}, "
         f"replication factor {created.replication_factor}"
     )
+    if brokers > 1:
+        # The cluster was formatted for one broker and has grown since: nothing else tells.
+        print(
+            f"note: {brokers} brokers, and one copy of each partition, as the cluster's default "
+            "says: what its broker loses is lost.\n"
+            f"hint: `-r {min(REPLICAS_MAX, brokers)}` for this topic, `tidelog config set "
+            f"--cluster default.replication.factor={min(REPLICAS_MAX, brokers)}` for those to come",
+            file=sys.stderr,
+        )
     return EXIT_OK
 
 

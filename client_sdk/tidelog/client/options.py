@@ -98,7 +98,8 @@ class ConsumerOptions(_Common, frozen=True, kw_only=True):
     client_rack: str = ""
     default_api_timeout_ms: int = 60_000
     isolation_level: str = "read_uncommitted"
-    allow_auto_create_topics: bool = True
+    allow_auto_create_topics: bool = False
+    """Unlike a producer a reader makes no topic, so that a misspelt name is noticed."""
     enable_auto_commit: bool = True
     """What one poll delivered is committed by a later one; without a group nothing is."""
     auto_commit_interval_ms: int = 5_000

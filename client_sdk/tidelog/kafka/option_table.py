@@ -129,7 +129,7 @@ CONSUMER: Final[Mapping[str, Option]] = {
     "max_partition_fetch_bytes": _HONOURED,
     "auto_offset_reset": _HONOURED,
     "check_crcs": _HONOURED,
-    "allow_auto_create_topics": _HONOURED,
+    "allow_auto_create_topics": _honoured("reading makes no topic"),
     "max_poll_records": _HONOURED,
     "consumer_timeout_ms": _HONOURED,
     "metric_group_prefix": _HONOURED,

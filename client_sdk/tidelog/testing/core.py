@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.metadata_quorum.image import Image
 from tidelog.ports.real import open_files
-from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.configuration import DEV_DEFAULTS, NodeConfiguration
 from tidelog.server.configuration_loading import load, settings
 from tidelog.server.formatting import FormatOptions, InitialVoter
 from tidelog.testing.loop import ClusterLoop
@@ -23,8 +23,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId
 from tidelog.wire.nearest import did_you_mean
 
-REPLICAS_MAX: Final = 3
-"""Of a topic that asks for no number of them."""
 UUID_BYTES: Final = 16
 LOOK_SECONDS: Final = 0.02
 """Between two looks at what the nodes know."""
@@ -193,7 +191,7 @@ class ClusterCore:
             node_id=0,
             cluster_id=os.urandom(UUID_BYTES).hex(),
             voters=voters,
-            default_replication_factor=min(REPLICAS_MAX, brokers),
+            default_replication_factor=configuration.default_replication_factor,
             broker_count=brokers,
         )
 
@@ -215,7 +213,7 @@ def configuration_of(brokers: int, given: Mapping[str, str]) -> NodeConfiguratio
                 hint=did_you_mean(name, known) or "docs/configuration.md lists them.",
             )
     several = DEFAULTS_OF_SEVERAL if brokers > 1 else {}
-    return load(flags={**DEFAULTS, **several, **given})
+    return load(flags={**DEFAULTS, **several, **given}, defaults=DEV_DEFAULTS)
 
 
 async def _together(works: list[Coroutine[Any, Any, None]]) -> None:

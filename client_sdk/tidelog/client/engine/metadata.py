@@ -139,17 +139,17 @@ class MetadataCache:
             return None
         return broker, view.leader_epoch
 
-    def unknown_topic(self, name: str, *, tried: str) -> TidelogError:
+    def unknown_topic(self, name: str, *, tried: str, hint: str = "") -> TidelogError:
         """The error for a topic that does not exist, with the name that was probably meant."""
         nearest = nearest_name(name, self.topics, known_max=NAMES_COMPARED_MAX)
-        hint = f"create it with `tidelog topic create {name}`"
-        if nearest is not None:
+        hint = hint or f"create it with `tidelog topic create {name}`"
+        if nearest is not None and nearest not in hint:
             hint = f"did you mean {nearest!r}? Otherwise {hint}"
         return TidelogError(
             ErrorCode.UNKNOWN_TOPIC,
             tried=tried,
-            happened=f"there is no topic {name!r}, and it was not created "
-            "(auto_create_topics of the cluster, allow_auto_create_topics of the client)",
+            happened=f"there is no topic {name!r}; reading makes none, and writing only where "
+            "auto_create_topics of the nodes and allow_auto_create_topics of the producer are true",
             hint=hint,
         )
 

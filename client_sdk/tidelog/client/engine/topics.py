@@ -177,7 +177,9 @@ class TopicDesk:
             self.gone[name] = None
             return [RefuseTopic(topic=name, error=deleted(name, self._tried(name)), is_final=True)]
         if error is None or is_unknown:
-            error = self.metadata.unknown_topic(name, tried=self._tried(name))
+            # The broker knows all names, this client only those that it has used.
+            hint = "" if error is None else error.hint
+            error = self.metadata.unknown_topic(name, tried=self._tried(name), hint=hint)
         is_final = not error.retriable or now_ns >= since_ns + UNKNOWN_TOPIC_GRACE_MS * NS_PER_MS
         if is_final:
             del self.wanted[name]
