@@ -23,6 +23,8 @@ from tidelog.client.engine.fetch_messages import (
     SendFetch,
     StreamBroken,
     StreamOpened,
+    TellReadAgain,
+    TellUnread,
 )
 from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.engine.metadata import (
@@ -58,6 +60,10 @@ def effect_text(effect: ConsumerEffect) -> str:
                 for each in effect.queries
             )
             return f"ask b{effect.broker_id} for offsets: {asked}"
+        case TellUnread():
+            return f"tell t-{effect.partition.partition} waits: {effect.error.code.name}"
+        case TellReadAgain():
+            return "tell all is read again"
 
 
 def _request(effect: SendFetch) -> str:

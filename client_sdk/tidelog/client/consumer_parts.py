@@ -3,6 +3,7 @@
 Owns the sizes of prefetching. Holds no state.
 """
 
+import logging
 from typing import Final
 
 import msgspec
@@ -21,6 +22,8 @@ from tidelog.client.engine.fetch_messages import (
     OffsetsFailed,
     QueryOffsets,
     SendFetch,
+    TellReadAgain,
+    TellUnread,
 )
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk
@@ -28,6 +31,8 @@ from tidelog.client.options import ConsumerOptions
 from tidelog.client.types import OffsetAndMetadata, RawBatch, TopicPartition
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+_log = logging.getLogger("tidelog.client")
 
 WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """Prefetched from one broker at most, whatever fetch_max_bytes allows."""
@@ -109,6 +114,25 @@ def offsets_came(
     if isinstance(answer, TidelogError):
         return OffsetsFailed(query=query, error=answer)
     return OffsetsArrived(query=query, answers=wire.read_offsets(answer))
+
+
+def log_reading(effect: TellUnread | TellReadAgain) -> None:
+    """A line in the log: what is in the way, where, and since when; or that it is over."""
+    if isinstance(effect, TellReadAgain):
+        _log.info("every partition is read again, after %.0f s", effect.waited_ms / 1000)
+        return
+    error, name = effect.error, f"{effect.partition.topic}-{effect.partition.partition}"
+    leader = f" from its leader {effect.address}" if effect.address else ""
+    others = f"; other partitions that wait: {effect.others}" if effect.others else ""
+    _log.warning(
+        "waiting: %s is not read%s for %.0f s: %s [%s]%s; it is tried on",
+        name,
+        leader,
+        effect.waited_ms / 1000,
+        error.happened,
+        error.code.name,
+        others,
+    )
 
 
 def split(fetched: Fetched) -> list[RawBatch]:

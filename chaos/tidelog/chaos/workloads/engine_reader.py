@@ -31,6 +31,8 @@ from tidelog.client.engine.fetch_messages import (
     SendFetch,
     StreamBroken,
     StreamOpened,
+    TellReadAgain,
+    TellUnread,
 )
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.topics import TopicDesk, TopicSettings
@@ -141,6 +143,8 @@ class EngineReader(EngineDriver[ConsumerMessage]):
                     self.scope.start(self._query(effect), name="offsets")
                 case BreakStream():
                     self.break_stream(effect.stream)
+                case TellUnread() | TellReadAgain():
+                    pass
                 case _:
                     assert_never(effect)
 

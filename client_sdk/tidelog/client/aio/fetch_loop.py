@@ -18,6 +18,7 @@ from tidelog.client.consumer_parts import (
     FetchLoopSettings,
     answered,
     fetch_request,
+    log_reading,
     offsets_came,
 )
 from tidelog.client.engine.consumer import ConsumerCore
@@ -31,6 +32,8 @@ from tidelog.client.engine.fetch_messages import (
     SendFetch,
     StreamBroken,
     StreamOpened,
+    TellReadAgain,
+    TellUnread,
 )
 from tidelog.wire.errors import TidelogError
 
@@ -98,6 +101,8 @@ class AsyncFetchLoop:
                     stream = self._streams.pop(effect.stream, None)
                     if stream is not None:
                         stream.cancel()
+                case TellUnread() | TellReadAgain():
+                    log_reading(effect)
                 case _:
                     assert_never(effect)
 

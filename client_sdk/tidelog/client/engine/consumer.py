@@ -56,6 +56,7 @@ from tidelog.client.engine.fetch_partition import PartitionState
 from tidelog.client.engine.fetch_ready import ReadyQueue
 from tidelog.client.engine.fetch_recovery import Recovery
 from tidelog.client.engine.metadata import BrokerView, MetadataCache
+from tidelog.client.engine.read_watch import ReadWatch
 from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
 from tidelog.client.engine.topics import TopicDesk
 from tidelog.client.types import TopicPartition
@@ -84,6 +85,7 @@ class ConsumerCore:
         self.errors: deque[TidelogError] = deque()
         self.intake = Intake(settings, metadata, self.recovery, self.ready, self._leave)
         self.added = AddedPartitions()
+        self.watch = ReadWatch(metadata, topics, self.links)
         self.streams_opened = 0
         self._backoff = backoff
         self._by_id: dict[tuple[bytes, int], PartitionState] = {}
@@ -229,13 +231,15 @@ class ConsumerCore:
             if request is not None:
                 self._effects.append(request)
         self._note_topics(self.topics.tick(now_ns), now_ns)
+        self._effects += self.watch.tick(self.partitions, now_ns)
         effects, self._effects = self._effects, []
         return effects
 
     def next_deadline_ns(self) -> int | None:
         """When `tick` has something to do if no message comes; None: never."""
         due_at_ns = self.topics.next_deadline_ns()
-        deadlines = [] if due_at_ns is None else [due_at_ns]
+        look_at_ns = self.watch.next_deadline_ns()
+        deadlines = [each for each in (due_at_ns, look_at_ns) if each is not None]
         for state in self.partitions.values():
             deadlines += [at_ns for at_ns in (state.retry_at_ns, state.replica_until_ns) if at_ns]
         deadlines += [link.retry_at_ns for link in self.links.values() if link.retry_at_ns]
@@ -309,6 +313,7 @@ class ConsumerCore:
             return
         link.close()
         link.failures += 1
+        link.failure = message.error
         link.retry_at_ns = now_ns + self._backoff.delay_ns(link.failures)
         for state in self.partitions.values():
             if state.broker_id == link.broker_id:
@@ -346,11 +351,14 @@ class ConsumerCore:
             state.retry_at_ns = 0
         if state.is_draining and state.is_drained:
             state.is_draining = False
+        name = state.topic_partition
+        leader = self.metadata.leader(name.topic, name.partition)
+        if state.is_querying and leader is not None and leader[1] > state.sent_epoch:
+            # Whoever was asked leads no more, and may be silent until its request is given up.
+            state.give_up_query()
         is_waiting = state.retry_at_ns or state.is_querying or state.is_draining
         if state.error is not None or is_waiting or state.is_held:
             return
-        name = state.topic_partition
-        leader = self.metadata.leader(name.topic, name.partition)
         if name.topic in self.metadata.topics:
             # Known from another call, perhaps: a refresh asks for topics in use only.
             self.topics.used.setdefault(name.topic, None)

@@ -4,6 +4,7 @@ Owns the credit's arithmetic: outstanding + buffered + ungranted is the window, 
 """
 
 from tidelog.client.engine.fetch_messages import FetchPosition, SendFetch
+from tidelog.wire.errors import TidelogError
 
 
 class FetchLink:
@@ -12,6 +13,7 @@ class FetchLink:
     __slots__ = (
         "broker_id",
         "buffered_bytes",
+        "failure",
         "failures",
         "is_open",
         "outstanding_bytes",
@@ -36,6 +38,8 @@ class FetchLink:
         self.removed: dict[tuple[bytes, int], None] = {}
         """Partitions that the broker is still to be told to stop reading."""
         self.failures = 0
+        self.failure: TidelogError | None = None
+        """Why the last stream broke, or was not opened."""
         self.retry_at_ns = 0
 
     def open(self, window_bytes: int) -> None:

@@ -181,7 +181,28 @@ class BreakStream(msgspec.Struct, frozen=True, kw_only=True):
     stream: int
 
 
-ConsumerEffect = FetchMetadata | OpenStream | SendFetch | BreakStream | QueryOffsets
+class TellUnread(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition has not been read for a while: warn the user. It is still tried."""
+
+    partition: TopicPartition
+    address: str
+    """Of who leads it, as far as is known; empty: nobody is known to."""
+    error: TidelogError
+    """What is in the way."""
+    waited_ms: int
+    others: int
+    """Partitions beside it that are not read either."""
+
+
+class TellReadAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """What was told of is over: nothing is in the way of any partition."""
+
+    waited_ms: int
+
+
+ConsumerEffect = (
+    FetchMetadata | OpenStream | SendFetch | BreakStream | QueryOffsets | TellUnread | TellReadAgain
+)
 
 __all__ = [
     "BreakStream",
@@ -205,4 +226,6 @@ __all__ = [
     "SendFetch",
     "StreamBroken",
     "StreamOpened",
+    "TellReadAgain",
+    "TellUnread",
 ]

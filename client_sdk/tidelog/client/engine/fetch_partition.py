@@ -19,6 +19,7 @@ class PartitionState:
         "broker_id",
         "epochs",
         "error",
+        "failure",
         "failures",
         "fetch_offset",
         "generation",
@@ -75,6 +76,8 @@ class PartitionState:
         self.is_held = False
         """Its group has not told yet where to begin, or takes it away: nothing is delivered."""
         self.failures = 0
+        self.failure: TidelogError | None = None
+        """The last refusal that is tried again."""
         self.retry_at_ns = 0
         self.error: TidelogError | None = None
         """Raised by the next poll, once."""
@@ -120,6 +123,13 @@ class PartitionState:
         self.position = self.fetch_offset = None
         self.epochs.begin(0, NO_EPOCH)
         self.reset = reset
+
+    def give_up_query(self) -> None:
+        """Its answer does not count any more."""
+        assert self.is_querying, f"{self!r} gives up a question that nobody asked"
+        assert self.fetch_offset is None, f"{self!r} asks for a position that it has"
+        self.generation += 1
+        self.is_querying = False
 
     def read_by(self, broker_id: int, session_epoch: int, leader_epoch: int) -> None:
         """A stream is about to be told to read it."""

@@ -91,7 +91,11 @@ class Recovery:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(state, error)
         elif error.retriable:
+            # Whatever it says, a leader that does not serve may have died, and only metadata tell
+            # who leads instead: without them a dead address would be asked for ever.
+            self._topics.refresh(now_ns)
             state.failures += 1
+            state.failure = error
             wanted_ms = error.retry_after_ms if isinstance(error, PeerError) else 0
             delay_ns = max(self._backoff.delay_ns(state.failures), wanted_ms * NS_PER_MS)
             state.retry_at_ns = now_ns + delay_ns

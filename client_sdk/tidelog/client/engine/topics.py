@@ -70,6 +70,8 @@ class TopicDesk:
         self.due_at_ns: int | None = None
         """When the next request is to go out; None: no need for one."""
         self.failures = 0
+        self.failure: TidelogError | None = None
+        """Why the last request was not answered; None: it was."""
         self._asked_at_ns = -(1 << 62)
         self._settings = settings
         self._backoff = backoff
@@ -125,6 +127,7 @@ class TopicDesk:
             self.refresh(now_ns)
             return []
         self.failures = 0
+        self.failure = None
         effects: list[TopicEffect] = []
         for topic in view.topics:
             effects += self._settle(topic.name, topic.error, now_ns)
@@ -145,6 +148,7 @@ class TopicDesk:
         """Nobody answered. A client that never had a cluster gives up soon, others go on."""
         self.is_fetching = False
         self.failures += 1
+        self.failure = error
         limit_ns = self._settings.bootstrap_timeout_ms * NS_PER_MS
         effects: list[TopicEffect] = []
         for name, since_ns in list(self.wanted.items()):

@@ -18,7 +18,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 FIRST_NS: Final = 5_000 * NS_PER_MS
 """Of trouble, before it is told."""
 AGAIN_NS: Final = 30_000 * NS_PER_MS
-_LOOK_NS: Final = 500 * NS_PER_MS
+LOOK_NS: Final = 500 * NS_PER_MS
 
 
 class WaitWatch:
@@ -37,7 +37,7 @@ class WaitWatch:
         """At most one notice."""
         if now_ns < self._look_at_ns:
             return []
-        self._look_at_ns = now_ns + _LOOK_NS
+        self._look_at_ns = now_ns + LOOK_NS
         found: list[tuple[int, str, int]] = []
         for (topic, partition), lane in lanes.items():
             since_ns = trouble_since_ns(lane, links)

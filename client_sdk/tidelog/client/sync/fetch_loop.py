@@ -13,7 +13,12 @@ import msgspec
 from tidelog.client import wire
 from tidelog.client.asking import Answer
 from tidelog.client.client_parts import metadata_came
-from tidelog.client.consumer_parts import FetchLoopSettings, fetch_request, offsets_came
+from tidelog.client.consumer_parts import (
+    FetchLoopSettings,
+    fetch_request,
+    log_reading,
+    offsets_came,
+)
 from tidelog.client.engine.consumer import ConsumerCore
 from tidelog.client.engine.fetch_messages import (
     BreakStream,
@@ -25,6 +30,8 @@ from tidelog.client.engine.fetch_messages import (
     SendFetch,
     StreamBroken,
     StreamOpened,
+    TellReadAgain,
+    TellUnread,
 )
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -129,6 +136,8 @@ class FetchLoop:
                     stream = self._streams.pop(effect.stream, None)
                     if stream is not None:
                         stream.cancel()
+                case TellUnread() | TellReadAgain():
+                    log_reading(effect)
                 case _:
                     assert_never(effect)
 
