@@ -164,6 +164,35 @@ async def wipe(world: World) -> bool:
     return "log" not in names
 
 
+async def rollback(world: World) -> bool:
+    """What was flushed after a copy was made is not there any more; what lay there then is."""
+    process = await _flushed_file(world)
+    troubles, is_active = nemesis(world), world.faults.is_active(FaultKind.ROLLBACK)
+    names: list[str] = []
+
+    async def write(ports: SimulatedPorts) -> None:
+        disk = ports.open_disk()
+        file = await disk.open("later", create=True)
+        await disk.append([Append(file, [b"b"])])
+        await disk.flush([file], directories=[""])
+        await disk.shutdown()
+
+    async def look(ports: SimulatedPorts) -> None:
+        names.extend(await ports.open_disk().list())
+
+    if is_active:
+        await troubles.act(FaultKind.ROLLBACK, process)
+    elif not process.is_dead:
+        process.kill()
+    process = process.machine.start("later", write)
+    await asyncio.sleep(1)
+    if is_active:
+        await troubles.act(FaultKind.ROLLBACK, process)
+    process.machine.start("again", look)
+    await asyncio.sleep(1)
+    return "log" in names and "later" not in names
+
+
 # -- network ---------------------------------------------------------------------------------------
 
 
@@ -453,4 +482,5 @@ SCENES: Final[dict[FaultKind, Observe]] = {
     FaultKind.WORKER_CRASH: worker_crash,
     FaultKind.CLOCK_RATE: clock_rate,
     FaultKind.WIPE: wipe,
+    FaultKind.ROLLBACK: rollback,
 }

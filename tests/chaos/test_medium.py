@@ -133,3 +133,23 @@ def test_a_truncation_that_was_not_flushed_may_come_undone() -> None:
         crash(medium, seed)
         sizes.add(len(inode.seen))
     assert sizes == {4, 10}
+
+
+def test_a_copy_that_is_put_back_is_all_there_and_durable() -> None:
+    medium, inode, below = Medium("m"), Inode(), Directory()
+    named(medium, "log", inode)
+    named(medium, "below", below)
+    inner = Inode()
+    medium.change_names(NameChange(added=(below, "inner", inner)))
+    inode.write(b"first")
+    inner.write(b"in it")
+    copied = medium.copy()
+    inode.write(b", second")
+    named(medium, "later", Inode())
+    medium.put_back(copied)
+    crash(medium, 1)
+    assert {path: bytes(each.seen) for path, each in medium.files()} == {
+        "below/inner": b"in it",
+        "log": b"first",
+    }
+    assert medium.copy() == copied

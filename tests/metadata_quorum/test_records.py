@@ -18,6 +18,8 @@ from tidelog.metadata_quorum.records import (
     BrokerRemovedRecord,
     ClusterConfigurationRecord,
     ClusterRecord,
+    DirectoryEpoch,
+    DirectoryEpochsRecord,
     EndRecord,
     FeatureRange,
     FeatureRecord,
@@ -160,6 +162,22 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
             "9187a474797065ad62726f6b65725f6368616e6765a962726f6b65725f696401a565706f636802a9"
             "69735f66656e636564c3b069735f7368757474696e675f646f776ec3ab69735f647261696e696e67"
             "c2ab6469726563746f7269657390"
+        ),
+    ),
+    (
+        DirectoryEpochsRecord(
+            is_optional=True,
+            broker_id=BrokerId(1),
+            epoch=BrokerEpoch(2),
+            directories=(
+                DirectoryEpoch(b"d", BrokerEpoch(2)),
+                DirectoryEpoch(b"e", BrokerEpoch(2), BrokerEpoch(2), BrokerEpoch(1)),
+            ),
+        ),
+        (
+            "9185a474797065b06469726563746f72795f65706f636873ab69735f6f7074696f6e616cc3a96272"
+            "6f6b65725f696401a565706f636802ab6469726563746f726965739294c4016402c0c094c4016502"
+            "0201"
         ),
     ),
     (

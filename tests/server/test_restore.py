@@ -7,13 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tidelog.metadata_quorum import invariants
 from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.features import bootstrap_records
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.metadata_quorum.raft.types import Members, SnapshotId
 from tidelog.metadata_quorum.records import (
     BrokerRecord,
+    DirectoryEpoch,
+    DirectoryEpochsRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicConfigurationRecord,
@@ -70,6 +73,22 @@ def exported_image() -> Image:
             partition_epoch=PartitionEpoch(5),
             replicas=(BrokerId(1),),
             in_sync_replicas=(BrokerId(1),),
+        ),
+        PartitionRecord(
+            topic_id=TOPIC,
+            partition=PartitionId(1),
+            leader_id=BrokerId(2),
+            leader_epoch=LeaderEpoch(4),
+            partition_epoch=PartitionEpoch(5),
+            replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+            in_sync_replicas=(BrokerId(2),),
+            eligible_replicas=(BrokerId(1),),
+        ),
+        DirectoryEpochsRecord(
+            is_optional=True,
+            broker_id=BrokerId(1),
+            epoch=BrokerEpoch(3),
+            directories=(DirectoryEpoch(bytes(16), BrokerEpoch(3)),),
         ),
         ProducerIdsRecord(
             broker_id=BrokerId(1),
@@ -145,6 +164,26 @@ def test_numbers_that_only_grow_jump_ahead_and_brokers_are_fenced(
     assert image.version == VERSION + restore.INDEXES_SKIPPED
     assert image.last_broker_epoch == 3 + restore.BROKER_EPOCHS_SKIPPED
     assert image.brokers[BrokerId(1)].is_fenced
+
+
+def test_nobody_is_sure_to_hold_everything_and_every_replica_is_asked(
+    tmp_path: Path, file: Path
+) -> None:
+    _, restored = restore.restore_storage(standalone(tmp_path), file)
+    invariants.check(restored)
+    image = read_back(tmp_path / "data/quorum")
+    sole, several = image.topics[TOPIC].partitions
+    assert sole.in_sync_replicas == (1,)
+    assert several.leader_id == NO_LEADER
+    assert (several.in_sync_replicas, several.eligible_replicas) == ((), ())
+    assert several.last_known_eligible == (1, 2, 3)
+
+
+def test_what_the_directories_were_expected_to_hold_is_forgotten(
+    tmp_path: Path, file: Path
+) -> None:
+    restore.restore_storage(standalone(tmp_path), file)
+    assert read_back(tmp_path / "data/quorum").brokers[BrokerId(1)].directory_epochs == ()
 
 
 def test_another_cluster_id_is_that_of_the_image_as_well(tmp_path: Path, file: Path) -> None:

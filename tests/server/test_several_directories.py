@@ -1,10 +1,11 @@
 """A node with several data directories: where partitions go, and what the failure of one costs."""
 
+import msgspec
 import pytest
 
 from tests.server.directories_in_world import DATA, FURTHER, Directories, run_directories
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, TopicId
 
 ALL = (DATA, *FURTHER)
 KEPT = {"retention.ms": "-1"}
@@ -199,6 +200,78 @@ def test_a_node_without_any_directory_that_works_says_so_and_lives() -> None:
         await directories.wait(lambda: not any(directories.online()))
         assert directories.node is not None
         assert directories.node.is_ready
+
+    run_directories(work)
+
+
+def stored_epoch(directories: Directories, name: str) -> int:
+    """What lies in the directory."""
+    (content,) = [
+        bytes(inode.seen)
+        for path, inode in directories.medium(name).durable_files()
+        if path == "broker_epoch.json"
+    ]
+    return int(msgspec.json.decode(content)["broker_epoch"])
+
+
+def test_each_directory_holds_the_epoch_under_which_it_is_served() -> None:
+    async def work(directories: Directories) -> None:
+        for _ in range(3):
+            await directories.start()
+            epochs = [stored_epoch(directories, name) for name in ALL]
+            assert epochs == [directories.broker().epoch] * 3
+            served = [each.served_epoch for each in directories.broker().directory_epochs]
+            assert served == epochs
+            directories.kill()
+
+    run_directories(work)
+
+
+def test_of_several_directories_the_one_that_went_back_is_told_and_the_others_are_as_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(directories: Directories) -> None:
+        await directories.start()
+        topic_id = await written(directories, "t", 6)
+        await directories.stop()
+        copied = directories.medium("disk1").copy()
+        await directories.start()
+        for partition in range(6):
+            assert await directories.write(topic_id, partition, b"later") == 0
+        await directories.stop()
+        directories.medium("disk1").put_back(copied)
+        await directories.start()
+        old = directories.partitions_in("disk1", topic_id)
+        assert len(old) == 2
+        for found in directories.image().topics[TopicId(topic_id)].partitions:
+            is_old = found.partition in old
+            assert found.leader_id == 1, "it is the only replica there is"
+            assert found.is_recovered_unclean is is_old
+            values = await directories.values(topic_id, found.partition)
+            assert (b"later" in values) is not is_old
+
+    run_directories(work)
+    (told,) = [each for each in caplog.messages if each.startswith("directory_went_back")]
+    assert "directory=disk1" in told
+    assert "stored_epoch=1 served_epoch=2" in told
+
+
+def test_a_directory_in_which_no_epoch_can_be_stored_costs_its_own_partitions_only() -> None:
+    async def work(directories: Directories) -> None:
+        await directories.start()
+        topic_id = await written(directories, "t", 6)
+        await directories.stop()
+        directories.medium("disk1").is_read_only = True
+        await directories.start()
+        assert directories.online() == [True, False, True]
+        served = {each.uuid: each for each in directories.broker().directory_epochs}
+        epochs = [served[each.uuid].served_epoch for each in directories.broker().directories]
+        assert epochs == [2, 1, 2]
+        directories.medium("disk1").is_read_only = False
+        directories.kill()
+        await directories.start()
+        await check_whole(directories, topic_id, "t", 6)
+        assert all(each.went_back_from is None for each in directories.broker().directory_epochs)
 
     run_directories(work)
 

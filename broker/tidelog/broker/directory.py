@@ -4,7 +4,8 @@ Puts together what the parts of a directory need of each other: opening, owner, 
 housekeeping, checkpoint. It must never decide about a log itself. A directory that fails takes its
 own partitions with it and nothing else.
 
-    survey ─▶ open what is placed here ─▶ run: owner, ticks, housekeeping ─▶ stop: checkpoint
+    epoch read ─▶ epoch stored ─▶ survey ─▶ open what is placed here ─▶
+    ─▶ run: owner, ticks, housekeeping ─▶ stop: checkpoint
 """
 
 import asyncio
@@ -24,12 +25,13 @@ from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.read import LogReader
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS
+from tidelog.broker.partition.epoch_file import read_epoch, write_epoch
 from tidelog.broker.partition.marks_file import read_marks
 from tidelog.broker.partition.owner import QUEUED_BYTES_MAX, DirectoryOwner
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Clock, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import BrokerEpoch, LeaderEpoch
 
 NS_PER_MS: Final = 1_000_000
 TICK_MS_MAX: Final = 200
@@ -190,6 +192,28 @@ class LogDirectory:
     def holds(self, key: PartitionKey) -> bool:
         """Whether it serves the partition, or has opened it and could not."""
         return key in self._held
+
+    async def read_epoch(self) -> BrokerEpoch | None:
+        """The broker epoch that is stored here; None: the directory cannot be read, and fails."""
+        if self._opening_failure is not None:
+            return None
+        try:
+            return await read_epoch(self._disk)
+        except TidelogError as error:
+            self._opening_failure = error
+            return None
+
+    async def store_epoch(self, epoch: BrokerEpoch) -> None:
+        """Durable at return. Before the logs are open a failure is the directory's alone; later
+        it is raised, since nothing of a directory at work may count without it."""
+        if self.failure is not None:
+            return
+        try:
+            await write_epoch(self._disk, epoch)
+        except TidelogError as error:
+            if self.is_open:
+                raise
+            self._opening_failure = error
 
     async def survey(self) -> tuple[PartitionKey, ...]:
         """The partitions that lie here, or of which the marks tell that they should.

@@ -1,10 +1,11 @@
 """A node's part as a broker: replicas, what clients ask of them, the tie to the controller.
 
 Owns the order of a broker's start and stop. It must never want to serve before its logs are
-recovered against metadata that hold its own registration, nor leave the clean-shutdown marker
-unless everything that was accepted is flushed.
+recovered against metadata that hold its own registration and its epoch is stored in every directory
+that works, nor leave the clean-shutdown marker unless everything that was accepted is flushed.
 
-    register → metadata caught up → log recovery → unfence → … → hand over → flush → marker
+    stored epochs → register → metadata caught up → store epoch → log recovery → unfence → …
+    … → hand over → flush → marker
 """
 
 import asyncio
@@ -199,12 +200,14 @@ class BrokerRole:
     async def bring_up(self, scope: TaskScope, listeners: Mapping[str, str]) -> None:
         """Until the broker serves; what it needs later runs in the scope."""
         marker = await storage_format.read_clean_marker(self._ports.disk)
-        session = self.session = self._make_session(listeners, marker)
+        session = self.session = self._make_session(listeners, marker, await self._find_epochs())
         await session.register()
         scope.start(session.run(), name="broker session")
         await session.wait_registered()
         self.is_current = True
+        self._log_gone_back()
         await storage_format.remove_clean_marker(self._ports.disk)
+        await session.store_epoch()
         summary = await self.replicas.recover()
         _log_recovery(summary, was_clean=marker is not None)
         for directory in self._directories:
@@ -253,8 +256,42 @@ class BrokerRole:
             # Everything is flushed; without the marker the next start only looks closer.
             log_events.warning("clean_marker_not_written", error=error)
 
+    async def _find_epochs(self) -> Mapping[bytes, BrokerEpoch]:
+        """What is stored in the directories that can be read, by their uuids."""
+        found: dict[bytes, BrokerEpoch] = {}
+        for each in self._directories:
+            epoch = await each.read_epoch()
+            if epoch is not None:
+                found[each.directory_uuid] = epoch
+        return found
+
+    async def _store_epoch(self, epoch: BrokerEpoch) -> Mapping[bytes, BrokerEpoch]:
+        """In all that work; one in which it cannot be stored before the logs are open fails."""
+        for each in self._directories:
+            await each.store_epoch(epoch)
+        return {each.directory_uuid: epoch for each in self._directories if each.failure is None}
+
+    def _log_gone_back(self) -> None:
+        """What the controller found of the directories by the epochs that they hold."""
+        broker = self.image().brokers.get(BrokerId(self._configuration.node_id))
+        names = {each.directory_uuid: each.name for each in self._directories}
+        for each in () if broker is None else broker.directory_epochs:
+            if each.went_back_from is not None and each.uuid in names:
+                log_events.error(
+                    "directory_went_back",
+                    directory=names[each.uuid],
+                    stored_epoch=each.went_back_to,
+                    served_epoch=each.went_back_from,
+                    hint="It is an older copy of the data directory. Its replicas lead nothing "
+                    "until leaders have sent them what they lack; nothing of them is discarded "
+                    "before. Where no other replica is left the longest log leads.",
+                )
+
     def _make_session(
-        self, listeners: Mapping[str, str], marker: CleanShutdown | None
+        self,
+        listeners: Mapping[str, str],
+        marker: CleanShutdown | None,
+        stored_epochs: Mapping[bytes, BrokerEpoch],
     ) -> BrokerSession:
         host = self._ports.host
         registration = Registration(
@@ -270,6 +307,7 @@ class BrokerRole:
             else BrokerEpoch(marker.broker_epoch),
             boot_id=host.boot_id(),
             release=RELEASE,
+            stored_epochs=stored_epochs,
         )
         return BrokerSession(
             self._ports.network,
@@ -279,6 +317,7 @@ class BrokerRole:
             registration,
             cluster_id=self._identity.cluster_id,
             applied_index=self._side.applied_index,
+            store_epoch=self._store_epoch,
         )
 
 

@@ -3,8 +3,10 @@
 Owns what of the copy is taken over, and the form of the file: a snapshot of the quorum, whose
 checksums are all checked. Numbers that only ever grow jump ahead, so that nothing which was given
 out after the export is given out a second time. Records that lie in the directory stay, if they are
-of the same cluster. It must never replace a quorum's directory. One that was interrupted is
-completed by the next.
+of the same cluster. Who was in sync when the export was made says nothing of who is now, and what
+the directories were expected to hold nothing of what they hold: nobody counts as sure, every
+replica is asked, and the longest log leads. It must never replace a quorum's directory. One that
+was interrupted is completed by the next.
 """
 
 import asyncio
@@ -13,7 +15,15 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import (
+    NO_LEADER,
+    BrokerImage,
+    Image,
+    ImageMap,
+    PartitionImage,
+    TopicImage,
+)
+from tidelog.metadata_quorum.image_index import IndexChanges, PartitionIndex
 from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.metadata_quorum.raft.effects import ResetLog
 from tidelog.metadata_quorum.raft.types import (
@@ -68,11 +78,16 @@ def renewed(image: Image, cluster_id: str) -> Image:
     assert cluster_id, "a cluster has an id"
     topics = {topic.topic_id: _renewed_topic(topic) for topic in image.topics.values()}
     brokers = {broker.broker_id: _renewed_broker(broker) for broker in image.brokers.values()}
+    changes = IndexChanges()
+    for topic_id, topic in topics.items():
+        for partition in topic.partitions:
+            changes.add(topic_id, None, partition)
     return msgspec.structs.replace(
         image,
         version=image.version + INDEXES_SKIPPED,
         cluster_id=cluster_id,
         topics=ImageMap.of(topics),
+        index=changes.apply_to(PartitionIndex()),
         brokers=ImageMap.of(brokers),
         last_broker_epoch=BrokerEpoch(image.last_broker_epoch + BROKER_EPOCHS_SKIPPED),
         next_producer_id=ProducerId(image.next_producer_id + PRODUCER_IDS_SKIPPED),
@@ -80,7 +95,9 @@ def renewed(image: Image, cluster_id: str) -> Image:
 
 
 def _renewed_broker(broker: BrokerImage) -> BrokerImage:
-    return msgspec.structs.replace(broker, is_fenced=True, is_shutting_down=False)
+    return msgspec.structs.replace(
+        broker, is_fenced=True, is_shutting_down=False, directory_epochs=()
+    )
 
 
 def _renewed_topic(topic: TopicImage) -> TopicImage:
@@ -89,10 +106,19 @@ def _renewed_topic(topic: TopicImage) -> TopicImage:
 
 
 def _renewed_partition(partition: PartitionImage) -> PartitionImage:
-    return msgspec.structs.replace(
+    ahead = msgspec.structs.replace(
         partition,
         leader_epoch=LeaderEpoch(partition.leader_epoch + EPOCHS_SKIPPED),
         partition_epoch=PartitionEpoch(partition.partition_epoch + EPOCHS_SKIPPED),
+    )
+    if len(partition.replicas) == 1:
+        return ahead
+    return msgspec.structs.replace(
+        ahead,
+        leader_id=NO_LEADER,
+        in_sync_replicas=(),
+        eligible_replicas=(),
+        last_known_eligible=partition.replicas,
     )
 
 

@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.apply_brokers import (
     apply_broker,
     apply_broker_change,
     apply_broker_removed,
+    apply_directory_epochs,
     apply_fence,
 )
 from tidelog.metadata_quorum.apply_draft import Draft, changed_settings
@@ -37,6 +38,7 @@ from tidelog.metadata_quorum.records import (
     BrokerRemovedRecord,
     ClusterConfigurationRecord,
     ClusterRecord,
+    DirectoryEpochsRecord,
     EndRecord,
     FeatureRecord,
     FenceRecord,
@@ -91,6 +93,8 @@ def apply_record(draft: Draft, record: MetadataRecord) -> None:
             apply_fence(draft, record)
         case BrokerChangeRecord():
             apply_broker_change(draft, record)
+        case DirectoryEpochsRecord():
+            apply_directory_epochs(draft, record)
         case BrokerRemovedRecord():
             apply_broker_removed(draft, record)
         case BeginRecord() | EndRecord() | AbortRecord():

@@ -8,12 +8,14 @@ from tidelog.metadata_quorum.records_broker import (
     BrokerChangeRecord,
     BrokerRecord,
     BrokerRemovedRecord,
+    DirectoryEpochsRecord,
     FenceRecord,
 )
 
 
 def apply_broker(draft: Draft, record: BrokerRecord) -> None:
-    """A registration; draining is the operator's wish and outlives it."""
+    """A registration; draining is the operator's wish and outlives it, and so does what is known
+    of the directories."""
     known = draft.brokers.get(record.broker_id)
     assert known is None or known.epoch < record.epoch, (
         f"broker {record.broker_id} registers with epoch {record.epoch}, not above its last one"
@@ -33,6 +35,7 @@ def apply_broker(draft: Draft, record: BrokerRecord) -> None:
         boot_id=record.boot_id,
         release=record.release,
         unflushed_since=record.unflushed_since,
+        directory_epochs=() if known is None else known.directory_epochs,
     )
     draft.brokers.put(record.broker_id, registered)
 
@@ -60,6 +63,13 @@ def apply_broker_change(draft: Draft, record: BrokerChangeRecord) -> None:
     draft.brokers.put(record.broker_id, known)
 
 
+def apply_directory_epochs(draft: Draft, record: DirectoryEpochsRecord) -> None:
+    """It replaces what was expected before."""
+    known = _registered(draft, record)
+    changed = msgspec.structs.replace(known, directory_epochs=record.directories)
+    draft.brokers.put(record.broker_id, changed)
+
+
 def apply_broker_removed(draft: Draft, record: BrokerRemovedRecord) -> None:
     """Its settings stay: they may be meant for its successor of the same id."""
     _registered(draft, record)
@@ -69,7 +79,9 @@ def apply_broker_removed(draft: Draft, record: BrokerRemovedRecord) -> None:
     draft.brokers.remove(record.broker_id)
 
 
-def _registered(draft: Draft, record: BrokerChangeRecord | BrokerRemovedRecord) -> BrokerImage:
+def _registered(
+    draft: Draft, record: BrokerChangeRecord | BrokerRemovedRecord | DirectoryEpochsRecord
+) -> BrokerImage:
     known = draft.brokers.get(record.broker_id)
     assert known is not None, f"broker {record.broker_id} changes before it was registered"
     assert known.epoch == record.epoch, (

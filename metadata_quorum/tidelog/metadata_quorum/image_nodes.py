@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata_quorum.records_broker import BrokerDirectory, FeatureRange
+from tidelog.metadata_quorum.records_broker import BrokerDirectory, DirectoryEpoch, FeatureRange
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
@@ -53,6 +53,8 @@ class BrokerImage(msgspec.Struct, frozen=True, kw_only=True):
     release: str = ""
     unflushed_since: BrokerEpoch | None = None
     """The epoch since which what it stored may be in its machine's memory alone; None: `epoch`."""
+    directory_epochs: tuple[DirectoryEpoch, ...] = ()
+    """How new each directory must be; of one that is not there nothing is known."""
 
 
 class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -20,6 +20,7 @@ from tidelog.metadata_quorum.records import (
     BrokerRecord,
     ClusterConfigurationRecord,
     ClusterRecord,
+    DirectoryEpochsRecord,
     FeatureRecord,
     FormatRecord,
     GroupConfigurationRecord,
@@ -238,6 +239,13 @@ def _broker_records(broker: BrokerImage) -> Iterator[MetadataRecord]:
             epoch=broker.epoch,
             is_shutting_down=broker.is_shutting_down,
             is_draining=broker.is_draining,
+        )
+    if broker.directory_epochs:
+        yield DirectoryEpochsRecord(
+            is_optional=True,
+            broker_id=broker.broker_id,
+            epoch=broker.epoch,
+            directories=broker.directory_epochs,
         )
 
 

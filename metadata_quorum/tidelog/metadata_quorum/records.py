@@ -17,6 +17,8 @@ from tidelog.metadata_quorum.records_broker import (
     BrokerDirectory,
     BrokerRecord,
     BrokerRemovedRecord,
+    DirectoryEpoch,
+    DirectoryEpochsRecord,
     FeatureRange,
     FenceRecord,
 )
@@ -55,6 +57,8 @@ __all__ = [
     "BrokerRemovedRecord",
     "ClusterConfigurationRecord",
     "ClusterRecord",
+    "DirectoryEpoch",
+    "DirectoryEpochsRecord",
     "EndRecord",
     "FeatureRange",
     "FeatureRecord",
@@ -84,6 +88,7 @@ MetadataRecord = (
     | BrokerRecord
     | FenceRecord
     | BrokerChangeRecord
+    | DirectoryEpochsRecord
     | BrokerRemovedRecord
     | TopicRecord
     | TopicRemovedRecord
@@ -108,6 +113,7 @@ _KNOWN_VERSIONS: Final[dict[str, int]] = {
     "broker": 1,
     "fence": 1,
     "broker_change": 1,
+    "directory_epochs": 1,
     "broker_removed": 1,
     "topic": 1,
     "topic_removed": 1,

@@ -14,6 +14,18 @@ class BrokerDirectory(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_online: bool = True
 
 
+class DirectoryEpoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How new what lies in a data directory must at least be (`controller.directory_epochs`)."""
+
+    uuid: bytes
+    served_epoch: BrokerEpoch
+    """The last epoch under which its broker was unfenced with it; -1: not yet."""
+    went_back_from: BrokerEpoch | None = None
+    """What `served_epoch` was when an older epoch was found there; None: it did not go back."""
+    went_back_to: BrokerEpoch | None = None
+    """The epoch that was found; -1: none."""
+
+
 class FeatureRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The levels of a feature that a node can speak."""
 
@@ -65,6 +77,16 @@ class BrokerChangeRecord(Record, frozen=True, kw_only=True, tag="broker_change")
     is_draining: bool | None = None
     """An operator empties it: it gets no replicas; a registration leaves that as it is."""
     directories: tuple[BrokerDirectory, ...] | None = None
+
+
+class DirectoryEpochsRecord(Record, frozen=True, kw_only=True, tag="directory_epochs"):
+    """What is expected of a broker's directories from now on, all of them. Written as optional: a
+    release that does not know it goes by what it knew before."""
+
+    broker_id: BrokerId
+    epoch: BrokerEpoch
+    """The registration that it belongs to: the present one."""
+    directories: tuple[DirectoryEpoch, ...]
 
 
 class BrokerRemovedRecord(Record, frozen=True, kw_only=True, tag="broker_removed"):

@@ -315,6 +315,7 @@ class PartitionDescription(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     ELIGIBLE_REPLICAS_FIELD_NUMBER: _builtins.int
     REPLICA_STATES_FIELD_NUMBER: _builtins.int
+    INELIGIBLE_REPLICAS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """Its number, from 0."""
     leader_id: _builtins.int
@@ -347,6 +348,12 @@ class PartitionDescription(_message.Message):
         broker id; only with `with_replica_states`.
         """
 
+    @_builtins.property
+    def ineligible_replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___IneligibleReplica]:
+        """Replicas that may not lead for a cause that the metadata know, in ascending order of broker id.
+        One that only lags is not among them.
+        """
+
     def __init__(
         self,
         *,
@@ -360,14 +367,45 @@ class PartitionDescription(_message.Message):
         size_bytes: _builtins.int = ...,
         eligible_replicas: _abc.Iterable[_builtins.int] | None = ...,
         replica_states: _abc.Iterable[Global___ReplicaDescription] | None = ...,
+        ineligible_replicas: _abc.Iterable[Global___IneligibleReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible_replicas", b"eligible_replicas", "high_watermark", b"high_watermark", "in_sync_replicas", b"in_sync_replicas", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "replica_states", b"replica_states", "replicas", b"replicas", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible_replicas", b"eligible_replicas", "high_watermark", b"high_watermark", "in_sync_replicas", b"in_sync_replicas", "ineligible_replicas", b"ineligible_replicas", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "partition", b"partition", "replica_states", b"replica_states", "replicas", b"replicas", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionDescription: _TypeAlias = PartitionDescription  # noqa: Y015
+
+@_typing.final
+class IneligibleReplica(_message.Message):
+    """A replica that may not lead, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    HINT_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """Its broker."""
+    reason: _builtins.str
+    """What is wrong with it, as a sentence."""
+    hint: _builtins.str
+    """What becomes of it, or what to do."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        hint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "hint", b"hint", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IneligibleReplica: _TypeAlias = IneligibleReplica  # noqa: Y015
 
 @_typing.final
 class ReplicaDescription(_message.Message):

@@ -37,6 +37,7 @@ class RegisterBrokerRequest(_message.Message):
     CLEAN_SHUTDOWN_EPOCH_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    STORED_EPOCHS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id; another one: WRONG_CLUSTER."""
     broker_id: _builtins.int
@@ -69,6 +70,14 @@ class RegisterBrokerRequest(_message.Message):
         UNSUPPORTED_VERSION.
         """
 
+    @_builtins.property
+    def stored_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredEpoch]:
+        """The broker epoch that it found in each data directory that it can read. The broker stores the
+        epoch of the answer in each of these before it asks to be unfenced; a directory with a lower
+        one than that under which it was unfenced last went back in time, and its replicas do not count
+        until a leader has let them in again. Empty: a release that stores none.
+        """
+
     def __init__(
         self,
         *,
@@ -83,14 +92,41 @@ class RegisterBrokerRequest(_message.Message):
         clean_shutdown_epoch: _builtins.int = ...,
         boot_id: _builtins.str = ...,
         release: _builtins.str = ...,
+        stored_epochs: _abc.Iterable[Global___StoredEpoch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_id", b"broker_id", "clean_shutdown_epoch", b"clean_shutdown_epoch", "cluster_id", b"cluster_id", "directories", b"directories", "features", b"features", "host", b"host", "incarnation", b"incarnation", "listeners", b"listeners", "rack", b"rack", "release", b"release"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_id", b"broker_id", "clean_shutdown_epoch", b"clean_shutdown_epoch", "cluster_id", b"cluster_id", "directories", b"directories", "features", b"features", "host", b"host", "incarnation", b"incarnation", "listeners", b"listeners", "rack", b"rack", "release", b"release", "stored_epochs", b"stored_epochs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterBrokerRequest: _TypeAlias = RegisterBrokerRequest  # noqa: Y015
+
+@_typing.final
+class StoredEpoch(_message.Message):
+    """The broker epoch that lies in a data directory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_UUID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    directory_uuid: _builtins.bytes
+    """16 bytes; one of the directories that are named beside it."""
+    broker_epoch: _builtins.int
+    """-1: none was found there."""
+    def __init__(
+        self,
+        *,
+        directory_uuid: _builtins.bytes = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "directory_uuid", b"directory_uuid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredEpoch: _TypeAlias = StoredEpoch  # noqa: Y015
 
 @_typing.final
 class BrokerDirectory(_message.Message):

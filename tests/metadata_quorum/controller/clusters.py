@@ -1,6 +1,6 @@
 """Images for the tests of the controller: brokers that live, topics with replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -49,18 +49,24 @@ def registration(
     boot: str = "boot",
     clean: int = -1,
     directories: tuple[BrokerDirectory, ...] | None = None,
+    stored: int | Mapping[bytes, int] | None = None,
 ) -> Registration:
-    """What the broker says at its `start`-th start."""
+    """What the broker says at its `start`-th start. `stored`: the epoch in its directories; of each
+    one, if they differ; None: it is a release that stores none."""
+    held = (BrokerDirectory(directory(broker)),) if directories is None else directories
+    if isinstance(stored, int):
+        stored = {each.uuid: stored for each in held if each.is_online}
     return Registration(
         broker_id=BrokerId(broker),
         incarnation=broker.to_bytes(8, "big") + start.to_bytes(8, "big"),
         listeners={"client": f"h{broker}:1", "cluster": f"h{broker}:2"},
         rack=rack,
         host_name=host,
-        directories=(BrokerDirectory(directory(broker)),) if directories is None else directories,
+        directories=held,
         features=SUPPORTED,
         clean_shutdown_epoch=BrokerEpoch(clean),
         boot_id=boot,
+        stored_epochs={uuid: BrokerEpoch(epoch) for uuid, epoch in (stored or {}).items()},
     )
 
 

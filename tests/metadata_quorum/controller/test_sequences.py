@@ -2,13 +2,15 @@
 
 A small model of the brokers runs beside the decisions: each replica's log is its length, a leader
 appends, followers copy, the watermark follows the commit rule. Processes die, machines boot, disks
-are wiped. After each step the image keeps every invariant, and a leader that is not flagged as
-recovered unclean holds all that was acknowledged.
+are wiped, and directories go back in time: a copy that was made while the process was dead lies
+there when it starts again. After each step the image keeps every invariant, and a leader that is
+not flagged as recovered unclean holds all that was acknowledged.
 """
 
 import os
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +38,14 @@ EXAMPLES = int(os.environ.get("TIDELOG_TEST_EXAMPLES", "150"))
 Steps = list[tuple[int, int, int, int]]
 
 
+class Copy(msgspec.Struct, frozen=True):
+    """A broker's directory as it was between two of its processes."""
+
+    lengths: tuple[int, ...]
+    stored: int
+    clean: int
+
+
 class Model:
     """The image, and what the brokers' disks hold."""
 
@@ -51,6 +61,14 @@ class Model:
         self.acked = [0 for _ in replicas]
         self.starts = 0
         self.wiped: dict[int, int] = {}
+        self.stored = {
+            broker: int(self.image.brokers[BrokerId(broker)].epoch)
+            for broker in range(1, BROKERS + 1)
+        }
+        """The epoch that lies in each broker's directory."""
+        self.served = dict(self.stored)
+        """The epoch under which each one was unfenced last."""
+        self.copies: dict[int, list[Copy]] = {}
 
     def partition(self, number: int) -> PartitionImage:
         return clusters.partition(self.image, number % len(self.acked))
@@ -160,14 +178,19 @@ class Model:
         known = self.image.brokers[BrokerId(broker)]
         self.starts += 1
         is_clean, is_booted, is_wiped = b % 4 == 1, b % 4 == 2, b % 4 == 3
+        clean = int(known.epoch) if is_clean else -1
+        self._copy(broker, clean)
         if is_wiped:
             self.wiped[broker] = self.wiped.get(broker, 0) + 1
+            self.stored[broker] = -1
+            self.copies.pop(broker, None)
         wanted = clusters.registration(
             broker,
             self.starts,
             boot=f"boot {self.starts}" if is_booted or is_wiped else known.boot_id,
-            clean=known.epoch if is_clean else -1,
+            clean=clean,
             directories=(BrokerDirectory(clusters.directory(broker, self.wiped.get(broker, 0))),),
+            stored=self.stored[broker],
         )
         for number, logs in enumerate(self.logs):
             if is_wiped:
@@ -178,10 +201,57 @@ class Model:
                 logs[broker] = max(min(logs.get(broker, 0), self.acked[number]), 0)
         self.apply(register(self.image, wanted, is_living=False).records)
         if c % 2:
-            self._beat(broker, wants_unfence=True)
+            self._unfence(broker)
+
+    def _copy(self, broker: int, clean: int) -> None:
+        """Somebody makes one of what lies there now."""
+        lengths = tuple(logs.get(broker, 0) for logs in self.logs)
+        self.copies.setdefault(broker, []).append(Copy(lengths, self.stored[broker], clean))
+
+    def go_back(self, a: int, b: int, c: int) -> None:
+        """The process dies, a copy takes the directory's place, and it starts again: clean marker
+        and all, mostly on the same boot. An earlier copy of it may follow."""
+        broker = a % BROKERS + 1
+        copies = self.copies.get(broker, [])
+        if not copies:
+            return
+        copy = copies[b % len(copies)]
+        self.starts += 1
+        known = self.image.brokers[BrokerId(broker)]
+        wanted = clusters.registration(
+            broker,
+            self.starts,
+            boot=f"boot {self.starts}" if c % 4 == 0 else known.boot_id,
+            clean=copy.clean,
+            directories=(BrokerDirectory(clusters.directory(broker, self.wiped.get(broker, 0))),),
+            stored=copy.stored,
+        )
+        self.stored[broker] = copy.stored
+        for number, logs in enumerate(self.logs):
+            logs[broker] = copy.lengths[number]
+        self.apply(register(self.image, wanted, is_living=False).records)
+        if copy.stored < self.served[broker]:
+            self._check_nobody_counts_on(BrokerId(broker))
+        if c % 2:
+            self._unfence(broker)
+
+    def _check_nobody_counts_on(self, broker: BrokerId) -> None:
+        for number in range(len(self.acked)):
+            now = self.partition(number)
+            sure = (*now.in_sync_replicas, *now.eligible_replicas)
+            assert broker not in sure or len(now.replicas) == 1, (
+                f"broker {broker} counts with a directory that went back in time"
+            )
 
     def unfence(self, a: int, b: int, c: int) -> None:
-        self._beat(a % BROKERS + 1, wants_unfence=True)
+        self._unfence(a % BROKERS + 1)
+
+    def _unfence(self, broker: int) -> None:
+        """It stores its epoch before it wants to serve."""
+        self.stored[broker] = int(self.image.brokers[BrokerId(broker)].epoch)
+        self._beat(broker, wants_unfence=True)
+        if not self.image.brokers[BrokerId(broker)].is_fenced:
+            self.served[broker] = self.stored[broker]
 
     def stop(self, a: int, b: int, c: int) -> None:
         self._beat(a % BROKERS + 1, wants_shut_down=True)
@@ -259,6 +329,7 @@ ACTIONS: tuple[Callable[[Model, int, int, int], None], ...] = (
     Model.fence,
     Model.start,
     Model.start,
+    Model.go_back,
     Model.unfence,
     Model.unfence,
     Model.stop,

@@ -21,6 +21,7 @@ from tidelog.metadata_quorum.stream.session_client import (
     SESSION,
     TAKEN_BACK_MAX,
     BrokerSession,
+    StoreEpoch,
 )
 from tidelog.ports import Clock, Network
 from tidelog.v1 import broker_session_pb2
@@ -87,7 +88,13 @@ THERE = BrokerDirectory(uuid=bytes([8]) * 16)
 LISTENERS = {"client": "n4:1", "cluster": "n4:2"}
 
 
-def session(ports: SimulatedPorts, controller: FakeController, image: LocalImage) -> BrokerSession:
+def session(
+    ports: SimulatedPorts,
+    controller: FakeController,
+    image: LocalImage,
+    *,
+    store_epoch: StoreEpoch | None = None,
+) -> BrokerSession:
     network = cast("Network", controller)
     return BrokerSession(
         network,
@@ -99,7 +106,12 @@ def session(ports: SimulatedPorts, controller: FakeController, image: LocalImage
         ),
         cluster_id="c",
         applied_index=lambda: LogIndex(1),
+        store_epoch=nothing_to_store if store_epoch is None else store_epoch,
     )
+
+
+async def nothing_to_store(epoch: BrokerEpoch) -> Mapping[bytes, BrokerEpoch]:
+    return {HERE.uuid: epoch}
 
 
 def shows(

@@ -52,6 +52,7 @@ class FaultKind(enum.Enum):
 
     CLOCK_RATE = "clock_rate"
     WIPE = "wipe"
+    ROLLBACK = "rollback"
 
 
 PROBABILITIES: Final[dict[FaultKind, float]] = {

@@ -1,5 +1,7 @@
 """What a simulated data directory holds: as processes see it, and as a crash would leave it.
 
+A copy of it can be made while nothing runs on it, and put in its place later: it went back in time.
+
 Every file has its bytes as seen through the page cache and the list of changes that no flush has
 covered; every directory likewise with its names. `crash` rolls the uncovered changes like dice:
 kept, dropped, torn, or kept with holes, byte by byte. It must never lose what a flush covered.
@@ -127,6 +129,10 @@ def _durable(directory: Directory) -> dict[str, Inode | Directory]:
     return directory.durable
 
 
+CopiedTree = dict[str, "bytes | CopiedTree"]
+"""Names to the bytes of files and to directories."""
+
+
 class Medium:
     """One data directory of one machine; it outlives processes and boots."""
 
@@ -245,6 +251,18 @@ class Medium:
         faults.took_effect(FaultKind.BIT_FLIP, f"{self.name}/{path}", f"byte {byte_position}")
         return byte_position
 
+    def copy(self) -> CopiedTree:
+        """Everything as processes see it; nothing may run on it."""
+        assert self.holder is None, f"{self.name} is at work"
+        return _copied(self.root)
+
+    def put_back(self, copied: CopiedTree) -> None:
+        """The copy takes its place, durable to the last byte."""
+        assert self.holder is None, f"{self.name} is at work"
+        self.root = _made_of(copied)
+        self.flips.clear()
+        self.watchers.clear()
+
     @property
     def is_rotten(self) -> bool:
         """Whether a damaged byte is still there: what held it may have been cut off since."""
@@ -262,6 +280,26 @@ class Medium:
         ]
         self.flips.clear()
         return sum(undone)
+
+
+def _copied(directory: Directory) -> CopiedTree:
+    return {
+        name: bytes(child.seen) if isinstance(child, Inode) else _copied(child)
+        for name, child in sorted(directory.seen.items())
+    }
+
+
+def _made_of(copied: CopiedTree) -> Directory:
+    directory = Directory()
+    for name, child in copied.items():
+        if isinstance(child, bytes):
+            inode = Inode()
+            inode.seen, inode.durable = bytearray(child), bytearray(child)
+            inode.certain_bytes = len(child)
+            directory.seen[name] = directory.durable[name] = inode
+        else:
+            directory.seen[name] = directory.durable[name] = _made_of(child)
+    return directory
 
 
 def _files(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidelog.chaos.sim.clock import sleep_ns
 from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.medium import CopiedTree
 from tidelog.chaos.sim.process import Machine, Process
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.world import World
@@ -42,7 +43,10 @@ class Nemesis:
             FaultKind.BIT_FLIP: self._flip_bit,
             FaultKind.CLOCK_RATE: self._change_clock_rate,
             FaultKind.WIPE: self._wipe,
+            FaultKind.ROLLBACK: self._roll_back,
         }
+        self._copies: dict[str, dict[str, CopiedTree]] = {}
+        """By machine, of each of its data directories."""
 
     def kinds(self) -> list[FaultKind]:
         """What it could do now."""
@@ -113,6 +117,20 @@ class Nemesis:
             victim.machine.crash()
         for name in list(victim.machine.media):
             victim.machine.wipe(name)
+
+    async def _roll_back(self, victim: Process) -> None:
+        """The first time its directories are copied, the next time the copies take their place."""
+        machine = victim.machine
+        if not victim.is_dead:
+            victim.kill()
+        copies = self._copies.pop(machine.name, None)
+        if copies is None:
+            self._copies[machine.name] = {
+                name: medium.copy() for name, medium in machine.media.items()
+            }
+            return
+        for name, copied in copies.items():
+            machine.put_back(name, copied)
 
     def _chosen_peers(self) -> list[Process]:
         peers = self._peers()

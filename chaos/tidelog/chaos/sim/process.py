@@ -17,7 +17,7 @@ from tidelog.chaos.sim.fabric import Fabric
 from tidelog.chaos.sim.faults import FaultKind, Faults
 from tidelog.chaos.sim.host import SimulatedHost
 from tidelog.chaos.sim.loop import PROCESS, SimulatedLoop, never_called
-from tidelog.chaos.sim.medium import Medium
+from tidelog.chaos.sim.medium import CopiedTree, Medium
 from tidelog.chaos.sim.network import SimulatedNetwork
 from tidelog.chaos.sim.seeds import SeededRandom, Seeds
 from tidelog.chaos.sim.trace import Trace
@@ -213,6 +213,12 @@ class Machine:
         assert all(process.is_dead for process in self.processes.values()), "nothing runs"
         self.media.pop(name, None)
         self._world.faults.took_effect(FaultKind.WIPE, self.name, name)
+
+    def put_back(self, name: str, copied: CopiedTree) -> None:
+        """A data directory goes back in time: an earlier copy takes its place."""
+        assert all(process.is_dead for process in self.processes.values()), "nothing runs"
+        self.media[name].put_back(copied)
+        self._world.faults.took_effect(FaultKind.ROLLBACK, self.name, name)
 
     def set_clock_rate(self, rate: float) -> None:
         """Let ticks pass faster or slower from now on; they never go back."""

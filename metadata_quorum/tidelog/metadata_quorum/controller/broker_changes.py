@@ -6,7 +6,10 @@ Pure. Owns a broker's states after its registration:
        ↑                                    │                             │
        └──── session expired ───────────────┴─────────────────────────────┘
 
-and, besides, `is_draining`, which an operator sets and calls off. A stop of the walk "a broker
+Unfencing is also what raises the expectation of its data directories (`directory_epochs`): the
+broker has stored its epoch in each of them before it asked.
+
+And, besides, `is_draining`, which an operator sets and calls off. A stop of the walk "a broker
 dies": whatever changes, `leaders.settle_broker` says what becomes of its partitions.
 """
 
@@ -17,6 +20,7 @@ import msgspec
 
 from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.directory_epochs import epochs_when_served
 from tidelog.metadata_quorum.controller.in_sync import check_broker_epoch
 from tidelog.metadata_quorum.controller.leaders import settle_broker
 from tidelog.metadata_quorum.controller.load import may_take_replicas
@@ -27,6 +31,7 @@ from tidelog.metadata_quorum.records import (
     BrokerChangeRecord,
     BrokerDirectory,
     BrokerRemovedRecord,
+    DirectoryEpochsRecord,
     MetadataRecord,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -76,8 +81,8 @@ def beat(image: Image, heartbeat: Heartbeat, *, required_index: int) -> Decision
     change = _change(image, heartbeat, required_index)
     after = image
     if change is not None:
-        after = apply_entry(image, (change,))
-        records.append(change)
+        records += (change, *_expectations(image, change))
+        after = apply_entry(image, records)
     if change is not None or after.brokers[broker_id].is_shutting_down:
         # A stopping broker is looked at again with each beat: others may have caught up since.
         records += settle_broker(after, broker_id)
@@ -153,6 +158,25 @@ def _change(image: Image, heartbeat: Heartbeat, required_index: int) -> BrokerCh
     )
 
 
+def _expectations(image: Image, change: BrokerChangeRecord) -> tuple[MetadataRecord, ...]:
+    """Of the directories of a broker that is unfenced, or that is and has found one again."""
+    broker = image.brokers[change.broker_id]
+    if broker.is_fenced and change.is_fenced is not False:
+        return ()
+    directories = change.directories or broker.directories
+    served = epochs_when_served(broker.directory_epochs, directories, broker.epoch)
+    if served == broker.directory_epochs:
+        return ()
+    return (
+        DirectoryEpochsRecord(
+            is_optional=True,
+            broker_id=broker.broker_id,
+            epoch=broker.epoch,
+            directories=served,
+        ),
+    )
+
+
 def _directories(
     known: Sequence[BrokerDirectory], heartbeat: Heartbeat
 ) -> tuple[BrokerDirectory, ...] | None:
@@ -191,7 +215,7 @@ def _state(after: Image, broker_id: BrokerId, records: Sequence[MetadataRecord])
 
 
 def _is_partition(record: MetadataRecord) -> bool:
-    return not isinstance(record, BrokerChangeRecord)
+    return not isinstance(record, BrokerChangeRecord | DirectoryEpochsRecord)
 
 
 def _drain_warnings(image: Image, broker_id: BrokerId) -> tuple[str, ...]:

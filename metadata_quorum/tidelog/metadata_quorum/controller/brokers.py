@@ -7,6 +7,11 @@ A replica keeps what it was (in sync, eligible) over a start of its process if n
 can be missing: the process shut down in order, or the topic waits for flushes, or the machine did
 not boot in between. Otherwise it counts as one that may lack records. That a topic waits for
 flushes helps only where it did so before the machine's memory held anything that is not flushed.
+
+All of that speaks of the directory in which the process before this one worked. An older copy of it
+that was put in its place brings all of these signs along, so the epoch that is stored in each
+directory is looked at first (`directory_epochs`): the replicas in one that went back in time lack
+records, whatever else holds.
 """
 
 from collections.abc import Mapping
@@ -16,6 +21,12 @@ import msgspec
 
 from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.directory_epochs import (
+    STORED_EPOCH_MAX,
+    epoch_above,
+    epochs_at_registration,
+    has_gone_back,
+)
 from tidelog.metadata_quorum.controller.features import check_broker_speaks
 from tidelog.metadata_quorum.controller.partition_state import (
     PartitionState,
@@ -28,6 +39,7 @@ from tidelog.metadata_quorum.image import BrokerImage, Image, PartitionImage, To
 from tidelog.metadata_quorum.records import (
     BrokerDirectory,
     BrokerRecord,
+    DirectoryEpochsRecord,
     FeatureRange,
     MetadataRecord,
 )
@@ -56,6 +68,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch that it had when it last shut down in order."""
     boot_id: str = ""
     release: str = ""
+    stored_epochs: Mapping[bytes, BrokerEpoch] = {}
+    """Directory uuid → the broker epoch that was found there; -1: none was. A directory that is
+    named here gets the new epoch before the broker wants to serve."""
 
 
 def register(image: Image, registration: Registration, *, is_living: bool) -> Decision[BrokerEpoch]:
@@ -78,9 +93,10 @@ def register(image: Image, registration: Registration, *, is_living: bool) -> De
     _refuse_foreign_directories(image, registration, tried)
     check_broker_speaks(image, registration.features, tried=tried)
     record = plan_registration(image, registration)
-    after = apply_entry(image, (record,))
+    records = (record, *_expectations(known, registration, record.epoch))
+    after = apply_entry(image, records)
     return Decision(
-        records=(record, *_settle_registered(after, known, registration)), answer=record.epoch
+        records=(*records, *_settle_registered(after, known, registration)), answer=record.epoch
     )
 
 
@@ -89,7 +105,7 @@ def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
     known = image.brokers.get(registration.broker_id)
     return BrokerRecord(
         broker_id=registration.broker_id,
-        epoch=BrokerEpoch(image.last_broker_epoch + 1),
+        epoch=epoch_above(image.last_broker_epoch, registration.stored_epochs),
         incarnation=registration.incarnation,
         listeners=dict(registration.listeners),
         host_name=registration.host_name,
@@ -103,6 +119,24 @@ def plan_registration(image: Image, registration: Registration) -> BrokerRecord:
     )
 
 
+def _expectations(
+    known: BrokerImage | None, registration: Registration, epoch: BrokerEpoch
+) -> tuple[MetadataRecord, ...]:
+    """What is expected of its directories now, if that is something else than before."""
+    before = () if known is None else known.directory_epochs
+    expected = epochs_at_registration(before, registration.directories, registration.stored_epochs)
+    if expected == before:
+        return ()
+    return (
+        DirectoryEpochsRecord(
+            is_optional=True,
+            broker_id=registration.broker_id,
+            epoch=epoch,
+            directories=expected,
+        ),
+    )
+
+
 def _settle_registered(
     after: Image, known: BrokerImage | None, registration: Registration
 ) -> tuple[MetadataRecord, ...]:
@@ -113,7 +147,9 @@ def _settle_registered(
     broker_id = registration.broker_id
     for topic, partition in after.partitions_in(after.held_by(broker_id)):
         state = PartitionState.of(topic.topic_id, partition)
-        if _may_lack_records(known, registration, topic):
+        if has_gone_back(after.brokers[broker_id], partition):
+            state.go_back(broker_id)
+        elif _may_lack_records(known, registration, topic):
             state.lose((broker_id,))
         _leave_lost_directory(state, partition, registration)
         state.settle(ReplicaView(after.brokers, partition), in_sync_min(topic))
@@ -217,6 +253,11 @@ def _validate(registration: Registration, tried: str) -> None:
         raise invalid(tried, f"the uuid of a directory has {DIRECTORY_UUID_BYTES} bytes")
     if len(dict.fromkeys(uuids)) < len(uuids):
         raise invalid(tried, "two of its data directories have one uuid")
+    for uuid, epoch in registration.stored_epochs.items():
+        if uuid not in uuids:
+            raise invalid(tried, f"it tells of a directory {uuid.hex()} that it does not name")
+        if epoch > STORED_EPOCH_MAX:
+            raise invalid(tried, f"no broker ever had the epoch {epoch} that it has stored")
     texts = {
         "rack": registration.rack,
         "host": registration.host_name,

@@ -18,6 +18,11 @@ Pure. Owns the rules that every change of a partition obeys, whatever caused it:
     one's disk: with flush=replicated it may be in memory alone, and was safe by being there twice.
     So do those that came by a move that is called off, unless nobody has counted on them. Where
     several stay, they go once `min.insync.replicas` of these are in sync, or all.
+ 7. A replica whose directory went back in time (`directory_epochs`) is neither in sync nor eligible
+    until a leader has let it in again; its files stay as they are until one serves, and are then
+    cut and filled as any follower's. A sole replica leads, and is marked (rule 5). Where nobody is
+    sure to hold everything any more, all replicas are asked, those out of sync as well, and the
+    longest log leads: an old copy of the last one in sync may lack what they still have.
 """
 
 from collections.abc import Collection, Mapping
@@ -157,6 +162,13 @@ class PartitionState(msgspec.Struct, kw_only=True):
         # nobody be left who is sure to: the leader of now may be as dead as they were.
         candidates = (*self.last_known, *gone)
         self.last_known = tuple(each for each in self.replicas if each in candidates)
+
+    def go_back(self, broker_id: BrokerId) -> None:
+        """Rule 7: its directory holds what it held some time ago."""
+        self.lose((broker_id,))
+        is_somebody_sure = bool(self.in_sync or self.eligible)
+        if not is_somebody_sure and broker_id in self.last_known:
+            self.last_known = self.replicas
 
     def settle(self, view: ReplicaView, minimum: int) -> None:
         """Rules 1 to 3 for the brokers as they are now."""

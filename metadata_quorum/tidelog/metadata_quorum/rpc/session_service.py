@@ -76,6 +76,9 @@ def _read_registration(message: broker_session_pb2.RegisterBrokerRequest) -> Reg
         clean_shutdown_epoch=BrokerEpoch(message.clean_shutdown_epoch),
         boot_id=message.boot_id,
         release=message.release,
+        stored_epochs={
+            each.directory_uuid: BrokerEpoch(each.broker_epoch) for each in message.stored_epochs
+        },
     )
 
 

@@ -30,6 +30,8 @@ def encode_registration(cluster_id: str, registration: Registration) -> bytes:
         message.listeners.add(listener=name, address=address)
     for directory in registration.directories:
         _fill_directory(message.directories.add(), directory)
+    for uuid, epoch in sorted(registration.stored_epochs.items()):
+        message.stored_epochs.add(directory_uuid=uuid, broker_epoch=epoch)
     for name, levels in sorted(registration.features.items()):
         message.features.add(name=name, level_min=levels.level_min, level_max=levels.level_max)
     return message.SerializeToString()

@@ -2,13 +2,17 @@
 
 Owns the broker's epoch on this node. It must never go on under an epoch that another process has
 taken over: then the node stops; unless that process is an earlier one of this node, dead by now,
-whose call came late: the node registers once more. One stream, one heartbeat in flight; a new
-stream to whoever leads. The walk "a broker dies" begins where these heartbeats end.
+whose call came late: the node registers once more. It must never want to serve under an epoch that
+is not stored in the data directories yet (`controller.directory_epochs`), also when it got another
+one in mid-life. One stream, one heartbeat in flight; a new stream to whoever leads. The walk "a
+broker dies" begins where these heartbeats end.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.image import BrokerImage
@@ -45,6 +49,10 @@ UNREGISTERED: Final = BrokerEpoch(-1)
 _AGAIN: Final = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
+StoreEpoch = Callable[[BrokerEpoch], Awaitable[Mapping[bytes, BrokerEpoch]]]
+"""Makes the epoch durable in every data directory that works; what is stored in each then."""
+
+
 class _InUse:
     """How long the same controller has said that another process holds the id."""
 
@@ -72,6 +80,7 @@ class BrokerSession:
         *,
         cluster_id: str,
         applied_index: Callable[[], LogIndex],
+        store_epoch: StoreEpoch,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -80,6 +89,9 @@ class BrokerSession:
         self._registration = registration
         self._cluster_id = cluster_id
         self._applied_index = applied_index
+        self._store_epoch = store_epoch
+        self._stored_epoch = UNREGISTERED
+        """The one that is durable in the data directories."""
         self._directories = registration.directories
         self._told_directories = registration.directories
         self._interval_ms = INTERVAL_MS
@@ -106,6 +118,23 @@ class BrokerSession:
     def silent_ms(self) -> int:
         """How long no controller has answered; far below a session's time while one does."""
         return (self._clock.monotonic_ns() - self._heard_ns) // 1_000_000
+
+    async def store_epoch(self) -> None:
+        """Make the epoch durable where the logs are: without it the broker asks for nothing."""
+        while self._stored_epoch != self.epoch:
+            epoch = self.epoch
+            stored = await self._store_epoch(epoch)
+            self._stored_epoch = epoch
+            # Should it have to register once more, this is what lies there; a directory in which
+            # it could not be stored has failed.
+            known = self._registration
+            directories = tuple(
+                BrokerDirectory(each.uuid, each.uuid in stored) for each in known.directories
+            )
+            self._registration = msgspec.structs.replace(
+                known, stored_epochs=stored, directories=directories
+            )
+        self._news.set()
 
     async def register(self) -> BrokerEpoch:
         """Make the broker known, however long it takes to find a controller."""
@@ -176,6 +205,8 @@ class BrokerSession:
             leader = self._controller.leader()
             if leader is not None:
                 try:
+                    if self._wants_unfence:
+                        await self.store_epoch()
                     await self._talk(leader)
                 except TidelogError as error:
                     self.trouble = error
@@ -208,7 +239,7 @@ class BrokerSession:
             broker_id=self._registration.broker_id,
             epoch=self.epoch,
             applied_index=self._applied_index(),
-            wants_unfence=self._wants_unfence,
+            wants_unfence=self._wants_unfence and self._stored_epoch == self.epoch,
             wants_shut_down=self._wants_shut_down,
             directories=self._directories if has_changed else (),
             sequence=self._sequence,

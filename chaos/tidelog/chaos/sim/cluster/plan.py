@@ -11,7 +11,8 @@ from tidelog.chaos.sim.seeds import SeededRandom, Seeds
 KINDS: Final = tuple(
     kind
     for kind in FaultKind
-    if not kind.value.startswith("datagram") and kind is not FaultKind.CLOCK_RATE
+    if not kind.value.startswith("datagram")
+    and kind not in (FaultKind.CLOCK_RATE, FaultKind.ROLLBACK)
 )
 _CHANGE_PROBABILITY: Final = 0.2
 DISK_KINDS: Final = frozenset(

@@ -31,7 +31,8 @@ from tidelog.chaos.sim.world import World
 KINDS: Final = tuple(
     kind
     for kind in FaultKind
-    if not kind.value.startswith("datagram") and kind is not FaultKind.WORKER_CRASH
+    if not kind.value.startswith("datagram")
+    and kind not in (FaultKind.WORKER_CRASH, FaultKind.ROLLBACK)
 )
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 16

@@ -50,7 +50,12 @@ EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2
 ACKNOWLEDGEMENTS_MIN: Final = 50
 
-_OF_OTHERS: Final = (FaultKind.CLOCK_RATE, FaultKind.WIPE, FaultKind.WORKER_CRASH)
+_OF_OTHERS: Final = (
+    FaultKind.CLOCK_RATE,
+    FaultKind.WIPE,
+    FaultKind.ROLLBACK,
+    FaultKind.WORKER_CRASH,
+)
 KINDS: Final = tuple(
     kind for kind in FaultKind if not kind.value.startswith("datagram") and kind not in _OF_OTHERS
 )
