@@ -161,9 +161,10 @@ class CoreModel:
         self.sent[token] = append
         self.tell(append)
 
-    def trim(self, offset: int, partition: int = 0) -> int:
-        """Ask for a trim; its token."""
-        trim = TrimHead(token=self.new_token(), key=key_of(partition), offset=Offset(offset))
+    def trim(self, offset: int, partition: int = 0, *, start_epoch: int = -1) -> int:
+        """Ask for a trim, of this replica's own deciding or of its leader's; its token."""
+        token, key, epoch = self.new_token(), key_of(partition), LeaderEpoch(start_epoch)
+        trim = TrimHead(token=token, key=key, offset=Offset(offset), start_epoch=epoch)
         self.asked[trim.token] = trim
         self.tell(trim)
         return trim.token

@@ -72,10 +72,12 @@ class ReplicaCore(CoreModel):
         """The leader's watermark is known."""
         self.tell(CommitTo(key=KEY, leader_epoch=LeaderEpoch(epoch), offset=Offset(offset)))
 
-    def restart_at(self, offset: int) -> int:
+    def restart_at(self, offset: int, *, start_epoch: int = -1) -> int:
         """Empty the log, and go on there; the token."""
         token = self.new_token()
-        self.asked[token] = restart = RestartLog(token=token, key=KEY, offset=Offset(offset))
+        self.asked[token] = restart = RestartLog(
+            token=token, key=KEY, offset=Offset(offset), start_epoch=LeaderEpoch(start_epoch)
+        )
         self.tell(restart)
         return token
 

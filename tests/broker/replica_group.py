@@ -202,7 +202,7 @@ class Group:
             follower.core.copy_of(batches, log.log_end_offset)
         follower.core.commit_to(source.high_watermark, epoch=follower.view.epoch)
         if log.log_start_offset < source.log_start_offset <= log.high_watermark:
-            follower.core.trim(source.log_start_offset)
+            follower.core.trim(source.log_start_offset, start_epoch=source.log_start_epoch)
 
     def trim(self, number: int, share: float) -> None:
         """A leader gives up some of what is committed, but for the last batch of it."""

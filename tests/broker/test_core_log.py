@@ -227,7 +227,10 @@ def test_a_trim_is_marked_then_flushed_then_the_log_begins_there_then_files_go()
     model = filled(6)
     token = model.trim(3)
     assert model.write is not None
-    assert model.write.marks == (mark(0, MarkKind.LOG_START, 3),)
+    assert model.write.marks == (
+        mark(0, MarkKind.LOG_START_EPOCH, 0),
+        mark(0, MarkKind.LOG_START, 3),
+    )
     model.end_write()
     assert model.has_flush
     assert model.flush[0].with_marks

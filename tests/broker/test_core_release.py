@@ -40,12 +40,13 @@ def test_what_is_let_go_keeps_its_files_and_its_marks() -> None:
     assert code_of(model, token) is None
     assert model.removed_directories == []
     assert model.released[key_of(0)] == PartitionMarks(
-        flushed_offset=log.log_end_offset, log_start_offset=2
+        flushed_offset=log.log_end_offset, log_start_offset=2, log_start_epoch=0
     )
     assert key_of(0) not in model.core.partitions
     assert model.core.is_idle
     told = {kind: value for (key, kind), value in model.durable_marks.items() if key == key_of(0)}
-    assert told == {MarkKind.FLUSHED: 4, MarkKind.LOG_START: 2}, "no mark says that it is gone"
+    starts = {MarkKind.LOG_START_EPOCH: 0, MarkKind.LOG_START: 2}
+    assert told == {MarkKind.FLUSHED: 4, **starts}, "no mark says that it is gone"
 
 
 def test_it_is_let_go_once_what_was_written_is_flushed() -> None:

@@ -214,7 +214,7 @@ def test_a_reader_of_another_past_is_told_where_the_logs_part(
 
 def test_an_epoch_that_was_trimmed_is_no_other_past() -> None:
     node = written(Node(), 3, 4, 6, 6)
-    node.log.trim(Offset(4))
+    node.log.trim(Offset(4), node.log.leader_epoch)
     assert parting_of(node.log, 4, 4) is None
     assert parting_of(node.log, 4, 3) is None
     assert parting_of(node.log, 5, 3) == (-1, 4), "a record of epoch 3 cannot lie there"
@@ -243,7 +243,7 @@ def test_a_leader_that_was_not_told_yet_of_the_readers_epoch_tells_of_no_parting
 
 def test_below_the_logs_start_no_past_is_looked_at() -> None:
     node = written(Node(), 3, 4, 6)
-    node.log.trim(Offset(4))
+    node.log.trim(Offset(4), node.log.leader_epoch)
     answer = node.fetch(2, last_epoch=9)
     assert answer is not None
     assert answer.error is not None

@@ -20,6 +20,7 @@ from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch
 
 DIED = TidelogError(ErrorCode.UNKNOWN, tried="run a job", happened="its process died")
 UNREADABLE = TidelogError(ErrorCode.STORAGE_FAILED, tried="read", happened="input/output error")
@@ -434,3 +435,21 @@ def test_housekeeping_ends_with_its_directory() -> None:
 def _content(house: House, path: str) -> bytes:
     (inode,) = [inode for found, inode in house.medium.durable_files() if found == path]
     return bytes(inode.seen)
+
+
+def test_a_copy_begins_where_its_leader_says_whatever_is_too_old_or_too_much() -> None:
+    async def work(house: House) -> None:
+        log = house.add(retention_ms=-1)
+        owner = house.directory.owner
+        await house.fill(log, 6, age_ms=2 * HOUR)
+        owner.follow(log, LeaderEpoch(2))
+        wanted = house.settings(log, retention_ms=HOUR, retention_bytes=200)
+        house.directory.configure(log.key, wanted)
+        await house.checks()
+        assert log.log_start_offset == 0, "only its leader decides"
+        assert not house.directory.keeper.counts.trims_failed
+        owner.lead(log, LeaderEpoch(3), others=(), in_sync_count=1, is_sole=False)
+        await house.until(lambda: log.log_start_offset == 6)
+        assert log.log_start_epoch == 3
+
+    in_a_house(work)

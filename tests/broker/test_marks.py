@@ -8,6 +8,7 @@ from tidelog.broker.log.marks import (
     decode_marks,
     encode_marks,
     marks_of,
+    start_marks,
 )
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.ids import PartitionId, TopicId
@@ -50,3 +51,48 @@ def test_torn_entries_and_unknown_kinds_are_skipped() -> None:
 def test_a_mark_is_stored_as_it_was_in_the_first_release_that_had_it() -> None:
     golden = "000102030405060708090a0b0c0d0e0f00000003010000000000000000000009bb17fe9c"
     assert encode_marks([flushed(KEY, 9)]).hex() == golden
+
+
+# -- by whose word a log begins ------------------------------------------------------------------
+
+
+def test_a_start_is_told_with_the_epoch_that_moved_it() -> None:
+    known = PartitionMarks(log_start_offset=4, log_start_epoch=7)
+    data = encode_marks(marks_of(KEY, known))
+    assert len(data) == 2 * ENTRY_BYTES
+    assert decode_marks(data) == {KEY: known}
+
+
+def test_a_start_that_an_earlier_version_has_stored_is_nobodys() -> None:
+    earlier = encode_marks([Mark(KEY, MarkKind.LOG_START, 9)])
+    assert decode_marks(earlier) == {KEY: PartitionMarks(log_start_offset=9)}
+    behind = encode_marks(start_marks(KEY, 4, 7)) + earlier
+    assert decode_marks(behind) == {KEY: PartitionMarks(log_start_offset=9)}, (
+        "the epoch of another start says nothing of this one"
+    )
+
+
+def test_an_epoch_counts_for_the_very_next_entry_only() -> None:
+    epoch, start = start_marks(KEY, 4, 7)
+    between = encode_marks([epoch, flushed(KEY, 5), start])
+    assert decode_marks(between)[KEY].log_start_epoch == -1
+    of_another = encode_marks([epoch, Mark(OTHER, MarkKind.LOG_START, 3), start])
+    assert {each.log_start_epoch for each in decode_marks(of_another).values()} == {-1}
+
+
+def test_an_epoch_that_has_rotted_leaves_the_start_to_nobody() -> None:
+    data = bytearray(encode_marks([*start_marks(KEY, 4, 7), *start_marks(KEY, 6, 8)]))
+    data[2 * ENTRY_BYTES + 30] ^= 1
+    assert decode_marks(bytes(data)) == {KEY: PartitionMarks(log_start_offset=6)}
+    data[3 * ENTRY_BYTES + 30] ^= 1
+    assert decode_marks(bytes(data)) == {
+        KEY: PartitionMarks(log_start_offset=4, log_start_epoch=7)
+    }, "of both entries nothing is left: the start before it counts, as it was"
+
+
+def test_a_start_with_its_epoch_is_stored_as_it_was_in_the_first_release_that_had_it() -> None:
+    golden = (
+        "000102030405060708090a0b0c0d0e0f00000003050000000000000000000007d2a8117b"
+        "000102030405060708090a0b0c0d0e0f0000000302000000000000000000000457adce1f"
+    )
+    assert encode_marks(start_marks(KEY, 4, 7)).hex() == golden

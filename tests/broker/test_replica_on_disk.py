@@ -291,7 +291,7 @@ def test_a_replica_that_comes_back_after_its_removal_is_a_new_one() -> None:
 
         async def work(held: Held) -> None:
             await filled(held)
-            await held.owner.trim(held.log, Offset(5))
+            await held.owner.trim(held.log, Offset(5), start_epoch=EPOCH)
             await held.owner.remove(KEY)
             log = PartitionLog(KEY, EPOCH)
             held.owner.add(OpenedLog(log=log, files={}), SETTINGS, is_sole=False)

@@ -139,12 +139,13 @@ def test_damage_of_a_sidecar_is_told_with_its_byte(tmp_path: Path, capsys: Captu
 
 def test_the_marks_are_printed_by_partition(tmp_path: Path, capsys: Captured) -> None:
     file = written(tmp_path, "marks", marks())
+    other = f"{str(PARTITION)[:-1]}5"
     assert main(["log", "dump", file]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "entries: 4",
         "skipped: 0",
-        f"{PARTITION}: flushed_offset=9 log_start_offset=3 gaps_from=-1",
-        f"{str(PARTITION)[:-1]}5: flushed_offset=0 log_start_offset=0 gaps_from=0",
+        f"{PARTITION}: flushed_offset=9 log_start_offset=3 log_start_epoch=-1 gaps_from=-1",
+        f"{other}: flushed_offset=0 log_start_offset=0 log_start_epoch=-1 gaps_from=0",
     ]
     told = as_json(file, capsys)
     assert (told["kind"], told["entries"], told["skipped"]) == ("marks", 4, 0)

@@ -150,6 +150,7 @@ def marks_json(data: bytes) -> tuple[Told, "TidelogError | None"]:
                 "partition": str(key),
                 "flushed_offset": known.flushed_offset,
                 "log_start_offset": known.log_start_offset,
+                "log_start_epoch": known.log_start_epoch,
                 "gaps_from": known.gaps_from,
             }
             for key, known in sorted(decode_marks(data).items())

@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xb3\x02\n\x13ReplicaFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12%\n\x04lane\x18\x04 \x01(\x0e\x32\x17.tidelog.v1.ReplicaLane\x12\x12\n\nsession_id\x18\x05 \x01(\x04\x12\x18\n\x10session_sequence\x18\x06 \x01(\x04\x12.\n\tpositions\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.ReplicaPosition\x12-\n\x07removed\x18\x08 \x03(\x0b\x32\x1c.tidelog.v1.ReplicaPartition\x12\x18\n\x10\x63onfirmed_answer\x18\t \x01(\x04\x12\x11\n\tmax_bytes\x18\n \x01(\r\"7\n\x10ReplicaPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xc3\x01\n\x0fReplicaPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x16\n\x0e\x66lushed_offset\x18\x05 \x01(\x12\x12\x12\n\nlast_epoch\x18\x06 \x01(\x11\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x11\"\xab\x01\n\x14ReplicaFetchResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x18\n\x10session_sequence\x18\x02 \x01(\x04\x12\x17\n\x0f\x61nswer_sequence\x18\x03 \x01(\x04\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.ReplicaBatches\x12\x1c\n\x14is_full_start_wanted\x18\x05 \x01(\x08\"\xa5\x02\n\x0eReplicaBatches\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x0f\n\x07\x62\x61tches\x18\x05 \x01(\x0c\x12\x11\n\tfetch_sum\x18\x06 \x01(\x07\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x12\x12\x31\n\ndivergence\x18\t \x01(\x0b\x32\x1d.tidelog.v1.ReplicaDivergence\x12-\n\x0cmove_to_lane\x18\n \x01(\x0e\x32\x17.tidelog.v1.ReplicaLane\"=\n\x11ReplicaDivergence\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"h\n\x16\x45pochEndOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\'\n\x07queries\x18\x03 \x03(\x0b\x32\x16.tidelog.v1.EpochQuery\"e\n\nEpochQuery\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\"C\n\x17\x45pochEndOffsetsResponse\x12(\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.EpochAnswer\"~\n\x0b\x45pochAnswer\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x12\n\nend_offset\x18\x05 \x01(\x12*]\n\x0bReplicaLane\x12\x1c\n\x18REPLICA_LANE_UNSPECIFIED\x10\x00\x12\x15\n\x11REPLICA_LANE_LIVE\x10\x01\x12\x19\n\x15REPLICA_LANE_CATCH_UP\x10\x02\x32\xf3\x01\n\x0eReplicaService\x12n\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse\"\x17\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x8d\x06(\x01\x30\x01\x12q\n\x0f\x45pochEndOffsets\x12\".tidelog.v1.EpochEndOffsetsRequest\x1a#.tidelog.v1.EpochEndOffsetsResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90Nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xb3\x02\n\x13ReplicaFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12%\n\x04lane\x18\x04 \x01(\x0e\x32\x17.tidelog.v1.ReplicaLane\x12\x12\n\nsession_id\x18\x05 \x01(\x04\x12\x18\n\x10session_sequence\x18\x06 \x01(\x04\x12.\n\tpositions\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.ReplicaPosition\x12-\n\x07removed\x18\x08 \x03(\x0b\x32\x1c.tidelog.v1.ReplicaPartition\x12\x18\n\x10\x63onfirmed_answer\x18\t \x01(\x04\x12\x11\n\tmax_bytes\x18\n \x01(\r\"7\n\x10ReplicaPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xf5\x01\n\x0fReplicaPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x16\n\x0e\x66lushed_offset\x18\x05 \x01(\x12\x12\x12\n\nlast_epoch\x18\x06 \x01(\x11\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x11\x12\x1c\n\x0flog_start_epoch\x18\x14 \x01(\x11H\x00\x88\x01\x01\x42\x12\n\x10_log_start_epoch\"\xab\x01\n\x14ReplicaFetchResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x18\n\x10session_sequence\x18\x02 \x01(\x04\x12\x17\n\x0f\x61nswer_sequence\x18\x03 \x01(\x04\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.ReplicaBatches\x12\x1c\n\x14is_full_start_wanted\x18\x05 \x01(\x08\"\xf0\x02\n\x0eReplicaBatches\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x0f\n\x07\x62\x61tches\x18\x05 \x01(\x0c\x12\x11\n\tfetch_sum\x18\x06 \x01(\x07\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x12\x12\x31\n\ndivergence\x18\t \x01(\x0b\x32\x1d.tidelog.v1.ReplicaDivergence\x12-\n\x0cmove_to_lane\x18\n \x01(\x0e\x32\x17.tidelog.v1.ReplicaLane\x12\x1c\n\x0flog_start_epoch\x18\x14 \x01(\x11H\x00\x88\x01\x01\x12\x17\n\x0fis_head_missing\x18\x15 \x01(\x08\x42\x12\n\x10_log_start_epoch\"=\n\x11ReplicaDivergence\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"h\n\x16\x45pochEndOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\'\n\x07queries\x18\x03 \x03(\x0b\x32\x16.tidelog.v1.EpochQuery\"e\n\nEpochQuery\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\"C\n\x17\x45pochEndOffsetsResponse\x12(\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.EpochAnswer\"~\n\x0b\x45pochAnswer\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x12\n\nend_offset\x18\x05 \x01(\x12*]\n\x0bReplicaLane\x12\x1c\n\x18REPLICA_LANE_UNSPECIFIED\x10\x00\x12\x15\n\x11REPLICA_LANE_LIVE\x10\x01\x12\x19\n\x15REPLICA_LANE_CATCH_UP\x10\x02\x32\xf3\x01\n\x0eReplicaService\x12n\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse\"\x17\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x8d\x06(\x01\x30\x01\x12q\n\x0f\x45pochEndOffsets\x12\".tidelog.v1.EpochEndOffsetsRequest\x1a#.tidelog.v1.EpochEndOffsetsResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90Nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,28 +37,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICASERVICE'].methods_by_name['ReplicaFetch']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\t\010\200\200\200\010\020\240\215\006'
   _globals['_REPLICASERVICE'].methods_by_name['EpochEndOffsets']._loaded_options = None
   _globals['_REPLICASERVICE'].methods_by_name['EpochEndOffsets']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\007\010\200\200@\020\220N'
-  _globals['_REPLICALANE']._serialized_start=1595
-  _globals['_REPLICALANE']._serialized_end=1688
+  _globals['_REPLICALANE']._serialized_start=1720
+  _globals['_REPLICALANE']._serialized_end=1813
   _globals['_REPLICAFETCHREQUEST']._serialized_start=92
   _globals['_REPLICAFETCHREQUEST']._serialized_end=399
   _globals['_REPLICAPARTITION']._serialized_start=401
   _globals['_REPLICAPARTITION']._serialized_end=456
   _globals['_REPLICAPOSITION']._serialized_start=459
-  _globals['_REPLICAPOSITION']._serialized_end=654
-  _globals['_REPLICAFETCHRESPONSE']._serialized_start=657
-  _globals['_REPLICAFETCHRESPONSE']._serialized_end=828
-  _globals['_REPLICABATCHES']._serialized_start=831
-  _globals['_REPLICABATCHES']._serialized_end=1124
-  _globals['_REPLICADIVERGENCE']._serialized_start=1126
-  _globals['_REPLICADIVERGENCE']._serialized_end=1187
-  _globals['_EPOCHENDOFFSETSREQUEST']._serialized_start=1189
-  _globals['_EPOCHENDOFFSETSREQUEST']._serialized_end=1293
-  _globals['_EPOCHQUERY']._serialized_start=1295
-  _globals['_EPOCHQUERY']._serialized_end=1396
-  _globals['_EPOCHENDOFFSETSRESPONSE']._serialized_start=1398
-  _globals['_EPOCHENDOFFSETSRESPONSE']._serialized_end=1465
-  _globals['_EPOCHANSWER']._serialized_start=1467
-  _globals['_EPOCHANSWER']._serialized_end=1593
-  _globals['_REPLICASERVICE']._serialized_start=1691
-  _globals['_REPLICASERVICE']._serialized_end=1934
+  _globals['_REPLICAPOSITION']._serialized_end=704
+  _globals['_REPLICAFETCHRESPONSE']._serialized_start=707
+  _globals['_REPLICAFETCHRESPONSE']._serialized_end=878
+  _globals['_REPLICABATCHES']._serialized_start=881
+  _globals['_REPLICABATCHES']._serialized_end=1249
+  _globals['_REPLICADIVERGENCE']._serialized_start=1251
+  _globals['_REPLICADIVERGENCE']._serialized_end=1312
+  _globals['_EPOCHENDOFFSETSREQUEST']._serialized_start=1314
+  _globals['_EPOCHENDOFFSETSREQUEST']._serialized_end=1418
+  _globals['_EPOCHQUERY']._serialized_start=1420
+  _globals['_EPOCHQUERY']._serialized_end=1521
+  _globals['_EPOCHENDOFFSETSRESPONSE']._serialized_start=1523
+  _globals['_EPOCHENDOFFSETSRESPONSE']._serialized_end=1590
+  _globals['_EPOCHANSWER']._serialized_start=1592
+  _globals['_EPOCHANSWER']._serialized_end=1718
+  _globals['_REPLICASERVICE']._serialized_start=1816
+  _globals['_REPLICASERVICE']._serialized_end=2059
 # @@protoc_insertion_point(module_scope)

@@ -159,6 +159,7 @@ class ReplicaPosition(_message.Message):
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_START_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -182,6 +183,11 @@ class ReplicaPosition(_message.Message):
     from an old position that was late. Who is not in sync comes in only by what it says at the
     present one: before that it may have had another log.
     """
+    log_start_epoch: _builtins.int
+    """The leader epoch whose leader moved the log's start to `log_start_offset`. Unset: not known, or
+    nobody has moved it. A follower whose log begins above its leader's counts for nothing unless
+    this is set, and not above `leader_epoch`.
+    """
     def __init__(
         self,
         *,
@@ -193,12 +199,15 @@ class ReplicaPosition(_message.Message):
         last_epoch: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         partition_epoch: _builtins.int = ...,
+        log_start_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch", "log_start_epoch", b"log_start_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_offset", b"flushed_offset", "last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch", "flushed_offset", b"flushed_offset", "last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_epoch", b"log_start_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__log_start_epoch: _TypeAlias = _typing.Literal["log_start_epoch"]  # noqa: Y015
+    _WhichOneofArgType__log_start_epoch: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start_epoch) -> _WhichOneofReturnType__log_start_epoch | None: ...
 
 Global___ReplicaPosition: _TypeAlias = ReplicaPosition  # noqa: Y015
 
@@ -258,6 +267,8 @@ class ReplicaBatches(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     DIVERGENCE_FIELD_NUMBER: _builtins.int
     MOVE_TO_LANE_FIELD_NUMBER: _builtins.int
+    LOG_START_EPOCH_FIELD_NUMBER: _builtins.int
+    IS_HEAD_MISSING_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -276,9 +287,20 @@ class ReplicaBatches(_message.Message):
     high_watermark: _builtins.int
     """The first offset that is not committed yet. It never falls within a leader epoch."""
     log_start_offset: _builtins.int
-    """The first offset that the leader keeps; the follower trims to it."""
+    """The first offset that the leader keeps; the follower trims to it, if `log_start_epoch` tells
+    that a leader decided it.
+    """
     move_to_lane: Global___ReplicaLane.ValueType
     """The follower's position is of the other lane by now: it names the partition there."""
+    log_start_epoch: _builtins.int
+    """The leader epoch whose leader moved the leader's log start to `log_start_offset`; also with a
+    divergence. Unset: not known, or nobody has moved it; then the follower gives up none of its
+    records for it.
+    """
+    is_head_missing: _builtins.bool
+    """With an error: the follower's log begins above `log_start_offset`, and no leader is known to
+    have decided that. It stops its copy as damaged, and copies anew.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: no error. Set: the partition has left the session; the follower names it again when the
@@ -306,12 +328,16 @@ class ReplicaBatches(_message.Message):
         log_start_offset: _builtins.int = ...,
         divergence: Global___ReplicaDivergence | None = ...,
         move_to_lane: Global___ReplicaLane.ValueType = ...,
+        log_start_epoch: _builtins.int | None = ...,
+        is_head_missing: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch", "divergence", b"divergence", "error", b"error", "log_start_epoch", b"log_start_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "divergence", b"divergence", "error", b"error", "fetch_sum", b"fetch_sum", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "move_to_lane", b"move_to_lane", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch", "batches", b"batches", "divergence", b"divergence", "error", b"error", "fetch_sum", b"fetch_sum", "high_watermark", b"high_watermark", "is_head_missing", b"is_head_missing", "leader_epoch", b"leader_epoch", "log_start_epoch", b"log_start_epoch", "log_start_offset", b"log_start_offset", "move_to_lane", b"move_to_lane", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__log_start_epoch: _TypeAlias = _typing.Literal["log_start_epoch"]  # noqa: Y015
+    _WhichOneofArgType__log_start_epoch: _TypeAlias = _typing.Literal["_log_start_epoch", b"_log_start_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start_epoch) -> _WhichOneofReturnType__log_start_epoch | None: ...
 
 Global___ReplicaBatches: _TypeAlias = ReplicaBatches  # noqa: Y015
 

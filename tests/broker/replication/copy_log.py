@@ -82,15 +82,23 @@ class CopyLog:
         """Another replica's log stands for this one; both have all that is committed."""
         self._read_again(batches, self.log.log_start_offset)
 
-    def trim(self, offset: int) -> None:
+    def trim(self, offset: int, start_epoch: int | None = None) -> None:
+        """By its own word, or by that of another epoch's leader; -1: as an earlier version did,
+        which tells nobody's."""
         log = self.log
         assert offset <= log.high_watermark, "what is not committed is not trimmed"
         if offset > log.log_start_offset:
             log.log_start_offset = Offset(offset)
             log.leader_epochs.trim(offset)
             self.batches = [each for each in self.batches if each[0].next_offset > offset]
+        if offset == log.log_start_offset:
+            log.log_start_epoch = LeaderEpoch(
+                log.leader_epoch if start_epoch is None else start_epoch
+            )
 
-    def restart(self, offset: int) -> None:
+    def restart(self, offset: int, start_epoch: int | None = None) -> None:
+        log = self.log
+        log.log_start_epoch = LeaderEpoch(log.leader_epoch if start_epoch is None else start_epoch)
         self.batches = []
         self.log.leader_epochs = LeaderEpochs()
         self._begin(offset)

@@ -18,6 +18,7 @@ from tidelog.broker.replication.follower_partition import (
     MoveTo,
     Phase,
     RestartAt,
+    StopHeadless,
     TrimTo,
 )
 from tidelog.broker.replication.follower_session import FollowerSession
@@ -80,6 +81,7 @@ class FollowerSide:
         """By the metadata that the follower has heard."""
         self.moves: list[MoveTo] = []
         self.lost: list[CutTo] = []
+        self.headless: list[StopHeadless] = []
 
     def log(self, key: PartitionKey) -> PartitionLog | None:
         return self.logs[key].log
@@ -149,6 +151,9 @@ class SessionWorld:
             if isinstance(effect, MoveTo):
                 self.follower.moves.append(effect)
                 self.follower_session.unfollow(effect.key)
+            elif isinstance(effect, StopHeadless):
+                self.follower.headless.append(effect)
+                self.follower_session.unfollow(effect.key)
             elif isinstance(effect, CommitTo):
                 self.follower.watermarks[effect.key] = (effect.leader_epoch, effect.offset)
                 self._commit(effect.key)
@@ -172,10 +177,10 @@ class SessionWorld:
                     log.cut(effect.offset)
                     session.on_changed(key, None, self.now_ms)
             case RestartAt():
-                log.restart(effect.offset)
+                log.restart(effect.offset, effect.start_epoch)
                 session.on_changed(key, None, self.now_ms)
             case TrimTo():
-                log.trim(effect.offset)
+                log.trim(effect.offset, effect.start_epoch)
                 session.on_trimmed(key)
             case _:
                 raise AssertionError(effect)

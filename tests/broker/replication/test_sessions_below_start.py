@@ -5,9 +5,10 @@ import pytest
 from tests.broker.replication.copy_log import CopyLog, key_of
 from tests.broker.replication.session_world import SessionWorld, ends
 from tidelog.broker.replication.follower_partition import CutTo, FollowerEffect, RestartAt, TrimTo
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 KEY = key_of()
+EPOCH_2 = LeaderEpoch(2)
 
 
 def foreign_below(log: CopyLog) -> list[int]:
@@ -53,7 +54,9 @@ def effects_of_naming(world: SessionWorld) -> list[FollowerEffect]:
 def test_what_was_never_committed_does_not_stay_below_the_leaders_start(start: int) -> None:
     world = parted(both=1, foreign=4, since=6, start=start)
     leader, follower = world.leader.logs[KEY], world.follower.logs[KEY]
-    assert effects_of_naming(world) == [RestartAt(key=KEY, offset=Offset(start))]
+    assert effects_of_naming(world) == [
+        RestartAt(key=KEY, offset=Offset(start), start_epoch=EPOCH_2)
+    ]
     assert world.leader.counted == [], "it may have parted from the leader's log"
     world.settle()
     assert follower.batches == leader.batches
@@ -68,7 +71,7 @@ def test_a_tail_that_ends_where_the_leaders_first_batch_begins_is_not_gone_on_fr
     leader.commit(5)
     leader.trim(4)
     assert (follower.log.log_end_offset, leader.batches[0][0].base_offset) == (3, 3)
-    assert effects_of_naming(world) == [RestartAt(key=KEY, offset=Offset(4))]
+    assert effects_of_naming(world) == [RestartAt(key=KEY, offset=Offset(4), start_epoch=EPOCH_2)]
     world.settle()
     assert follower.batches == leader.batches
 
@@ -114,7 +117,7 @@ def test_a_slow_follower_of_the_epoch_at_the_leaders_start_counts_at_once() -> N
 
 def test_what_is_committed_up_to_the_leaders_start_is_trimmed_and_gone_on_from() -> None:
     world = parted(both=3, foreign=0, since=2, start=3)
-    assert effects_of_naming(world) == [TrimTo(key=KEY, offset=Offset(3))]
+    assert effects_of_naming(world) == [TrimTo(key=KEY, offset=Offset(3), start_epoch=EPOCH_2)]
     world.settle()
     assert not world.seen["RestartAt"], "what it knows of producers stays"
     assert world.follower.logs[KEY].batches == world.leader.logs[KEY].batches

@@ -120,7 +120,9 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     world.deliver_request()
     world.answer()
     effects = world.deliver_answer()
-    assert effects == [RestartAt(key=KEY, offset=Offset(6))], "the batch with offset 7 begins at 6"
+    assert effects == [RestartAt(key=KEY, offset=Offset(6), start_epoch=LeaderEpoch(1))], (
+        "the batch with offset 7 begins at 6"
+    )
     world.settle()
     assert world.follower.logs[KEY].batches == leader.batches
     assert world.follower.logs[KEY].log.log_start_offset == 7

@@ -141,7 +141,9 @@ class Housekeeper:
         if due.is_roll:
             self._owner.roll(log.key)
             self.counts.rolls += 1
-        if due.trim_to is not None and not self._is_being_compacted(log.key):
+        # A follower's log begins where its leader's does, whatever this machine's clock says.
+        is_trim = due.trim_to is not None and log.decides_its_start
+        if is_trim and not self._is_being_compacted(log.key):
             await self._trim(held, due)
 
     async def _trim(self, held: HeldLog, due: Due) -> None:
@@ -149,6 +151,9 @@ class Housekeeper:
         try:
             await self._owner.trim(held.log, due.trim_to)
         except TidelogError as error:
+            if error.code is ErrorCode.NOT_LEADER:
+                # It led when this was planned: now it is for another one to decide.
+                return
             # The next check wants it again.
             self.counts.trims_failed += 1
             self._events.warning("retention_failed", partition=held.log.key, error=error)

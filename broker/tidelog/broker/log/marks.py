@@ -3,6 +3,11 @@
 Pure. The last whole entry of a kind counts, so that a mark can also go down: before a log is cut
 below what was flushed, the lower mark is written and flushed.
 
+Where a log begins is told by two entries, one directly behind the other: the leader epoch that
+moved the start there, then the start. A start without such an entry right before it was stored by
+an earlier version, or its epoch has rotted: then nobody knows who moved it, which is the safe
+reading (`replication/log_start`). An epoch without a start behind it says nothing.
+
 An entry that tells of a flush is written after the flush has ended, and becomes durable with the
 next round: a crash of the machine may lose the marks of the last round, and then less is known; the
 death of the process alone loses none.
@@ -38,6 +43,8 @@ class MarkKind(enum.IntEnum):
     COMMITTED = 4
     """The high watermark of one of several replicas was here, or further: what is above it in a log
     that is opened again may be uncommitted."""
+    LOG_START_EPOCH = 5
+    """The leader epoch that moved the start which the next entry tells."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +60,8 @@ class PartitionMarks(msgspec.Struct, frozen=True, kw_only=True):
 
     flushed_offset: int = 0
     log_start_offset: int = 0
+    log_start_epoch: int = -1
+    """Whose leader moved the start there; -1: not known, or never moved."""
     committed_offset: int = 0
     gaps_from: int = -1
     """-1: offsets are contiguous."""
@@ -84,7 +93,7 @@ def marks_of(key: PartitionKey, known: PartitionMarks) -> list[Mark]:
     if known.flushed_offset > 0:
         marks.append(Mark(key, MarkKind.FLUSHED, known.flushed_offset))
     if known.log_start_offset > 0:
-        marks.append(Mark(key, MarkKind.LOG_START, known.log_start_offset))
+        marks += start_marks(key, known.log_start_offset, known.log_start_epoch)
     if known.committed_offset > 0:
         marks.append(Mark(key, MarkKind.COMMITTED, known.committed_offset))
     if known.gaps_from >= 0:
@@ -92,10 +101,21 @@ def marks_of(key: PartitionKey, known: PartitionMarks) -> list[Mark]:
     return marks
 
 
+def start_marks(key: PartitionKey, offset: int, leader_epoch: int) -> list[Mark]:
+    """Where a log begins, and by which leader's word if that is known."""
+    start = Mark(key, MarkKind.LOG_START, offset)
+    if leader_epoch < 0:
+        return [start]
+    return [Mark(key, MarkKind.LOG_START_EPOCH, leader_epoch), start]
+
+
 def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
     """What the last whole entry of each kind says of each partition; torn entries are skipped."""
     found: dict[PartitionKey, PartitionMarks] = {}
+    before: tuple[PartitionKey, int] | None = None
+    """What the entry before says of the next one, if it is a LOG_START_EPOCH."""
     for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        epoch_of, before = before, None
         body = data[position : position + _BODY.size]
         (stored,) = _SUM.unpack_from(data, position + _BODY.size)
         if checksum(body) != stored:
@@ -104,6 +124,15 @@ def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
         if kind not in _KINDS:
             continue
         key = PartitionKey(TopicId(topic_id), PartitionId(partition))
+        if kind == MarkKind.LOG_START_EPOCH:
+            before = (key, value)
+            found.setdefault(key, NO_MARKS)
+            continue
         known = found.get(key, NO_MARKS)
-        found[key] = msgspec.structs.replace(known, **{_FIELDS[MarkKind(kind)]: value})
+        told = {_FIELDS[MarkKind(kind)]: value}
+        if kind == MarkKind.LOG_START:
+            # Of another start the epoch that was known before says nothing.
+            is_marked = epoch_of is not None and epoch_of[0] == key
+            told["log_start_epoch"] = epoch_of[1] if is_marked and epoch_of else -1
+        found[key] = msgspec.structs.replace(known, **told)
     return found

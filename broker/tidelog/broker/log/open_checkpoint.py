@@ -83,7 +83,9 @@ def restore(clean: CleanLog, leader_epoch: LeaderEpoch, marks: PartitionMarks) -
     log = PartitionLog(clean.key, leader_epoch)
     log.log_start_offset = Offset(clean.log_start_offset)
     log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(clean.log_end_offset)
+    # Of both only the marks tell: the start that they tell of was found to be the same.
     log.gaps_from = Offset(marks.gaps_from)
+    log.log_start_epoch = LeaderEpoch(marks.log_start_epoch)
     log.segments = [_segment(clean, each) for each in clean.segments]
     log.leader_epochs = LeaderEpochs(clean.leader_epochs)
     log.producers = ProducerState.decode(clean.producers, where=f"{NAME}: {clean.key}")

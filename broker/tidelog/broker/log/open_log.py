@@ -100,6 +100,7 @@ class _Opening:
         # Also of a log that cannot be served: marks that are made anew are written from these.
         log.gaps_from = Offset(self._marks.gaps_from)
         log.log_start_offset = log.log_end_offset = Offset(self._marks.log_start_offset)
+        log.log_start_epoch = LeaderEpoch(self._marks.log_start_epoch)
 
     async def open(self) -> None:
         """All steps; see the module."""

@@ -25,6 +25,7 @@ from tidelog.wire.ids import LeaderEpoch, Offset
 
 NO_GAPS: Final = Offset(-1)
 NOT_LED: Final = Offset(-1)
+UNKNOWN_EPOCH: Final = LeaderEpoch(-1)
 UNCOMMITTED_MAX: Final = 65_536
 """Batch ends that are kept above a watermark; of more every second one is forgotten, and the
 watermark passes over it."""
@@ -51,6 +52,7 @@ class PartitionLog:
         "leader_epochs",
         "led_from",
         "log_end_offset",
+        "log_start_epoch",
         "log_start_offset",
         "producers",
         "segments",
@@ -64,6 +66,8 @@ class PartitionLog:
         self.segments: list[Segment] = []
         """Ascending, each begins where the one before it ends. Only the last may be unsealed."""
         self.log_start_offset = Offset(0)
+        self.log_start_epoch = UNKNOWN_EPOCH
+        """Whose leader moved the start there; -1: not known, or nobody has moved it."""
         self.log_end_offset = Offset(0)
         self.flushed_offset = Offset(0)
         self.high_watermark = Offset(0)
@@ -105,6 +109,11 @@ class PartitionLog:
     def has_other_replicas(self) -> bool:
         """Whether the partition has others, as its owner was told."""
         return self.uncommitted is not None
+
+    @property
+    def decides_its_start(self) -> bool:
+        """Whether it leads, or is the only replica: nobody else says where a log begins."""
+        return not self.has_other_replicas or self.led_from != NOT_LED
 
     @property
     def size_bytes(self) -> int:
@@ -208,10 +217,14 @@ class PartitionLog:
         self.high_watermark = offset
         self.high_watermark_position = position
 
-    def trim(self, offset: Offset) -> list[Segment]:
-        """The log begins here now; the segments that are no part of it any more."""
+    def trim(self, offset: Offset, leader_epoch: LeaderEpoch) -> list[Segment]:
+        """The log begins here now, by the word of that epoch's leader; the segments that are no
+        part of it any more."""
         assert offset <= self.high_watermark, f"{self.key}: {offset} is not committed"
-        if offset <= self.log_start_offset:
+        if offset < self.log_start_offset:
+            return []
+        self.log_start_epoch = leader_epoch
+        if offset == self.log_start_offset:
             return []
         self.log_start_offset = offset
         self.leader_epochs.trim(offset)
@@ -302,9 +315,10 @@ class PartitionLog:
             if known < self.log_end_offset:
                 self._note_uncommitted(self.uncommitted)
 
-    def restart(self, offset: Offset) -> None:
+    def restart(self, offset: Offset, start_epoch: LeaderEpoch) -> None:
         """The empty log goes on at the offset, which may be below where it began."""
         assert not self.segments, f"{self.key}: only an empty log goes on elsewhere"
+        self.log_start_epoch = start_epoch
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.high_watermark, self.high_watermark_position = offset, self.end_position()
         self.leader_epochs = LeaderEpochs()

@@ -76,6 +76,7 @@ def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) 
             partition=partition,
             offset=partition.log.log_start_offset,
             restart_offset=message.offset,
+            start_epoch=message.start_epoch,
         ),
     )
 
@@ -154,7 +155,7 @@ def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
     assert cut.restart_offset is not None, f"{cut.key}: it goes on where it was"
     partition, log = cut.partition, cut.partition.log
     _end(core, cut)
-    log.restart(cut.restart_offset)
+    log.restart(cut.restart_offset, cut.start_epoch)
     if not partition.is_removed:
         core.marks[log.key] = log.flushed_offset
         core.committed_marks[log.key] = log.high_watermark

@@ -69,6 +69,7 @@ def known_marks(partition: Partition) -> PartitionMarks:
     return PartitionMarks(
         flushed_offset=log.flushed_offset,
         log_start_offset=log.log_start_offset,
+        log_start_epoch=log.log_start_epoch,
         committed_offset=committed,
         gaps_from=log.gaps_from,
     )

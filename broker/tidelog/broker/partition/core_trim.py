@@ -3,6 +3,11 @@
 Owns the order of these three. It must never give up a segment before the mark that says so is
 durable, nor before the name of the log's active segment is: a restart that found no file at all
 would not know where the log ends. What lies wholly below the mark may be on the disk or not.
+
+Only one that leads, or is the only replica, decides where its log begins. Whoever asks for a trim
+has looked at the role a moment ago, so it is asked here once more, in the step that marks it. A
+follower is told by its leader; the mark carries the leader epoch in either case
+(`replication/log_start` says what for).
 """
 
 from __future__ import annotations
@@ -11,20 +16,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidelog.broker.log.marks import Mark, MarkKind
+from tidelog.broker.log.marks import Mark, MarkKind, start_marks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.state import NO_GAPS
+from tidelog.broker.log.state import NO_GAPS, UNKNOWN_EPOCH, PartitionLog
 from tidelog.broker.partition import core_cut
 from tidelog.broker.partition.messages import (
+    Advanced,
     Done,
     Effect,
     Refuse,
     RemoveFiles,
     TrimHead,
 )
-from tidelog.broker.partition.rounds import Cut, Promise, Removal, WriteRound
+from tidelog.broker.partition.role_errors import not_leader
+from tidelog.broker.partition.rounds import (
+    Cut,
+    Following,
+    Partition,
+    Promise,
+    Removal,
+    WriteRound,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from tidelog.broker.log.segments import Segment
@@ -48,6 +62,8 @@ def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
             tried=f"trim {trim.key}",
             happened="the partition is being cut or is gone",
         )
+    if error is None and partition is not None:
+        error = _objection(partition, trim)
     if error is not None or partition is None:
         assert error is not None, "a trim is refused for a reason"
         effects.append(Refuse(token=trim.token, error=error))
@@ -60,26 +76,53 @@ def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
             happened=f"its high watermark is {log.high_watermark}",
         )
         effects.append(Refuse(token=trim.token, error=error))
-    elif trim.offset <= log.log_start_offset:
+    elif not _says_more(log, trim.offset):
         effects.append(Done(token=trim.token, offset=log.log_start_offset))
     else:
-        # The last mark of a kind counts: one behind a higher one would take that back.
-        offset = max(trim.offset, partition.trim_offset) if partition.trims else trim.offset
+        is_follower = isinstance(partition.role, Following)
+        start = (trim.offset, trim.start_epoch if is_follower else log.leader_epoch)
+        if partition.trims:
+            # The last mark of a kind counts: one behind a higher one would take that back.
+            start = max(start, (partition.trim_offset, partition.trim_epoch))
         partition.trims += 1
-        partition.trim_offset = offset
-        core.promises.append(msgspec.structs.replace(trim, offset=offset))
+        partition.trim_offset, partition.trim_epoch = start
+        core.promises.append(msgspec.structs.replace(trim, offset=start[0], start_epoch=start[1]))
 
 
-def starts_on_their_way(core: DirectoryCore) -> dict[PartitionKey, Offset]:
-    """Where logs will begin of which the mark is written, but may not be durable yet."""
-    starts: dict[PartitionKey, Offset] = {}
+def _objection(partition: Partition, trim: TrimHead) -> TidelogError | None:
+    """Why it is not for this replica to say where its log begins; None: it is."""
+    is_follower = isinstance(partition.role, Following)
+    is_taken_over = trim.start_epoch != UNKNOWN_EPOCH
+    if is_follower and not is_taken_over:
+        return not_leader(trim.key, tried="trim")
+    if is_taken_over and (not is_follower or trim.start_epoch > partition.log.leader_epoch):
+        return TidelogError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            tried=f"trim {trim.key} as the leader of epoch {trim.start_epoch} has decided",
+            happened=f"this replica {'follows' if is_follower else 'leads'} at leader epoch "
+            f"{partition.log.leader_epoch}",
+        )
+    return None
+
+
+def _says_more(log: PartitionLog, offset: Offset) -> bool:
+    """Whether a trim moves the start, or decides one of which nobody knows who moved it."""
+    is_undecided = log.log_start_epoch == UNKNOWN_EPOCH and log.log_start_offset > 0
+    return offset > log.log_start_offset or (is_undecided and offset == log.log_start_offset)
+
+
+def starts_on_their_way(core: DirectoryCore) -> dict[PartitionKey, tuple[Offset, LeaderEpoch]]:
+    """Where logs will begin of which the mark is written, but may not be durable yet; and by which
+    leader's word."""
+    starts: dict[PartitionKey, tuple[Offset, LeaderEpoch]] = {}
     in_flight = core.flush.promises if core.flush is not None else []
     for promise in (*in_flight, *core.written_promises):
         if isinstance(promise, TrimHead):
-            starts[promise.key] = max(promise.offset, starts.get(promise.key, promise.offset))
+            start = (promise.offset, promise.start_epoch)
+            starts[promise.key] = max(start, starts.get(promise.key, start))
         elif isinstance(promise, Cut) and promise.is_restarting:
             assert promise.restart_offset is not None, f"{promise.key}: it goes on where it was"
-            starts[promise.key] = promise.restart_offset
+            starts[promise.key] = (promise.restart_offset, promise.start_epoch)
     return starts
 
 
@@ -110,10 +153,10 @@ def _marks_of(promise: Promise) -> list[Mark]:
         kinds = (MarkKind.FLUSHED, MarkKind.COMMITTED, MarkKind.LOG_START)
         return [Mark(promise.key, kind, 0) for kind in kinds]
     if not isinstance(promise, Cut):
-        return [Mark(promise.key, MarkKind.LOG_START, promise.offset)]
+        return start_marks(promise.key, promise.offset, promise.start_epoch)
     if promise.is_restarting:
         assert promise.restart_offset is not None, f"{promise.key}: it goes on where it was"
-        return [Mark(promise.key, MarkKind.LOG_START, promise.restart_offset)]
+        return start_marks(promise.key, promise.restart_offset, promise.start_epoch)
     # Not the offset that was asked for: the batch that holds it goes as a whole.
     log = promise.partition.log
     marks = [Mark(promise.key, MarkKind.FLUSHED, log.flushed_offset)]
@@ -148,8 +191,10 @@ def _trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         effects.append(Done(token=trim.token, offset=trim.offset))
         return
     partition.trims -= 1
-    doom(core, trim.key, partition.log.trim(trim.offset))
+    doom(core, trim.key, partition.log.trim(trim.offset, trim.start_epoch))
     effects.append(Done(token=trim.token, offset=partition.log.log_start_offset))
+    # Of a partition to which nobody writes followers would hear of it late.
+    effects.append(Advanced(key=trim.key))
 
 
 def doom(core: DirectoryCore, key: PartitionKey, removed: list[Segment]) -> None:

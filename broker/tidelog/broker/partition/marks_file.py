@@ -5,7 +5,8 @@ replaced by a file that knows less than it did.
 
 A FLUSHED mark that rots away only makes the next start more careful. Where a log begins, and from
 where on it may have gaps, nothing else tells: those marks stand in a second file as well, written
-in the same turn, flushed in the same round. Of both files the higher start counts.
+in the same turn, flushed in the same round. Of both files the higher start counts, with the epoch
+that moved it; of the same start the one that knows its epoch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ NEW_NAME: Final = "marks.new"
 STARTS_NAME: Final = "starts"
 """Marks of the kinds in `TWICE` once more; a directory of which it is gone has `marks` still."""
 NEW_STARTS_NAME: Final = "starts.new"
-TWICE: Final = (MarkKind.LOG_START, MarkKind.GAPS)
+TWICE: Final = (MarkKind.LOG_START_EPOCH, MarkKind.LOG_START, MarkKind.GAPS)
 SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Beyond this, and four times what one entry of each kind for each partition takes, the file is
 made anew."""
@@ -64,10 +65,14 @@ async def _read(disk: Disk, name: str) -> Mapping[PartitionKey, PartitionMarks]:
 def _merged(marks: PartitionMarks, starts: PartitionMarks) -> PartitionMarks:
     """A mark that one of the files has lost stands in the other."""
     gaps = [each.gaps_from for each in (marks, starts) if each.gaps_from >= 0]
+    start, start_epoch = max(
+        (each.log_start_offset, each.log_start_epoch) for each in (marks, starts)
+    )
     return PartitionMarks(
         flushed_offset=marks.flushed_offset,
         committed_offset=marks.committed_offset,
-        log_start_offset=max(marks.log_start_offset, starts.log_start_offset),
+        log_start_offset=start,
+        log_start_epoch=start_epoch,
         gaps_from=min(gaps, default=-1),
     )
 

@@ -7,7 +7,7 @@ from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state import UNKNOWN_EPOCH, PartitionLog
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
@@ -82,6 +82,8 @@ class RestartLog(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     key: PartitionKey
     offset: Offset
+    start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """Whose leader moved the start of the leader's log, at which it goes on; -1: not known."""
 
 
 class RemovePartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +141,9 @@ class TrimHead(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     key: PartitionKey
     offset: Offset
+    start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """A follower takes over what the leader of this epoch has decided; -1: this replica decides, as
+    one that leads, or as the only one."""
 
 
 class TruncateTail(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,7 +378,8 @@ class Refuse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advanced(msgspec.Struct, frozen=True, kw_only=True):
-    """The partition's high watermark moved, or the partition stopped: wake its readers."""
+    """The partition's high watermark or its start moved, or the partition stopped: wake its
+    readers, and tell followers."""
 
     key: PartitionKey
 

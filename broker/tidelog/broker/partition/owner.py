@@ -255,7 +255,10 @@ class DirectoryOwner(OwnerRequests):
         for key, partition in self._core.partitions.items():
             known[key] = marks = known_marks(partition)
             if key in starts:
-                known[key] = msgspec.structs.replace(marks, log_start_offset=starts[key])
+                start, epoch = starts[key]
+                known[key] = msgspec.structs.replace(
+                    marks, log_start_offset=start, log_start_epoch=epoch
+                )
         return known
 
     async def _flush(self, effect: Flush, scope: TaskScope) -> None:

@@ -15,7 +15,7 @@ from tidelog.broker.errors import fresh
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state import UNKNOWN_EPOCH, PartitionLog
 from tidelog.broker.partition.messages import (
     Acknowledge,
     AddPartition,
@@ -232,9 +232,15 @@ class OwnerRequests:
         assert position == len(data), f"{log.key}: {len(data)} bytes, the headers tell {position}"
         return done
 
-    async def restart_at(self, log: PartitionLog, offset: Offset) -> Offset:
+    async def restart_at(
+        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    ) -> Offset:
         """Empty the log of a follower, and let it go on at the offset, be it below its start."""
-        return await self._asked(lambda token: RestartLog(token=token, key=log.key, offset=offset))
+        return await self._asked(
+            lambda token: RestartLog(
+                token=token, key=log.key, offset=offset, start_epoch=start_epoch
+            )
+        )
 
     def submit(
         self,
@@ -292,9 +298,17 @@ class OwnerRequests:
         # Next at twice of what is left: each is looked at a few times, however many there are.
         self._swept_at = max(WAITING_SWEPT_MIN, 2 * len(self._waiting))
 
-    async def trim(self, log: PartitionLog, offset: Offset) -> Offset:
-        """Make the log begin at the offset; returns where it begins once that is durable."""
-        return await self._asked(lambda token: TrimHead(token=token, key=log.key, offset=offset))
+    async def trim(
+        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    ) -> Offset:
+        """Make the log begin at the offset; returns where it begins once that is durable.
+
+        Refused with NOT_LEADER where the replica follows, unless the leader of `start_epoch` has
+        decided it.
+        """
+        return await self._asked(
+            lambda token: TrimHead(token=token, key=log.key, offset=offset, start_epoch=start_epoch)
+        )
 
     async def truncate(
         self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False

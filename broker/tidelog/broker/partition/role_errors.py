@@ -4,10 +4,10 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
-def not_leader(key: PartitionKey) -> TidelogError:
-    """Nothing was stored."""
+def not_leader(key: PartitionKey, *, tried: str = "append to") -> TidelogError:
+    """Nothing was changed."""
     return TidelogError(
-        ErrorCode.NOT_LEADER, tried=f"append to {key}", happened="another broker leads it by now"
+        ErrorCode.NOT_LEADER, tried=f"{tried} {key}", happened="another broker leads it by now"
     )
 
 

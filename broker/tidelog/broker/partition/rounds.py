@@ -7,11 +7,11 @@ import msgspec
 from tidelog.broker.log.marks import Mark
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.segments import NO_TIMESTAMP
-from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.broker.log.state import NO_GAPS, UNKNOWN_EPOCH, PartitionLog
 from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Refuse, TrimHead
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.ids import BrokerId, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 
 
 class SegmentPlan:
@@ -74,6 +74,8 @@ class Cut(msgspec.Struct, kw_only=True):
     """The owner is at it."""
     restart_offset: Offset | None = None
     """Where the log goes on, once it is empty."""
+    start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """By the word of which epoch's leader it begins there."""
     high_watermark: Offset = Offset(0)
     """As it was before the cut: what is left below it is committed still."""
     is_given_up: bool = False
@@ -136,6 +138,7 @@ class Partition:
         "plan",
         "role",
         "settings",
+        "trim_epoch",
         "trim_offset",
         "trims",
     )
@@ -161,6 +164,8 @@ class Partition:
         """Trims on their way to the disk."""
         self.trim_offset = Offset(0)
         """Where the highest of these lets the log begin."""
+        self.trim_epoch = UNKNOWN_EPOCH
+        """Whose leader decided that one."""
         self.cut: Cut | None = None
         self.is_removed = False
 

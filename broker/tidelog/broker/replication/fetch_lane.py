@@ -26,6 +26,7 @@ from tidelog.broker.replication.follower_partition import (
     FollowerEffect,
     MoveTo,
     RestartAt,
+    StopHeadless,
     TrimTo,
 )
 from tidelog.broker.replication.follower_session import FollowerSession
@@ -272,6 +273,8 @@ class FetchLane:
                     self._start(self._restart(effect), name="restart of a log")
                 case TrimTo():
                     self._start(self._trim(effect), name="trim")
+                case StopHeadless():
+                    self._stop_headless(effect)
                 case MoveTo():
                     self._on_move(self, effect)
                 case _:
@@ -324,8 +327,25 @@ class FetchLane:
     async def _restart(self, effect: RestartAt) -> None:
         await self._change(
             effect.key,
-            lambda replica: replica.directory.owner.restart_at(replica.log, effect.offset),
+            lambda replica: replica.directory.owner.restart_at(
+                replica.log, effect.offset, start_epoch=effect.start_epoch
+            ),
         )
+
+    def _stop_headless(self, effect: StopHeadless) -> None:
+        """As a damaged one it is taken out, set aside, and copied anew (`repair`)."""
+        replica = self._context.replica(effect.key)
+        if replica is None:
+            return
+        lacking = TidelogError(
+            ErrorCode.STORAGE_CORRUPT,
+            tried=f"follow broker {self.leader_id} in {effect.key}",
+            happened=f"its log begins at offset {effect.log_start_offset}, its leader's at "
+            f"{effect.leader_start_offset}, and no leader is known to have trimmed what lies "
+            "between: it is missing here",
+            hint="It is copied anew from its leader; its files are kept beside.",
+        )
+        replica.directory.owner.fail(effect.key, lacking)
 
     async def _change(
         self, key: PartitionKey, work: Callable[[Replica], Coroutine[object, object, object]]
@@ -350,7 +370,9 @@ class FetchLane:
         replica = self._context.replica(effect.key)
         if replica is not None:
             try:
-                await replica.directory.owner.trim(replica.log, effect.offset)
+                await replica.directory.owner.trim(
+                    replica.log, effect.offset, start_epoch=effect.start_epoch
+                )
             except TidelogError as error:
                 self.trouble = error
         self.session.on_trimmed(effect.key)

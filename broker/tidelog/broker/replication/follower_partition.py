@@ -14,6 +14,7 @@ import msgspec
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
     NO_PARTITION_EPOCH,
     Followed,
     FollowerPosition,
@@ -41,6 +42,7 @@ class FollowedPartition:
         "is_trimming",
         "key",
         "last_epoch",
+        "leader_start_epoch",
         "leader_start_offset",
         "named_at",
         "phase",
@@ -69,6 +71,8 @@ class FollowedPartition:
         self.high_watermark = Offset(-1)
         """As the leader has told it."""
         self.leader_start_offset = Offset(-1)
+        self.leader_start_epoch = NO_EPOCH
+        """By which leader's word the leader's log begins there; -1: not known."""
         self.is_trimming = False
         self.retry_at_ms = 0
         self.retry_ms = 0
@@ -82,6 +86,7 @@ class FollowedPartition:
             flushed_offset=min(log.flushed_offset, log.log_end_offset),
             last_epoch=LeaderEpoch(log.leader_epochs.latest),
             log_start_offset=log.log_start_offset,
+            log_start_epoch=log.log_start_epoch,
             partition_epoch=self.followed.partition_epoch,
         )
 
@@ -95,6 +100,7 @@ class FollowedPartition:
         self.expected_offset = log.log_end_offset
         self.last_epoch = log.leader_epochs.latest
         self.high_watermark = self.leader_start_offset = Offset(-1)
+        self.leader_start_epoch = NO_EPOCH
         self.tell(position)
         return position
 
@@ -143,6 +149,8 @@ class RestartAt(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     offset: Offset
+    start_epoch: LeaderEpoch
+    """Whose leader moved the start of the leader's log; -1: not known."""
 
 
 class TrimTo(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +158,17 @@ class TrimTo(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     offset: Offset
+    start_epoch: LeaderEpoch
+    """Whose leader decided that."""
+
+
+class StopHeadless(msgspec.Struct, frozen=True, kw_only=True):
+    """The log begins above its leader's, and no leader decided that: it stops, to be copied anew.
+    No answer comes."""
+
+    key: PartitionKey
+    log_start_offset: Offset
+    leader_start_offset: Offset
 
 
 class MoveTo(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,4 +178,4 @@ class MoveTo(msgspec.Struct, frozen=True, kw_only=True):
     followed: Followed
 
 
-FollowerEffect = AppendCopies | CommitTo | CutTo | RestartAt | TrimTo | MoveTo
+FollowerEffect = AppendCopies | CommitTo | CutTo | RestartAt | TrimTo | StopHeadless | MoveTo

@@ -2,7 +2,8 @@
 
 Owns the incremental session of one lane to one leader. It must never take in an answer of another
 session or behind a gap, batches of a partition that was named again since, or the watermark of a
-log that may have parted from the leader's. Stop 7 of a record's walk.
+log that may have parted from the leader's; nor give up records on the word of a start that no
+leader has decided (`log_start`). Stop 7 of a record's walk.
 
 Theory of operation. A stream begins with a full start: every partition that can say where it stands
 is named. From then on a request tells what changed: partitions named again (they stand in `removed`
@@ -33,7 +34,9 @@ from tidelog.broker.replication.follower_partition import (
     Phase,
     TrimTo,
 )
+from tidelog.broker.replication.log_start import is_decided
 from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
     FetchAnswer,
     FetchAsk,
     Followed,
@@ -270,8 +273,9 @@ class FollowerSession:
         self, partition: FollowedPartition, news: PartitionNews, effects: list[FollowerEffect]
     ) -> None:
         """Hand on what the leader's numbers say."""
-        if news.log_start_offset > partition.leader_start_offset:
-            partition.leader_start_offset = news.log_start_offset
+        start = (news.log_start_offset, news.log_start_epoch)
+        if start > (partition.leader_start_offset, partition.leader_start_epoch):
+            partition.leader_start_offset, partition.leader_start_epoch = start
             effects += self._trim(partition)
         if news.high_watermark > partition.high_watermark:
             partition.high_watermark = news.high_watermark
@@ -291,15 +295,21 @@ class FollowerSession:
     # -- parts -------------------------------------------------------------------------------------
 
     def _trim(self, partition: FollowedPartition) -> list[FollowerEffect]:
-        """Trim to the leader's start, once all below it is known to be committed here as well."""
+        """Trim to the leader's start, if a leader has decided it, once all below it is known to be
+        committed here as well."""
         log = self.view.log(partition.key)
-        offset = partition.leader_start_offset
+        offset, epoch = partition.leader_start_offset, partition.leader_start_epoch
         if log is None or partition.phase is not Phase.NAMED or partition.is_trimming:
             return []
-        if not log.log_start_offset < offset <= log.high_watermark:
+        # The same start may tell who moved it, of which this log does not know it.
+        is_new = (offset, epoch) > (log.log_start_offset, log.log_start_epoch)
+        is_unmarked = offset > log.log_start_offset or log.log_start_epoch == NO_EPOCH
+        if not (is_new and is_unmarked and 0 < offset <= log.high_watermark):
+            return []
+        if not is_decided(epoch, partition.followed.leader_epoch):
             return []
         partition.is_trimming = True
-        return [TrimTo(key=partition.key, offset=offset)]
+        return [TrimTo(key=partition.key, offset=offset, start_epoch=epoch)]
 
     def _confirm(self) -> None:
         while self._unwritten and not self._unwritten[0][1]:

@@ -2,7 +2,11 @@
 
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replication.stream_messages import FollowerPosition, PartitionNews
+from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
+    FollowerPosition,
+    PartitionNews,
+)
 from tidelog.broker.replication.tail import Piece
 from tidelog.wire.batch import fetch_sum
 from tidelog.wire.errors import TidelogError
@@ -20,7 +24,7 @@ class LeaderPartition:
         "next_offset",
         "position",
         "sent_high_watermark",
-        "sent_log_start_offset",
+        "sent_start",
     )
 
     def __init__(self, log: PartitionLog, position: FollowerPosition) -> None:
@@ -34,7 +38,8 @@ class LeaderPartition:
         self.next_offset = position.log_end_offset
         """All below was sent, or is in the follower's log."""
         self.sent_high_watermark = Offset(-1)
-        self.sent_log_start_offset = Offset(-1)
+        self.sent_start = (Offset(-1), NO_EPOCH)
+        """Where the log begins, and by which leader's word."""
 
     @property
     def has_batches(self) -> bool:
@@ -52,7 +57,7 @@ class LeaderPartition:
         log = self.log
         return (
             log.high_watermark != self.sent_high_watermark
-            or log.log_start_offset != self.sent_log_start_offset
+            or (log.log_start_offset, log.log_start_epoch) != self.sent_start
         )
 
     def news(self, piece: Piece | None = None) -> PartitionNews:
@@ -66,7 +71,7 @@ class LeaderPartition:
             base_offset = int.from_bytes(batches[:8], "big")
             total = fetch_sum(key.topic_id, key.partition, base_offset, piece.crc)
         self.sent_high_watermark = log.high_watermark
-        self.sent_log_start_offset = log.log_start_offset
+        self.sent_start = (log.log_start_offset, log.log_start_epoch)
         return PartitionNews(
             key=key,
             leader_epoch=self.leader_epoch,
@@ -74,6 +79,7 @@ class LeaderPartition:
             fetch_sum=total,
             high_watermark=log.high_watermark,
             log_start_offset=log.log_start_offset,
+            log_start_epoch=log.log_start_epoch,
         )
 
 

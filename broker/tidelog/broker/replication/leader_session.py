@@ -1,14 +1,14 @@
 """One follower's stream as its leader keeps it: what was asked, what was sent. Pure.
 
 Owns the incremental session of one stream. It must never let a position count of a log that has
-parted from the leader's, send batches to a follower of another leader epoch, nor go on after a gap
-without a full start. Stop 7 of a record's walk.
+parted from the leader's or lacks its head (`log_start`), send batches to a follower of another
+leader epoch, nor go on after a gap without a full start. Stop 7 of a record's walk.
 
 Theory of operation. A request names partitions, tells of progress in partitions that are named, or
 takes partitions out; the numbers of requests ascend by one. An answer holds what is new:
 
     named ─▶ checked against the log ─┬▶ parted: divergence ─▶ out of the session
-                                      ├▶ epoch, leader: error ─▶ out of the session
+                                      ├▶ epoch, leader, head: error ─▶ out of the session
                                       ├▶ wrong lane: move ─▶ out of the session
                                       └▶ held: batches from its end on, ahead of its progress
                                               ▲ log end or watermark moved: ready again
@@ -32,6 +32,7 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.replication.lanes import lane_of
 from tidelog.broker.replication.leader_check import divergence_of
 from tidelog.broker.replication.leader_partition import LeaderPartition, failed_news
+from tidelog.broker.replication.log_start import follower_lacks_head
 from tidelog.broker.replication.stream_messages import (
     NO_EPOCH,
     FetchAsk,
@@ -40,7 +41,7 @@ from tidelog.broker.replication.stream_messages import (
     PartitionNews,
     ReplicationLimits,
 )
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
 NO_SESSION: Final = 0
@@ -275,8 +276,17 @@ class LeaderSession:
         divergence = divergence_of(log, position, is_unclean=is_unclean)
         if divergence is None or (is_held and divergence.leader_epoch == NO_EPOCH):
             # A log that was a prefix is one still, though what showed it may be trimmed by now.
-            return log
-        news = PartitionNews(key=key, leader_epoch=position.leader_epoch, divergence=divergence)
+            if not follower_lacks_head(log, position):
+                return log
+            self.reply(_head_missing(log, position), effects)
+            return None
+        news = PartitionNews(
+            key=key,
+            leader_epoch=position.leader_epoch,
+            divergence=divergence,
+            log_start_offset=log.log_start_offset,
+            log_start_epoch=log.log_start_epoch,
+        )
         self.reply(news, effects)
         return None
 
@@ -299,3 +309,20 @@ class LeaderSession:
             self.ready.pop(key, None)
             self.numbers.pop(key, None)
             effects.append(Unwatch(key))
+
+
+def _head_missing(log: PartitionLog, position: FollowerPosition) -> PartitionNews:
+    error = TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried=f"copy {log.key}",
+        happened=f"the copy begins at offset {position.log_start_offset}, its leader's log at "
+        f"{log.log_start_offset}, and no leader is known to have trimmed what lies between",
+    )
+    return PartitionNews(
+        key=log.key,
+        leader_epoch=position.leader_epoch,
+        error=error,
+        log_start_offset=log.log_start_offset,
+        log_start_epoch=log.log_start_epoch,
+        is_head_missing=True,
+    )

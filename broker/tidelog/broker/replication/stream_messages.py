@@ -86,6 +86,8 @@ class FollowerPosition(msgspec.Struct, frozen=True, kw_only=True):
     last_epoch: LeaderEpoch
     """Of its last batch; -1: its log is empty."""
     log_start_offset: Offset
+    log_start_epoch: LeaderEpoch = NO_EPOCH
+    """Whose leader moved the start there; -1: not known."""
     partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
 
     @property
@@ -131,6 +133,10 @@ class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
     fetch_sum: int = 0
     high_watermark: Offset = Offset(-1)
     log_start_offset: Offset = Offset(-1)
+    log_start_epoch: LeaderEpoch = NO_EPOCH
+    """Whose leader moved the start there; -1: not known."""
+    is_head_missing: bool = False
+    """Beside an error: the follower's log begins above the leader's, and no leader decided that."""
     divergence: Divergence | None = None
     move_to_lane: Lane | None = None
 

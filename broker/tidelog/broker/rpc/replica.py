@@ -12,6 +12,7 @@ from tidelog.broker.handlers.produce import validate_topic_id
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.stream_messages import (
+    NO_EPOCH,
     Divergence,
     EpochEnd,
     EpochQuery,
@@ -73,6 +74,7 @@ def encode_ask(ask: FetchAsk) -> bytes:
             last_epoch=each.last_epoch,
             log_start_offset=each.log_start_offset,
             partition_epoch=each.partition_epoch,
+            log_start_epoch=_encode_start_epoch(each.log_start_epoch),
         )
     for key in ask.removed:
         message.removed.add(topic_id=key.topic_id, partition=key.partition)
@@ -100,6 +102,8 @@ def _read_news(message: replica_pb2.ReplicaBatches) -> PartitionNews:
         fetch_sum=message.fetch_sum,
         high_watermark=Offset(message.high_watermark),
         log_start_offset=Offset(message.log_start_offset),
+        log_start_epoch=_read_start_epoch(message),
+        is_head_missing=message.is_head_missing,
         divergence=Divergence(
             LeaderEpoch(message.divergence.leader_epoch), Offset(message.divergence.end_offset)
         )
@@ -150,6 +154,9 @@ def _fill_news(message: replica_pb2.ReplicaBatches, news: PartitionNews) -> None
     message.leader_epoch = news.leader_epoch
     message.high_watermark = news.high_watermark
     message.log_start_offset = news.log_start_offset
+    if news.log_start_epoch != NO_EPOCH:
+        message.log_start_epoch = news.log_start_epoch
+    message.is_head_missing = news.is_head_missing
     if news.batches:
         message.batches = news.batches
         message.fetch_sum = news.fetch_sum
@@ -180,7 +187,22 @@ def _read_position(message: replica_pb2.ReplicaPosition) -> FollowerPosition:
         last_epoch=LeaderEpoch(message.last_epoch),
         log_start_offset=Offset(start),
         partition_epoch=PartitionEpoch(message.partition_epoch),
+        log_start_epoch=_read_start_epoch(message),
     )
+
+
+def _encode_start_epoch(start_epoch: LeaderEpoch) -> int | None:
+    """One that is not known is not told."""
+    return None if start_epoch == NO_EPOCH else start_epoch
+
+
+def _read_start_epoch(
+    message: replica_pb2.ReplicaPosition | replica_pb2.ReplicaBatches,
+) -> LeaderEpoch:
+    """A broker of an earlier version tells none, and epoch 0 is one: absent is not known."""
+    if not message.HasField("log_start_epoch") or message.log_start_epoch < 0:
+        return NO_EPOCH
+    return LeaderEpoch(message.log_start_epoch)
 
 
 class _FollowerEnd:

@@ -11,7 +11,7 @@ from tidelog.broker.log.index import INTERVAL_BYTES
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state import UNKNOWN_EPOCH, PartitionLog
 from tidelog.wire.batch import BatchHeader, peek_size, read_header
 from tidelog.wire.errors import TidelogError
 
@@ -189,6 +189,7 @@ class Derived:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log_start_offset = log.log_start_offset
+        self.log_start_epoch = log.log_start_epoch
         self.log_end_offset = log.log_end_offset
         self.starts = log.leader_epochs.starts
         self.producers = log.producers.copy()
@@ -207,6 +208,13 @@ class Derived:
         if self.log_end_offset != rebuilt.log_end_offset:
             return []
         violations = []
+        start, epoch = self.log_start_offset, self.log_start_epoch
+        has_lost_epoch = epoch not in (UNKNOWN_EPOCH, rebuilt.log_start_epoch)
+        if rebuilt.log_start_offset == start and has_lost_epoch:
+            violations.append(
+                f"rebuilt_start: {name}: {start} was moved in epoch {rebuilt.log_start_epoch}, "
+                f"it was known to be {epoch}"
+            )
         begin = max(self.log_start_offset, rebuilt.log_start_offset)
         end = self.log_end_offset
         live_starts = _trimmed(self.starts, begin, end)

@@ -183,7 +183,7 @@ def remove_before_the_mark() -> Substitution:
     def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         log = core.partitions[trim.key].log
         offset = min(trim.offset, log.high_watermark)
-        core_trim.doom(core, trim.key, log.trim(Offset(offset)))
+        core_trim.doom(core, trim.key, log.trim(Offset(offset), log.leader_epoch))
         core_trim.remove_doomed(core, effects)
         effects.append(Done(token=trim.token, offset=log.log_start_offset))
 
