@@ -14,6 +14,7 @@ from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.owner import Appended
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
@@ -101,6 +102,7 @@ async def directory_at(
         disk,
         worker,
         RealClock(),
+        time=SteadyTime(RealClock()),
         sealer=sealer,
         name=disk.name,
         events=_Silent(),

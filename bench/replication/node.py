@@ -24,6 +24,7 @@ from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.roles import RoleKeeper
 from tidelog.broker.rpc.replica import ReplicaRpc
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
 from tidelog.ports import Clock, Disk, Listener, TaskScope, Worker
 from tidelog.ports.real.clock import RealClock
@@ -153,6 +154,7 @@ def _directory(disk: Disk, worker: Worker, sealer: Worker, clock: Clock) -> LogD
         disk,
         worker,
         clock,
+        time=SteadyTime(clock),
         sealer=sealer,
         name=disk.name,
         events=Silent(),

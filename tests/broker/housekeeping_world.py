@@ -15,6 +15,7 @@ from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode
 from tidelog.chaos.sim.process import Machine
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Disk, TaskScope, Worker
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers, read_header
@@ -226,6 +227,7 @@ class Neighbourhood:
                 disk,
                 worker,
                 ports.clock,
+                time=SteadyTime(ports.clock),
                 sealer=sealer,
                 name=disk.name,
                 events=events,

@@ -8,6 +8,7 @@ from tests.broker.housekeeping_world import HOUR, LIMITS, House, Neighbourhood, 
 from tests.broker.test_housekeeping import bases, sealed, sealed_log
 from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.chaos.sim.medium import Inode
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 
 ROOMY = msgspec.structs.replace(LIMITS, free_bytes_min=1 << 20)
@@ -159,7 +160,15 @@ def test_a_directory_that_was_cancelled_leaves_no_checkpoint() -> None:
         clock, worker, sealer = house.ports.clock, house.worker, house.sealer
         disk = house.ports.open_disk("other")
         name, events = disk.name, house.events
-        other = LogDirectory(disk, worker, clock, sealer=sealer, name=name, events=events)
+        other = LogDirectory(
+            disk,
+            worker,
+            clock,
+            time=SteadyTime(clock),
+            sealer=sealer,
+            name=name,
+            events=events,
+        )
         await other.open({}, RecoverySummary())
         async with TaskScope() as scope:
             task = scope.start(other.run(), name="other")

@@ -9,6 +9,7 @@ from tidelog.broker.housekeeping.background import (
     Background,
     CompactDue,
     JobDue,
+    Moment,
     ScrubDue,
     SealDue,
     target_of,
@@ -17,7 +18,6 @@ from tidelog.broker.housekeeping.free_space import FreeSpace
 from tidelog.broker.housekeeping.limits import DAY_MS, HousekeepingLimits
 from tidelog.broker.housekeeping.retention import (
     NOTHING_DUE,
-    ActiveSegments,
     Due,
     plan_retention,
 )
@@ -110,7 +110,7 @@ TIMELESS = Made(age_ms=None)
 
 def due_of(log: PartitionLog, *, active_since_ms: int | None = NOW, **settings: object) -> Due:
     topic = msgspec.structs.replace(TopicSettings(retention_ms=HOUR), **settings)
-    return plan_retention(log, topic, now_ms=NOW, active_since_ms=active_since_ms)
+    return plan_retention(log, topic, now_ms=NOW, may_expire=True, active_since_ms=active_since_ms)
 
 
 @pytest.mark.parametrize(
@@ -224,27 +224,6 @@ def test_a_segment_is_closed_at_its_age(
     assert (due.is_roll, due.trim_to) == (is_roll, None)
 
 
-def test_an_active_segment_is_as_old_as_its_first_record_at_a_start_and_its_first_sight_later() -> (
-    None
-):
-    active = ActiveSegments()
-    log = log_of(Made(age_ms=2 * HOUR, is_sealed=False))
-    assert active.since(log, NOW) == NOW - 2 * HOUR
-    assert active.since(log, NOW + 5) == NOW - 2 * HOUR
-    log.segments[-1].seal(None)
-    assert active.since(log, NOW + 6) is None
-    log.segments.append(segment_of(EMPTY, log.key, 10))
-    assert active.since(log, NOW + 7) is None
-    log.segments[-1].size_bytes, log.segments[-1].first_timestamp = 1, NOW - 9 * HOUR
-    assert active.since(log, NOW + 8) == NOW + 8, "old records do not make it old"
-    fresh = log_of(EMPTY, partition=1)
-    assert active.since(fresh, NOW) is None
-    fresh.segments[-1].size_bytes, fresh.segments[-1].first_timestamp = 1, NOW - HOUR
-    assert active.since(fresh, NOW + 1) == NOW + 1
-    active.keep(lambda key: key == fresh.key)
-    assert len(active) == 1
-
-
 def test_the_floor_is_left_with_a_margin_only() -> None:
     space = FreeSpace(HousekeepingLimits(free_bytes_min=100, free_bytes_margin=20))
     seen = [(free, space.observe(free), space.is_full) for free in (100, 99, 100, 119, 120, 100, 0)]
@@ -308,13 +287,19 @@ def background(
 def survey(found: Background, held: dict[PartitionKey, Held]) -> None:
     found.begin_survey()
     for each in held.values():
-        found.survey(each, NOW)
+        found.survey(each, moment(NOW))
     found.end_survey(held)
 
 
 def next_job(found: Background, held: dict[PartitionKey, Held], now_ms: int) -> JobDue | None:
     """As one loop would ask that does everything."""
-    return found.next_seal(held, now_ms) or found.next_upkeep(held, now_ms)
+    now = moment(now_ms)
+    return found.next_seal(held, now) or found.next_upkeep(held, now)
+
+
+def moment(now_ms: int) -> Moment:
+    """By a clock that is right."""
+    return Moment(wall_ms=now_ms, ticks_ms=now_ms, may_expire=True)
 
 
 def held_of(*logs: PartitionLog, settings: TopicSettings | None = None) -> dict[PartitionKey, Held]:

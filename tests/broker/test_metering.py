@@ -25,6 +25,9 @@ class TurnedClock:
     def wall_ms(self) -> int:
         return 0
 
+    def uptime_ns(self) -> int:
+        return self.monotonic_ns()
+
     async def sleep(self, duration_ms: int) -> None:
         self.now_ns += duration_ms * MS
 

@@ -48,6 +48,9 @@ class Clock:
     def wall_ms(self) -> int:
         return self.now_ns // NS_PER_MS
 
+    def uptime_ns(self) -> int:
+        return self.monotonic_ns()
+
     async def sleep(self, duration_ms: int) -> None:
         self.on_sleep()
         self.slept_ms.append(duration_ms)
@@ -241,6 +244,9 @@ class Pausing(Clock):
     def __init__(self) -> None:
         super().__init__()
         self.wake = asyncio.Event()
+
+    def uptime_ns(self) -> int:
+        return self.monotonic_ns()
 
     async def sleep(self, duration_ms: int) -> None:
         await self.wake.wait()

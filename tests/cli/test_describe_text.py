@@ -3,9 +3,17 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from tidelog.cli import broker_log_dirs, cluster_describe, topic_describe
+from tidelog.cli import (
+    broker_log_dirs,
+    cluster_confirm_clock,
+    cluster_describe,
+    topic_describe,
+)
+from tidelog.cli.clock_text import clock_text, moment
 from tidelog.cli.commands import make_parser
+from tidelog.client.admin_types import BrokerStatus
 from tidelog.client.directory_types import BrokerLogDirs, LogDir, LogDirReplica
 from tidelog.client.types import (
     BrokerDescription,
@@ -148,8 +156,74 @@ def test_a_cluster_shows_what_needs_a_look_and_brokers_that_could_not_be_asked()
     known = {1: BrokerLogDirs(broker_id=1, directories=(DIRECTORY,))}
     lines = cluster_describe.as_text(cluster, known).splitlines()
     assert lines[1] == "Partitions: 1 topic, 2 partitions; 2 under-replicated"
-    assert lines[3].split() == ["1", "n1:1", "-", "live", "1", "2", "2.0", "KiB", "1"]
-    assert lines[4].split() == ["2", "n2:1", "-", "fenced", "1", "2", "-", "-"]
+    assert lines[3].split() == ["1", "n1:1", "-", "live", "1", "2", "2.0", "KiB", "1", "-"]
+    assert lines[4].split() == ["2", "n2:1", "-", "fenced", "1", "2", "-", "-", "-"]
     found: Any = cluster_describe.as_json(cluster, known)
     assert [each["size_bytes"] for each in found["brokers"]] == [2048, -1]
     assert found["partitions"]["under_replicated_count"] == 2
+
+
+def status(broker_id: int, state: str, skew_ms: int = 0) -> BrokerStatus:
+    return BrokerStatus(
+        broker_id=broker_id,
+        broker_epoch=1,
+        address="",
+        rack="",
+        host="",
+        is_fenced=False,
+        is_draining=False,
+        is_shutting_down=False,
+        leader_count=0,
+        replica_count=0,
+        last_contact_ms=0,
+        release="r",
+        clock_state=state,
+        clock_skew_ms=skew_ms,
+        clock_wall_ms=1_790_000_000_000,
+    )
+
+
+def test_a_cluster_shows_which_clocks_are_off_and_by_how_much() -> None:
+    broker = BrokerDescription(
+        broker_id=2, address="n2:1", rack="", is_fenced=False, leader_count=0, replica_count=0
+    )
+    cluster = ClusterDescription(
+        cluster_id="c",
+        controller_id=1,
+        brokers=(broker,),
+        release="r",
+        partitions=PartitionSummary(topic_count=0, partition_count=0),
+    )
+    clocks = {2: status(2, "off", 86_400_000)}
+    assert cluster_describe.as_text(cluster, None, clocks).splitlines()[3].endswith("off +24h00m")
+    found: Any = cluster_describe.as_json(cluster, None, clocks)
+    assert found["brokers"][0]["clock_state"] == "off"
+    assert found["brokers"][0]["clock_skew_ms"] == 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("state", "skew_ms", "text"),
+    [
+        ("right", 12, "right +12ms"),
+        ("right", -1_500, "right -1.5s"),
+        ("off", 65_000, "off +1m05s"),
+        ("off", -86_400_000 * 20_000, "off -20000d00h"),
+        ("held", 7 * 86_400_000, "held +7d00h"),
+        ("alone", 0, "alone"),
+        ("no_majority", 0, "no majority"),
+        ("unknown", 0, "-"),
+    ],
+)
+def test_a_clock_in_a_column(state: str, skew_ms: int, text: str) -> None:
+    assert clock_text(status(1, state, skew_ms)) == text
+
+
+def test_confirming_a_clock_shows_first_what_it_says() -> None:
+    held = [status(1, "held", 86_400_000)]
+    shown = cluster_confirm_clock.as_text(held, is_executed=False).splitlines()
+    assert "2026-09-21T14:13:20+00:00, +24h00m off" in shown[0]
+    assert shown[1].startswith("nothing was done")
+    assert "confirmed" in cluster_confirm_clock.as_text(held, is_executed=True)
+    assert "nothing to confirm" in cluster_confirm_clock.as_text([], is_executed=True)
+    assert cluster_confirm_clock.resource(held[0]).name == "1"
+    assert moment(10**18) == f"{10**18} ms since 1970"

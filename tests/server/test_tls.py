@@ -25,6 +25,9 @@ class Clock:
     def wall_ms(self) -> int:
         return int(self.now_ms)
 
+    def uptime_ns(self) -> int:
+        return self.monotonic_ns()
+
     async def sleep(self, duration_ms: int) -> None:
         await asyncio.sleep(0)
         self.now_ms += duration_ms

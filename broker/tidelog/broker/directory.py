@@ -24,6 +24,7 @@ from tidelog.broker.log.open_directory import OpenedDirectory, open_at_work, ope
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.log.read import LogReader
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.node_time import HouseTime
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS
 from tidelog.broker.partition.epoch_file import read_epoch, write_epoch
 from tidelog.broker.partition.marks_file import read_marks
@@ -114,6 +115,7 @@ class LogDirectory:
         worker: Worker,
         clock: Clock,
         *,
+        time: HouseTime,
         sealer: Worker,
         name: str,
         events: EventLog,
@@ -127,6 +129,7 @@ class LogDirectory:
         self._worker = worker
         self._sealer = sealer
         self._clock = clock
+        self._time = time
         self._events = events
         self._limits = limits or DirectoryLimits()
         self._held: dict[PartitionKey, _Held] = {}
@@ -260,6 +263,7 @@ class LogDirectory:
             self._disk,
             self._worker,
             self._clock,
+            self._time,
             self._held,
             sealer=self._sealer,
             events=self._events,

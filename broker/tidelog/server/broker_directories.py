@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.directory import DirectoryLimits, LogDirectory
+from tidelog.broker.node_time import HouseTime
 from tidelog.ports import Disk
 from tidelog.server import log_events
 from tidelog.server.configuration import NodeConfiguration
@@ -23,7 +24,7 @@ _MISTAKES: Final = (
 
 
 async def broker_directories(
-    identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
+    identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts, time: HouseTime
 ) -> tuple[LogDirectory, ...]:
     """The data directory and every one of log_dirs, in this order."""
     limits = DirectoryLimits(
@@ -36,6 +37,7 @@ async def broker_directories(
             ports.disk,
             ports.worker,
             ports.clock,
+            time=time,
             sealer=ports.sealer,
             name=ports.disk.name,
             events=log_events,
@@ -44,7 +46,7 @@ async def broker_directories(
         )
     ]
     for further in ports.further_disks:
-        found = await _further(further, identity, ports, limits)
+        found = await _further(further, identity, ports, limits, time)
         _refuse_copy(found, directories)
         directories.append(found)
     return tuple(directories)
@@ -63,7 +65,11 @@ def _refuse_copy(found: LogDirectory, others: Sequence[LogDirectory]) -> None:
 
 
 async def _further(
-    further: FurtherDisk, identity: NodeIdentity, ports: NodePorts, limits: DirectoryLimits
+    further: FurtherDisk,
+    identity: NodeIdentity,
+    ports: NodePorts,
+    limits: DirectoryLimits,
+    time: HouseTime,
 ) -> LogDirectory:
     disk: Disk | TidelogError
     directory_id = ""
@@ -82,6 +88,7 @@ async def _further(
         disk,
         ports.worker,
         ports.clock,
+        time=time,
         sealer=ports.sealer,
         name=further.path,
         events=log_events,

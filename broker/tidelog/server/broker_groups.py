@@ -15,6 +15,7 @@ from tidelog.broker.groups.core import GroupCoordinatorCore
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.groups import GroupsHandler
 from tidelog.broker.meter import Meter
+from tidelog.broker.node_time import HouseTime
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.group_admin import GroupAdminRpc
 from tidelog.broker.rpc.group_calls import GroupCalls
@@ -41,6 +42,7 @@ class BrokerGroups:
         fetch: FetchHandler,
         meter: Meter,
         *,
+        time: HouseTime,
         cluster_id: str,
         broker_id: BrokerId,
         address_of: Callable[[BrokerId], str | None],
@@ -50,6 +52,7 @@ class BrokerGroups:
         self.coordinators = GroupCoordinators(
             replicas,
             ports.clock,
+            time=time,
             broker_id=broker_id,
             make_core=GroupCoordinatorCore,
             is_in_contact=is_in_contact,

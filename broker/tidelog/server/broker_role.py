@@ -24,6 +24,7 @@ from tidelog.broker.handlers.producer_ids import ProducerIds
 from tidelog.broker.handlers.records import RecordsHandler
 from tidelog.broker.handlers.trim import TrimHandler
 from tidelog.broker.meter import Meter
+from tidelog.broker.node_time import NodeTime
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.log_dirs import LogDirsRpc
 from tidelog.broker.rpc.producer_id import ControllerBlocks
@@ -38,6 +39,7 @@ from tidelog.server import log_events, storage_format
 from tidelog.server.broker_contact import ContactWatch, is_in_contact
 from tidelog.server.broker_groups import BrokerGroups
 from tidelog.server.broker_replication import BrokerReplication
+from tidelog.server.clock_keeper import ClockKeeper
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.metadata_side import MetadataSide
 from tidelog.server.node_ports import NodePorts
@@ -58,8 +60,10 @@ class BrokerRole:
         ports: NodePorts,
         side: MetadataSide,
         directories: tuple[LogDirectory, ...],
+        clock: ClockKeeper,
         meter: Meter | None = None,
     ) -> None:
+        self._clock_keeper = clock
         self._meter = meter
         self._identity = identity
         self._configuration = configuration
@@ -101,6 +105,7 @@ class BrokerRole:
             side,
             self._fetch,
             meter or Meter(()),
+            time=clock.time,
             cluster_id=identity.cluster_id,
             broker_id=broker_id,
             address_of=self.replication.address_of,
@@ -132,6 +137,11 @@ class BrokerRole:
     def directories(self) -> tuple[LogDirectory, ...]:
         """The data directory and every one of log_dirs."""
         return self._directories
+
+    @property
+    def time(self) -> NodeTime:
+        """What time it is for this node, and whether it may delete by it."""
+        return self._clock_keeper.time
 
     def image(self) -> Image:
         """The metadata as this broker knows them."""
@@ -168,7 +178,7 @@ class BrokerRole:
         """What clients may ask."""
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
-        produce = ProduceHandler(replicas, ports.clock, limits, metadata, self._meter)
+        produce = ProduceHandler(replicas, self.time, limits, metadata, self._meter)
         fetch = self._fetch
         topics = MetadataHandler(
             metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
@@ -178,7 +188,7 @@ class BrokerRole:
             producer_ids=self._producer_ids,
             fetch=fetch,
             records=RecordsHandler(
-                topics, produce, fetch, clock=ports.clock, random=ports.random, limits=limits
+                topics, produce, fetch, time=self.time, random=ports.random, limits=limits
             ),
             metadata=topics,
             offsets=OffsetsHandler(replicas, fetch),
@@ -203,6 +213,7 @@ class BrokerRole:
         session = self.session = self._make_session(listeners, marker, await self._find_epochs())
         await session.register()
         scope.start(session.run(), name="broker session")
+        scope.start(self._clock_keeper.run(), name="clock")
         await session.wait_registered()
         self.is_current = True
         self._log_gone_back()
@@ -242,6 +253,7 @@ class BrokerRole:
         """Flush what was accepted, then leave the marker."""
         if not self._is_recovered:
             return
+        await self._clock_keeper.store()
         are_flushed = [await directory.stop() for directory in self._directories]
         for task in self._directory_tasks:
             await task
@@ -318,6 +330,7 @@ class BrokerRole:
             cluster_id=self._identity.cluster_id,
             applied_index=self._side.applied_index,
             store_epoch=self._store_epoch,
+            node_clock=self.time,
         )
 
 

@@ -235,6 +235,13 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             le=86_400_000,
         ),
     ] = 30_000
+    trust_own_clock: Annotated[
+        bool,
+        Meta(
+            description="A node without others to ask deletes by time although its clock has "
+            "jumped since it was last up; `tidelog dev` does."
+        ),
+    ] = False
     auto_create_topics: Annotated[
         bool,
         Meta(

@@ -106,7 +106,8 @@ def _alone(configuration: NodeConfiguration) -> NodeConfiguration:
             happened=f"roles is {', '.join(configuration.roles)}, and dev is both",
             hint="Leave `roles` out, or use `tidelog server`.",
         )
-    return msgspec.structs.replace(configuration, listeners=listeners)
+    # A machine that is off at night is no reason to ask somebody who tries things out.
+    return msgspec.structs.replace(configuration, listeners=listeners, trust_own_clock=True)
 
 
 def _read_file(name: str) -> str:

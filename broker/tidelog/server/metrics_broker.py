@@ -42,6 +42,8 @@ async def gather_broker(
     per_partition: bool,
 ) -> None:
     """All of it."""
+    scrape.set("tidelog_broker_clock_trusted", broker.time.may_expire)
+    scrape.set("tidelog_broker_clock_skew_seconds", broker.time.skew_ms / 1_000)
     for directory in broker.directories:
         _gather_directory(scrape, directory)
     if not broker.is_recovered:

@@ -157,6 +157,12 @@ SECTIONS: Final[dict[str, dict[str, Metric]]] = {
         "tidelog_broker_is_fenced": _gauge("1: it leads nothing, and is given nothing."),
         "tidelog_broker_epoch": _gauge("Grows with each start of its process; -1: not registered."),
         "tidelog_broker_fencings": _counter("How often it was fenced after it had served."),
+        "tidelog_broker_clock_trusted": _gauge(
+            "1: the node's clock is one to delete by; 0: nothing is deleted by time here."
+        ),
+        "tidelog_broker_clock_skew_seconds": _gauge(
+            "How far the node's clock is ahead of the time that it believes."
+        ),
     },
     "Partition logs": {
         "tidelog_log_partitions": _gauge("Replicas in the directory.", "directory"),

@@ -21,12 +21,14 @@ from tidelog.broker.rpc.metadata_table import (
 )
 from tidelog.broker.rpc.quotas import with_quotas
 from tidelog.broker.rpc.table import BROKER_FILES, build_broker_methods
+from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.rpc.admin_access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server import log_events, storage_format
 from tidelog.server.broker_directories import broker_directories
 from tidelog.server.broker_role import RELEASE, BrokerRole
+from tidelog.server.clock_keeper import ClockKeeper
 from tidelog.server.cluster_methods import CONTROLLER_FILES, REPLICA_FILES, late_methods
 from tidelog.server.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.controller_role import ControllerRole, open_controller
@@ -40,6 +42,7 @@ from tidelog.server.tls import watch_certificates
 from tidelog.server.view import NodeView, view_of
 from tidelog.server.watching import NodeWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId
 
 __all__ = ["Node", "NodePorts"]
 
@@ -67,6 +70,8 @@ class Node:
         self._late: list[str] = []
         """Methods that are answered once the broker is up."""
         self._side: MetadataSide | None = None
+        self._clock_keeper: ClockKeeper | None = None
+        """Of a broker."""
         self.client_address = ""
         """`host:port` of the client listener, once it is bound."""
         self.cluster_address = ""
@@ -109,7 +114,17 @@ class Node:
     async def _run(self, identity: NodeIdentity, on_ready: Callable[["Node"], None]) -> None:
         if self._configuration.is_broker:
             # Before anything is written: a directory of another node is a mistake.
-            self._directories = await broker_directories(identity, self._configuration, self._ports)
+            clock = self._clock_keeper = await ClockKeeper.open(
+                self._ports.disk,
+                self._ports.clock,
+                boot_id=self._ports.host.boot_id(),
+                is_own_judge=self._configuration.trust_own_clock,
+                broker_id=BrokerId(self._configuration.node_id),
+                image=self._image,
+            )
+            self._directories = await broker_directories(
+                identity, self._configuration, self._ports, clock.time
+            )
         if self._configuration.is_controller:
             disk = self._ports.quorum_disk
             assert disk is not None, "a controller has a quorum directory"
@@ -126,6 +141,9 @@ class Node:
                 self._is_ready = self._is_open = False
                 await self._stop_servers(0)
             scope.cancel()
+
+    def _image(self) -> Image:
+        return Image() if self._side is None else self._side.source.image()
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -150,9 +168,15 @@ class Node:
         self._side = side
         if side.run is not None:
             scope.start(side.run(), name="metadata observer")
-        if configuration.is_broker:
+        if self._clock_keeper is not None:
             self._broker = BrokerRole(
-                identity, configuration, ports, side, self._directories, self._monitoring.meter
+                identity,
+                configuration,
+                ports,
+                side,
+                self._directories,
+                self._clock_keeper,
+                self._monitoring.meter,
             )
         client = await self._bind(
             CLIENT_LISTENER, configuration.listeners.client, self._client_methods(side)

@@ -38,7 +38,8 @@ def configure(parser: Parser) -> None:
     add_json(
         parser,
         "a list of {broker_id, broker_epoch, address, rack, host, is_fenced, is_draining, "
-        "is_shutting_down, leader_count, replica_count, last_contact_ms, release}; "
+        "is_shutting_down, leader_count, replica_count, last_contact_ms, release, clock_state, "
+        "clock_skew_ms, clock_wall_ms}; "
         "last_contact_ms -1: not since the controller was elected",
     )
     add_bootstrap(parser)

@@ -5,25 +5,38 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.clock_text import clock_text
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.table import count, known, size, table
 
 if TYPE_CHECKING:
+    from tidelog.client.admin_types import BrokerStatus
     from tidelog.client.directory_types import BrokerLogDirs
     from tidelog.client.types import ClusterDescription
 
 DESCRIPTION: Final = (
     "Describe the cluster as the broker that answers sees it: its id, its controller, its "
     "release, how many partitions need a look, and each broker with how many replicas it leads "
-    "and holds, the bytes of those, and its data directories that have stopped. `-`: the broker "
-    "could not be asked. What the controller knows of each broker: `tidelog broker list`."
+    "and holds, the bytes of those, its data directories that have stopped, and whether its clock "
+    "is right: a broker whose clock is not deletes nothing by time. `-`: the broker could not be "
+    "asked. What the controller knows of each broker: `tidelog broker list`."
 )
 EXAMPLES: Final = (
     ("tidelog cluster describe", "the cluster at the default address"),
     ("tidelog cluster describe -b node1:9192,node2:9192 --json", "for programs"),
 )
-_HEAD: Final = ("Broker", "Address", "Rack", "State", "Leads", "Replicas", "Size", "Directories")
+_HEAD: Final = (
+    "Broker",
+    "Address",
+    "Rack",
+    "State",
+    "Leads",
+    "Replicas",
+    "Size",
+    "Directories",
+    "Clock",
+)
 
 
 def configure(parser: Parser) -> None:
@@ -31,9 +44,11 @@ def configure(parser: Parser) -> None:
     add_json(
         parser,
         "{cluster_id, controller_id, release, brokers: [{broker_id, address, rack, is_fenced, "
-        "leader_count, replica_count, size_bytes, directory_count, failed_directory_count}], "
+        "leader_count, replica_count, size_bytes, directory_count, failed_directory_count, "
+        "clock_state, clock_skew_ms}], "
         "partitions: {topic_count, partition_count, offline_count, under_replicated_count, "
-        "under_min_isr_count, not_preferred_count, reassigning_count}}; -1: not known",
+        "under_min_isr_count, not_preferred_count, reassigning_count}}; -1: not known; "
+        "clock_state: right, off, no_majority, alone, held, unknown",
     )
     add_bootstrap(parser)
 
@@ -49,16 +64,23 @@ def run(arguments: argparse.Namespace) -> int:
         except TidelogError:
             # An older broker, or one that is busy: the rest is worth showing.
             found = []
+        try:
+            clocks = {each.broker_id: each for each in admin.list_brokers()}
+        except TidelogError:
+            # Without a controller nobody compares clocks.
+            clocks = {}
     directories = {each.broker_id: each for each in found if each.failure is None}
     if arguments.json:
-        print_json(as_json(cluster, directories))
+        print_json(as_json(cluster, directories, clocks))
     else:
-        print(as_text(cluster, directories))
+        print(as_text(cluster, directories, clocks))
     return EXIT_OK
 
 
 def as_text(
-    cluster: "ClusterDescription", directories: "Mapping[int, BrokerLogDirs] | None" = None
+    cluster: "ClusterDescription",
+    directories: "Mapping[int, BrokerLogDirs] | None" = None,
+    clocks: "Mapping[int, BrokerStatus] | None" = None,
 ) -> str:
     """What a person reads."""
     rows = []
@@ -75,6 +97,7 @@ def as_text(
                 each.replica_count,
                 size(size_bytes),
                 told,
+                clock_text((clocks or {}).get(each.broker_id)),
             )
         )
     lines = table(_HEAD, rows, right="Broker Leads Replicas Size").splitlines()
@@ -114,7 +137,9 @@ def _figures(found: "BrokerLogDirs | None") -> tuple[int, int, int]:
 
 
 def as_json(
-    cluster: "ClusterDescription", directories: "Mapping[int, BrokerLogDirs] | None" = None
+    cluster: "ClusterDescription",
+    directories: "Mapping[int, BrokerLogDirs] | None" = None,
+    clocks: "Mapping[int, BrokerStatus] | None" = None,
 ) -> dict[str, object]:
     """What a program reads; the names stay."""
     import msgspec
@@ -122,6 +147,7 @@ def as_json(
     brokers = []
     for each in cluster.brokers:
         size_bytes, total, failed = _figures((directories or {}).get(each.broker_id))
+        clock = (clocks or {}).get(each.broker_id)
         brokers.append(
             {
                 "broker_id": each.broker_id,
@@ -133,6 +159,8 @@ def as_json(
                 "size_bytes": size_bytes,
                 "directory_count": total,
                 "failed_directory_count": failed,
+                "clock_state": "unknown" if clock is None else clock.clock_state,
+                "clock_skew_ms": 0 if clock is None else clock.clock_skew_ms,
             }
         )
     return {

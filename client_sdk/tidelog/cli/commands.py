@@ -54,6 +54,9 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("cluster", "describe"): Entry("cluster_describe", "the cluster's id, controller and brokers"),
     ("cluster", "rebalance"): Entry("cluster_rebalance", "spread replicas and leaders evenly"),
     ("cluster", "features"): Entry("cluster_features", "levels of features that are in force"),
+    ("cluster", "confirm-clock"): Entry(
+        "cluster_confirm_clock", "say that the clock of a lone node is right"
+    ),
     ("broker", "list"): Entry("broker_list", "the brokers as the controller knows them"),
     ("broker", "log-dirs"): Entry("broker_log_dirs", "data directories, their replicas and sizes"),
     ("broker", "drain"): Entry("broker_drain", "empty a broker"),

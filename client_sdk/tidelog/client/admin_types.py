@@ -112,6 +112,13 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_contact_ms: int
     """-1: not since the controller was elected."""
     release: str
+    clock_state: str = "unknown"
+    """`right`, `off`, `no_majority`, `alone`, `held`; `unknown` also of an older release. Only a
+    broker whose clock is `right` or `alone` deletes by time."""
+    clock_skew_ms: int = 0
+    """How far its clock is ahead of the cluster's; where it is `held`, of what it stored last."""
+    clock_wall_ms: int = 0
+    """What its clock shows, in milliseconds since 1970; 0: not known."""
 
 
 class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -298,9 +298,21 @@ def read_brokers(data: bytes) -> list[BrokerStatus]:
             replica_count=each.replica_count,
             last_contact_ms=each.last_contact_ms,
             release=each.release,
+            clock_state=_CLOCK_STATES.get(each.clock_state, "unknown"),
+            clock_skew_ms=each.clock_skew_ms,
+            clock_wall_ms=each.clock_wall_ms,
         )
         for each in answer.brokers
     ]
+
+
+_CLOCK_STATES: Final = {
+    broker_admin_pb2.CLOCK_STATE_RIGHT: "right",
+    broker_admin_pb2.CLOCK_STATE_OFF: "off",
+    broker_admin_pb2.CLOCK_STATE_NO_MAJORITY: "no_majority",
+    broker_admin_pb2.CLOCK_STATE_ALONE: "alone",
+    broker_admin_pb2.CLOCK_STATE_HELD: "held",
+}
 
 
 def drain_broker_request(

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/broker_admin.proto\x12\ntidelog.v1\x1a\x18tidelog/v1/options.proto\"\x14\n\x12ListBrokersRequest\"@\n\x13ListBrokersResponse\x12)\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.BrokerStatus\"\xfd\x01\n\x0c\x42rokerStatus\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\tis_fenced\x18\x06 \x01(\x08\x12\x13\n\x0bis_draining\x18\x07 \x01(\x08\x12\x18\n\x10is_shutting_down\x18\x08 \x01(\x08\x12\x14\n\x0cleader_count\x18\t \x01(\r\x12\x15\n\rreplica_count\x18\n \x01(\r\x12\x17\n\x0flast_contact_ms\x18\x0b \x01(\x12\x12\x0f\n\x07release\x18\x0c \x01(\t\"w\n\x12\x44rainBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0cis_cancelled\x18\x02 \x01(\x08\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12!\n\x19throttle_bytes_per_second\x18\x04 \x01(\x04\"C\n\x13\x44rainBrokerResponse\x12\x1a\n\x12remaining_replicas\x18\x01 \x01(\r\x12\x10\n\x08warnings\x18\x02 \x03(\t\"?\n\x13RemoveBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"\x16\n\x14RemoveBrokerResponse2\xc3\x02\n\x12\x42rokerAdminService\x12\x62\n\x0bListBrokers\x12\x1e.tidelog.v1.ListBrokersRequest\x1a\x1f.tidelog.v1.ListBrokersResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x62\n\x0b\x44rainBroker\x12\x1e.tidelog.v1.DrainBrokerRequest\x1a\x1f.tidelog.v1.DrainBrokerResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x65\n\x0cRemoveBroker\x12\x1f.tidelog.v1.RemoveBrokerRequest\x1a .tidelog.v1.RemoveBrokerResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/broker_admin.proto\x12\ntidelog.v1\x1a\x18tidelog/v1/options.proto\"\x14\n\x12ListBrokersRequest\"@\n\x13ListBrokersResponse\x12)\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.BrokerStatus\"\xd8\x02\n\x0c\x42rokerStatus\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\tis_fenced\x18\x06 \x01(\x08\x12\x13\n\x0bis_draining\x18\x07 \x01(\x08\x12\x18\n\x10is_shutting_down\x18\x08 \x01(\x08\x12\x14\n\x0cleader_count\x18\t \x01(\r\x12\x15\n\rreplica_count\x18\n \x01(\r\x12\x17\n\x0flast_contact_ms\x18\x0b \x01(\x12\x12\x0f\n\x07release\x18\x0c \x01(\t\x12+\n\x0b\x63lock_state\x18\x14 \x01(\x0e\x32\x16.tidelog.v1.ClockState\x12\x15\n\rclock_skew_ms\x18\x15 \x01(\x12\x12\x15\n\rclock_wall_ms\x18\x16 \x01(\x12\"w\n\x12\x44rainBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0cis_cancelled\x18\x02 \x01(\x08\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12!\n\x19throttle_bytes_per_second\x18\x04 \x01(\x04\"C\n\x13\x44rainBrokerResponse\x12\x1a\n\x12remaining_replicas\x18\x01 \x01(\r\x12\x10\n\x08warnings\x18\x02 \x03(\t\"?\n\x13RemoveBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"\x16\n\x14RemoveBrokerResponse*\x9f\x01\n\nClockState\x12\x1b\n\x17\x43LOCK_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43LOCK_STATE_RIGHT\x10\x01\x12\x13\n\x0f\x43LOCK_STATE_OFF\x10\x02\x12\x1b\n\x17\x43LOCK_STATE_NO_MAJORITY\x10\x03\x12\x15\n\x11\x43LOCK_STATE_ALONE\x10\x04\x12\x14\n\x10\x43LOCK_STATE_HELD\x10\x05\x32\xc3\x02\n\x12\x42rokerAdminService\x12\x62\n\x0bListBrokers\x12\x1e.tidelog.v1.ListBrokersRequest\x1a\x1f.tidelog.v1.ListBrokersResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x62\n\x0b\x44rainBroker\x12\x1e.tidelog.v1.DrainBrokerRequest\x1a\x1f.tidelog.v1.DrainBrokerResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x65\n\x0cRemoveBroker\x12\x1f.tidelog.v1.RemoveBrokerRequest\x1a .tidelog.v1.RemoveBrokerResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,20 +38,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERADMINSERVICE'].methods_by_name['DrainBroker']._serialized_options = b'\252\240\031\006\010\001\020\005\030\001\262\240\031\004\010\200\200\004'
   _globals['_BROKERADMINSERVICE'].methods_by_name['RemoveBroker']._loaded_options = None
   _globals['_BROKERADMINSERVICE'].methods_by_name['RemoveBroker']._serialized_options = b'\252\240\031\006\010\001\020\005\030\001\262\240\031\004\010\200\200\004'
+  _globals['_CLOCKSTATE']._serialized_start=786
+  _globals['_CLOCKSTATE']._serialized_end=945
   _globals['_LISTBROKERSREQUEST']._serialized_start=71
   _globals['_LISTBROKERSREQUEST']._serialized_end=91
   _globals['_LISTBROKERSRESPONSE']._serialized_start=93
   _globals['_LISTBROKERSRESPONSE']._serialized_end=157
   _globals['_BROKERSTATUS']._serialized_start=160
-  _globals['_BROKERSTATUS']._serialized_end=413
-  _globals['_DRAINBROKERREQUEST']._serialized_start=415
-  _globals['_DRAINBROKERREQUEST']._serialized_end=534
-  _globals['_DRAINBROKERRESPONSE']._serialized_start=536
-  _globals['_DRAINBROKERRESPONSE']._serialized_end=603
-  _globals['_REMOVEBROKERREQUEST']._serialized_start=605
-  _globals['_REMOVEBROKERREQUEST']._serialized_end=668
-  _globals['_REMOVEBROKERRESPONSE']._serialized_start=670
-  _globals['_REMOVEBROKERRESPONSE']._serialized_end=692
-  _globals['_BROKERADMINSERVICE']._serialized_start=695
-  _globals['_BROKERADMINSERVICE']._serialized_end=1018
+  _globals['_BROKERSTATUS']._serialized_end=504
+  _globals['_DRAINBROKERREQUEST']._serialized_start=506
+  _globals['_DRAINBROKERREQUEST']._serialized_end=625
+  _globals['_DRAINBROKERRESPONSE']._serialized_start=627
+  _globals['_DRAINBROKERRESPONSE']._serialized_end=694
+  _globals['_REMOVEBROKERREQUEST']._serialized_start=696
+  _globals['_REMOVEBROKERREQUEST']._serialized_end=759
+  _globals['_REMOVEBROKERRESPONSE']._serialized_start=761
+  _globals['_REMOVEBROKERRESPONSE']._serialized_end=783
+  _globals['_BROKERADMINSERVICE']._serialized_start=948
+  _globals['_BROKERADMINSERVICE']._serialized_end=1271
 # @@protoc_insertion_point(module_scope)

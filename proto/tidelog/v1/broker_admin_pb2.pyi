@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,46 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ClockState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ClockStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClockState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CLOCK_STATE_UNSPECIFIED: _ClockState.ValueType  # 0
+    """Not heard of by this controller yet, or of a release that does not tell its time."""
+    CLOCK_STATE_RIGHT: _ClockState.ValueType  # 1
+    """Within `clock.skew.max.ms` of the median of a majority of the brokers' clocks."""
+    CLOCK_STATE_OFF: _ClockState.ValueType  # 2
+    """Further away from it."""
+    CLOCK_STATE_NO_MAJORITY: _ClockState.ValueType  # 3
+    """No majority of the registered brokers was heard of, or they do not agree on a time."""
+    CLOCK_STATE_ALONE: _ClockState.ValueType  # 4
+    """The only node: nobody can say whether its clock is right."""
+    CLOCK_STATE_HELD: _ClockState.ValueType  # 5
+    """The only node, and its clock has jumped away from the time that it stored last; an operator
+    confirms it, or puts it right.
+    """
+
+class ClockState(_ClockState, metaclass=_ClockStateEnumTypeWrapper):
+    """What is known of a broker's wall clock. Only one that is right, or alone, deletes by time."""
+
+CLOCK_STATE_UNSPECIFIED: ClockState.ValueType  # 0
+"""Not heard of by this controller yet, or of a release that does not tell its time."""
+CLOCK_STATE_RIGHT: ClockState.ValueType  # 1
+"""Within `clock.skew.max.ms` of the median of a majority of the brokers' clocks."""
+CLOCK_STATE_OFF: ClockState.ValueType  # 2
+"""Further away from it."""
+CLOCK_STATE_NO_MAJORITY: ClockState.ValueType  # 3
+"""No majority of the registered brokers was heard of, or they do not agree on a time."""
+CLOCK_STATE_ALONE: ClockState.ValueType  # 4
+"""The only node: nobody can say whether its clock is right."""
+CLOCK_STATE_HELD: ClockState.ValueType  # 5
+"""The only node, and its clock has jumped away from the time that it stored last; an operator
+confirms it, or puts it right.
+"""
+Global___ClockState: _TypeAlias = ClockState  # noqa: Y015
 
 @_typing.final
 class ListBrokersRequest(_message.Message):
@@ -77,6 +118,9 @@ class BrokerStatus(_message.Message):
     REPLICA_COUNT_FIELD_NUMBER: _builtins.int
     LAST_CONTACT_MS_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    CLOCK_STATE_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_WALL_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """From 0."""
     broker_epoch: _builtins.int
@@ -103,6 +147,14 @@ class BrokerStatus(_message.Message):
     """
     release: _builtins.str
     """The release that it runs."""
+    clock_state: Global___ClockState.ValueType
+    """What is known of its wall clock."""
+    clock_skew_ms: _builtins.int
+    """How far its clock is ahead of the cluster's, in milliseconds; with CLOCK_STATE_HELD: of the time
+    that it stored last.
+    """
+    clock_wall_ms: _builtins.int
+    """What its clock shows now, in milliseconds since 1970; 0: not known."""
     def __init__(
         self,
         *,
@@ -118,10 +170,13 @@ class BrokerStatus(_message.Message):
         replica_count: _builtins.int = ...,
         last_contact_ms: _builtins.int = ...,
         release: _builtins.str = ...,
+        clock_state: Global___ClockState.ValueType = ...,
+        clock_skew_ms: _builtins.int = ...,
+        clock_wall_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "host", b"host", "is_draining", b"is_draining", "is_fenced", b"is_fenced", "is_shutting_down", b"is_shutting_down", "last_contact_ms", b"last_contact_ms", "leader_count", b"leader_count", "rack", b"rack", "release", b"release", "replica_count", b"replica_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clock_skew_ms", b"clock_skew_ms", "clock_state", b"clock_state", "clock_wall_ms", b"clock_wall_ms", "host", b"host", "is_draining", b"is_draining", "is_fenced", b"is_fenced", "is_shutting_down", b"is_shutting_down", "last_contact_ms", b"last_contact_ms", "leader_count", b"leader_count", "rack", b"rack", "release", b"release", "replica_count", b"replica_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

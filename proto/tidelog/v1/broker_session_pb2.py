@@ -22,12 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tidelog.v1 import broker_admin_pb2 as tidelog_dot_v1_dot_broker__admin__pb2
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/broker_session.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xed\x02\n\x15RegisterBrokerRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\x12.\n\tlisteners\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.ListenerAddress\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x30\n\x0b\x64irectories\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.BrokerDirectory\x12*\n\x08\x66\x65\x61tures\x18\x08 \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\x12\x1c\n\x14\x63lean_shutdown_epoch\x18\t \x01(\x12\x12\x0f\n\x07\x62oot_id\x18\n \x01(\t\x12\x0f\n\x07release\x18\x0b \x01(\t\x12.\n\rstored_epochs\x18\x14 \x03(\x0b\x32\x17.tidelog.v1.StoredEpoch\";\n\x0bStoredEpoch\x12\x16\n\x0e\x64irectory_uuid\x18\x01 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"P\n\x0f\x42rokerDirectory\x12\x16\n\x0e\x64irectory_uuid\x18\x01 \x01(\x0c\x12\x11\n\tis_online\x18\x02 \x01(\x08\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tlevel_min\x18\x02 \x01(\r\x12\x11\n\tlevel_max\x18\x03 \x01(\r\"J\n\x16RegisterBrokerResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x12\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\r\"\xde\x01\n\x14\x42rokerSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12\x15\n\rapplied_index\x18\x04 \x01(\x04\x12\x15\n\rwants_unfence\x18\x05 \x01(\x08\x12\x17\n\x0fwants_shut_down\x18\x06 \x01(\x08\x12\x30\n\x0b\x64irectories\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.BrokerDirectory\x12\x10\n\x08sequence\x18\x08 \x01(\x04\"\xaf\x01\n\x15\x42rokerSessionResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x15\n\rmay_shut_down\x18\x03 \x01(\x08\x12\x1d\n\x15heartbeat_interval_ms\x18\x04 \x01(\r\x12\x19\n\x11remaining_leaders\x18\x05 \x01(\r\x12 \n\x05\x65rror\x18\x06 \x01(\x0b\x32\x11.tidelog.v1.Error2\xf7\x01\n\x14\x42rokerSessionService\x12n\n\x0eRegisterBroker\x12!.tidelog.v1.RegisterBrokerRequest\x1a\".tidelog.v1.RegisterBrokerResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x12o\n\rBrokerSession\x12 .tidelog.v1.BrokerSessionRequest\x1a!.tidelog.v1.BrokerSessionResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/broker_session.proto\x12\ntidelog.v1\x1a\x1dtidelog/v1/broker_admin.proto\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xed\x02\n\x15RegisterBrokerRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\x12.\n\tlisteners\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.ListenerAddress\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x30\n\x0b\x64irectories\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.BrokerDirectory\x12*\n\x08\x66\x65\x61tures\x18\x08 \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\x12\x1c\n\x14\x63lean_shutdown_epoch\x18\t \x01(\x12\x12\x0f\n\x07\x62oot_id\x18\n \x01(\t\x12\x0f\n\x07release\x18\x0b \x01(\t\x12.\n\rstored_epochs\x18\x14 \x03(\x0b\x32\x17.tidelog.v1.StoredEpoch\";\n\x0bStoredEpoch\x12\x16\n\x0e\x64irectory_uuid\x18\x01 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"P\n\x0f\x42rokerDirectory\x12\x16\n\x0e\x64irectory_uuid\x18\x01 \x01(\x0c\x12\x11\n\tis_online\x18\x02 \x01(\x08\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tlevel_min\x18\x02 \x01(\r\x12\x11\n\tlevel_max\x18\x03 \x01(\r\"J\n\x16RegisterBrokerResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x12\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\r\"\xb4\x02\n\x14\x42rokerSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12\x15\n\rapplied_index\x18\x04 \x01(\x04\x12\x15\n\rwants_unfence\x18\x05 \x01(\x08\x12\x17\n\x0fwants_shut_down\x18\x06 \x01(\x08\x12\x30\n\x0b\x64irectories\x18\x07 \x03(\x0b\x32\x1b.tidelog.v1.BrokerDirectory\x12\x10\n\x08sequence\x18\x08 \x01(\x04\x12\x14\n\x07wall_ms\x18\x14 \x01(\x12H\x00\x88\x01\x01\x12\x1d\n\x10\x63lock_off_own_ms\x18\x15 \x01(\x12H\x01\x88\x01\x01\x42\n\n\x08_wall_msB\x13\n\x11_clock_off_own_ms\"\x8e\x02\n\x15\x42rokerSessionResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x15\n\rmay_shut_down\x18\x03 \x01(\x08\x12\x1d\n\x15heartbeat_interval_ms\x18\x04 \x01(\r\x12\x19\n\x11remaining_leaders\x18\x05 \x01(\r\x12 \n\x05\x65rror\x18\x06 \x01(\x0b\x32\x11.tidelog.v1.Error\x12+\n\x0b\x63lock_state\x18\x14 \x01(\x0e\x32\x16.tidelog.v1.ClockState\x12\x15\n\rclock_skew_ms\x18\x15 \x01(\x12\x12\x19\n\x11\x63lock_skew_max_ms\x18\x16 \x01(\x12\x32\xf7\x01\n\x14\x42rokerSessionService\x12n\n\x0eRegisterBroker\x12!.tidelog.v1.RegisterBrokerRequest\x1a\".tidelog.v1.RegisterBrokerResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x12o\n\rBrokerSession\x12 .tidelog.v1.BrokerSessionRequest\x1a!.tidelog.v1.BrokerSessionResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,20 +39,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERSESSIONSERVICE'].methods_by_name['RegisterBroker']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\007\010\200\200@\020\350\007'
   _globals['_BROKERSESSIONSERVICE'].methods_by_name['BrokerSession']._loaded_options = None
   _globals['_BROKERSESSIONSERVICE'].methods_by_name['BrokerSession']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\007\010\200\200@\020\350\007'
-  _globals['_REGISTERBROKERREQUEST']._serialized_start=124
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=489
-  _globals['_STOREDEPOCH']._serialized_start=491
-  _globals['_STOREDEPOCH']._serialized_end=550
-  _globals['_BROKERDIRECTORY']._serialized_start=552
-  _globals['_BROKERDIRECTORY']._serialized_end=632
-  _globals['_FEATURERANGE']._serialized_start=634
-  _globals['_FEATURERANGE']._serialized_end=700
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=702
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=776
-  _globals['_BROKERSESSIONREQUEST']._serialized_start=779
-  _globals['_BROKERSESSIONREQUEST']._serialized_end=1001
-  _globals['_BROKERSESSIONRESPONSE']._serialized_start=1004
-  _globals['_BROKERSESSIONRESPONSE']._serialized_end=1179
-  _globals['_BROKERSESSIONSERVICE']._serialized_start=1182
-  _globals['_BROKERSESSIONSERVICE']._serialized_end=1429
+  _globals['_REGISTERBROKERREQUEST']._serialized_start=155
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=520
+  _globals['_STOREDEPOCH']._serialized_start=522
+  _globals['_STOREDEPOCH']._serialized_end=581
+  _globals['_BROKERDIRECTORY']._serialized_start=583
+  _globals['_BROKERDIRECTORY']._serialized_end=663
+  _globals['_FEATURERANGE']._serialized_start=665
+  _globals['_FEATURERANGE']._serialized_end=731
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=733
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=807
+  _globals['_BROKERSESSIONREQUEST']._serialized_start=810
+  _globals['_BROKERSESSIONREQUEST']._serialized_end=1118
+  _globals['_BROKERSESSIONRESPONSE']._serialized_start=1121
+  _globals['_BROKERSESSIONRESPONSE']._serialized_end=1391
+  _globals['_BROKERSESSIONSERVICE']._serialized_start=1394
+  _globals['_BROKERSESSIONSERVICE']._serialized_end=1641
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tidelog.v1 import broker_admin_pb2 as _broker_admin_pb2
 from tidelog.v1 import common_pb2 as _common_pb2
 from tidelog.v1 import errors_pb2 as _errors_pb2
 import builtins as _builtins
@@ -230,6 +231,8 @@ class BrokerSessionRequest(_message.Message):
     WANTS_SHUT_DOWN_FIELD_NUMBER: _builtins.int
     DIRECTORIES_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    WALL_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_OFF_OWN_MS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id; another one: WRONG_CLUSTER."""
     broker_id: _builtins.int
@@ -246,6 +249,14 @@ class BrokerSessionRequest(_message.Message):
     """It wants to stop: the controller moves leaders away, then answers `may_shut_down`."""
     sequence: _builtins.int
     """Grows by one with each request; echoed."""
+    wall_ms: _builtins.int
+    """What its wall clock shows while this is sent, in milliseconds since 1970. Not set: an older
+    release; its clock is not asked.
+    """
+    clock_off_own_ms: _builtins.int
+    """Set while it is the only node and deletes nothing by time, because its clock has jumped: how far
+    ahead it is of the time that it stored last.
+    """
     @_builtins.property
     def directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDirectory]:
         """All its data directories, when one of them changed; otherwise empty."""
@@ -261,12 +272,21 @@ class BrokerSessionRequest(_message.Message):
         wants_shut_down: _builtins.bool = ...,
         directories: _abc.Iterable[Global___BrokerDirectory] | None = ...,
         sequence: _builtins.int = ...,
+        wall_ms: _builtins.int | None = ...,
+        clock_off_own_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_off_own_ms", b"_clock_off_own_ms", "_wall_ms", b"_wall_ms", "clock_off_own_ms", b"clock_off_own_ms", "wall_ms", b"wall_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "directories", b"directories", "sequence", b"sequence", "wants_shut_down", b"wants_shut_down", "wants_unfence", b"wants_unfence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_off_own_ms", b"_clock_off_own_ms", "_wall_ms", b"_wall_ms", "applied_index", b"applied_index", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clock_off_own_ms", b"clock_off_own_ms", "cluster_id", b"cluster_id", "directories", b"directories", "sequence", b"sequence", "wall_ms", b"wall_ms", "wants_shut_down", b"wants_shut_down", "wants_unfence", b"wants_unfence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__clock_off_own_ms: _TypeAlias = _typing.Literal["clock_off_own_ms"]  # noqa: Y015
+    _WhichOneofArgType__clock_off_own_ms: _TypeAlias = _typing.Literal["_clock_off_own_ms", b"_clock_off_own_ms"]  # noqa: Y015
+    _WhichOneofReturnType__wall_ms: _TypeAlias = _typing.Literal["wall_ms"]  # noqa: Y015
+    _WhichOneofArgType__wall_ms: _TypeAlias = _typing.Literal["_wall_ms", b"_wall_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_off_own_ms) -> _WhichOneofReturnType__clock_off_own_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wall_ms) -> _WhichOneofReturnType__wall_ms | None: ...
 
 Global___BrokerSessionRequest: _TypeAlias = BrokerSessionRequest  # noqa: Y015
 
@@ -282,6 +302,9 @@ class BrokerSessionResponse(_message.Message):
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     REMAINING_LEADERS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CLOCK_STATE_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_MAX_MS_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The sequence of the last request seen."""
     is_fenced: _builtins.bool
@@ -292,6 +315,14 @@ class BrokerSessionResponse(_message.Message):
     """When the next heartbeat is due, in milliseconds."""
     remaining_leaders: _builtins.int
     """How many leaders still have to be moved before `may_shut_down`."""
+    clock_state: _broker_admin_pb2.ClockState.ValueType
+    """What the controller thinks of the clock that the request told. Unspecified, as by an older
+    controller: the broker deletes nothing by time.
+    """
+    clock_skew_ms: _builtins.int
+    """How far that clock is ahead of the cluster's, in milliseconds."""
+    clock_skew_max_ms: _builtins.int
+    """What it was judged by: `clock.skew.max.ms`."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set, the stream ends after it: STALE_BROKER_EPOCH, or NOT_CONTROLLER."""
@@ -305,10 +336,13 @@ class BrokerSessionResponse(_message.Message):
         heartbeat_interval_ms: _builtins.int = ...,
         remaining_leaders: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
+        clock_state: _broker_admin_pb2.ClockState.ValueType = ...,
+        clock_skew_ms: _builtins.int = ...,
+        clock_skew_max_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "heartbeat_interval_ms", b"heartbeat_interval_ms", "is_fenced", b"is_fenced", "may_shut_down", b"may_shut_down", "remaining_leaders", b"remaining_leaders", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_max_ms", b"clock_skew_max_ms", "clock_skew_ms", b"clock_skew_ms", "clock_state", b"clock_state", "error", b"error", "heartbeat_interval_ms", b"heartbeat_interval_ms", "is_fenced", b"is_fenced", "may_shut_down", b"may_shut_down", "remaining_leaders", b"remaining_leaders", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

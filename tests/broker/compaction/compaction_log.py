@@ -101,10 +101,18 @@ class CompactedLog:
         return summary
 
     def plan(
-        self, settings: CompactionSettings = EAGER, *, now_ms: int = 10_000
+        self,
+        settings: CompactionSettings = EAGER,
+        *,
+        now_ms: int = 10_000,
+        may_expire: bool = True,
     ) -> CompactionPlan | None:
         return plan_compaction(
-            self.segments, settings, now_ms=now_ms, bound_offset=self.next_offset
+            self.segments,
+            settings,
+            now_ms=now_ms,
+            may_expire=may_expire,
+            bound_offset=self.next_offset,
         )
 
     def run(self, arguments: CompactArguments) -> CompactResult:
@@ -123,9 +131,10 @@ class CompactedLog:
         *,
         now_ms: int = 10_000,
         groups_max: int = 1_000_000,
+        may_expire: bool = True,
     ) -> CompactResult | None:
         """A round, if one is due; a crash comes after `groups_max` groups were swapped in."""
-        plan = self.plan(settings, now_ms=now_ms)
+        plan = self.plan(settings, now_ms=now_ms, may_expire=may_expire)
         if plan is None:
             return None
         result = self.run(plan.arguments)

@@ -72,6 +72,22 @@ def test_a_tombstone_supersedes_at_once_and_stays_until_its_horizon() -> None:
     assert log.segments[0].tombstone_horizon_ms == -1
 
 
+def test_by_a_clock_that_is_not_trusted_tombstones_stay_and_get_no_horizon() -> None:
+    log = log_of([[keyed("a", "1"), keyed("b", "1")]], [[keyed("a", None)]])
+    log.compact(now_ms=10_000, may_expire=False)
+    assert shown(log.records()) == ["1 b=1", "2 a=-"]
+    assert log.segments[0].tombstone_horizon_ms == -1
+    log.seal([batch([keyed("c", "1")], 3)])
+    log.compact(now_ms=20_000)
+    assert log.segments[0].tombstone_horizon_ms == 21_000, "the first round by a right clock"
+    log.seal([batch([keyed("d", "1")], 4)])
+    log.compact(now_ms=10**12, may_expire=False)
+    assert shown(log.records()) == ["1 b=1", "2 a=-", "3 c=1", "4 d=1"]
+    log.seal([batch([keyed("e", "1")], 5)])
+    log.compact(now_ms=21_000)
+    assert shown(log.records()) == ["1 b=1", "3 c=1", "4 d=1", "5 e=1"]
+
+
 def test_an_idle_log_loses_its_tombstones_too_and_then_is_left_alone() -> None:
     log = log_of([[keyed("a", "1"), keyed("b", "1")]], [[keyed("a", None)], [keyed("c", "1")]])
     log.compact(now_ms=10_000)

@@ -59,8 +59,11 @@ def planned(
     *,
     now_ms: int = 1_000,
     bound_offset: int = 10**9,
+    may_expire: bool = True,
 ) -> CompactionPlan | None:
-    return plan_compaction(segments, settings, now_ms=now_ms, bound_offset=bound_offset)
+    return plan_compaction(
+        segments, settings, now_ms=now_ms, may_expire=may_expire, bound_offset=bound_offset
+    )
 
 
 def taken(plan: CompactionPlan | None) -> list[int]:
@@ -143,6 +146,23 @@ def test_dead_tombstones_are_a_reason_one_retention_after_their_horizon() -> Non
     assert plan is not None
     assert taken(plan) == [10]
     assert plan.arguments.first_dirty_offset == 20
+
+
+def test_by_a_clock_that_is_not_trusted_no_age_is_a_reason() -> None:
+    dead = [segment(0, 10, cleaned_below=10, tombstone_horizon_ms=500)]
+    settings = CompactionSettings(delete_retention_ms=100, max_compaction_lag_ms=100)
+    assert planned(dead, settings, now_ms=10_000) is not None
+    assert planned(dead, settings, now_ms=10_000, may_expire=False) is None
+    clean = segment(0, 10, cleaned_below=10, size_bytes=1_000)
+    overdue = [clean, segment(10, 20, size_bytes=10, max_timestamp=1)]
+    assert planned(overdue, settings, now_ms=10_000) is not None
+    assert planned(overdue, settings, now_ms=10_000, may_expire=False) is None
+    dirty = [segment(0, 10, max_timestamp=1)]
+    plan = planned(dirty, settings, now_ms=10_000, may_expire=False)
+    assert plan is not None, "its ratio is one"
+    assert not plan.arguments.may_expire
+    waiting = msgspec.structs.replace(settings, min_compaction_lag_ms=10)
+    assert planned(dirty, waiting, now_ms=10_000, may_expire=False) is None
 
 
 def test_tombstones_of_dirty_segments_wait_for_a_round_over_all() -> None:

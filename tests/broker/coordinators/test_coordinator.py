@@ -6,9 +6,9 @@ from tests.broker.coordinators.hand_log import HandLog, turns
 from tidelog.broker.coordinators.coordinator import GroupCoordinator
 from tidelog.broker.groups.core import GroupCoordinatorCore
 from tidelog.broker.groups.messages import CommitOffsets, GroupTopic, OffsetToCommit
-from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.meter import Meter
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
 from tidelog.server import log_events

@@ -85,6 +85,7 @@ class House:
         self.settings = settings or GroupSettings()
         self.now_ms = 1_000
         self.wall_ms = 1_700_000_000_000
+        self.may_expire = True
         self.log: list[StoredRecord] = []
         """All appends of the present core, and what was committed before it."""
         self.ends: list[int] = []
@@ -162,7 +163,7 @@ class House:
             due_ms = max(self.now_ms, self.core.next_deadline_ms())
             self._move_to(due_ms)
             before = view(self.core.groups)
-            tick = Tick(now_ms=self.now_ms, wall_ms=self.wall_ms)
+            tick = Tick(now_ms=self.now_ms, wall_ms=self.wall_ms, may_expire=self.may_expire)
             self.perform(self.core.tick(tick))
             self.check(before, tick)
             assert self.core.next_deadline_ms() > self.now_ms, "a tick leaves nothing due"

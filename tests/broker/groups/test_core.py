@@ -168,6 +168,34 @@ def test_offsets_survive_a_wall_clock_that_says_less_than_before() -> None:
     assert fetched(house) == {key("a", 0): 5}
 
 
+def test_nothing_expires_by_a_clock_that_is_not_trusted_nor_by_the_stamps_of_one() -> None:
+    house = House(topic("a", 1), settings=GroupSettings(offsets_retention_ms=DAY_MS))
+    house.may_expire = False
+    house.ask(commit((key("a", 0), 5)), CommitAnswer)
+    house.pass_time(3 * DAY_MS)
+    assert fetched(house) == {key("a", 0): 5}
+    house.wall_ms -= 20_000 * DAY_MS
+    house.ask(commit((key("a", 0), 6)), CommitAnswer)
+    house.wall_ms += 20_000 * DAY_MS
+    house.may_expire = True
+    house.pass_time(DAY_MS // 2)
+    assert fetched(house) == {key("a", 0): 6}, "its stamp says when it was, not 1970"
+    house.pass_time(DAY_MS)
+    assert fetched(house) == {}
+
+
+def test_what_a_clock_ahead_has_shown_is_not_held_against_offsets_once_it_is_right() -> None:
+    house = House(topic("a", 1), settings=GroupSettings(offsets_retention_ms=DAY_MS))
+    house.ask(commit((key("a", 0), 5)), CommitAnswer)
+    house.may_expire = False
+    house.wall_ms += 100 * DAY_MS
+    house.pass_time(DAY_MS // 4)
+    house.wall_ms -= 100 * DAY_MS
+    house.may_expire = True
+    house.pass_time(DAY_MS // 4)
+    assert fetched(house) == {key("a", 0): 5}
+
+
 def test_offsets_of_a_group_at_work_stay_and_those_it_left_behind_expire() -> None:
     settings = GroupSettings(offsets_retention_ms=DAY_MS, session_timeout_ms_max=1 << 40)
     house = House(topic("a", 1), topic("b", 1), settings=settings)

@@ -17,6 +17,7 @@ from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.stream_messages import Followed, ReplicationLimits
 from tidelog.broker.rpc.replica import ReplicaRpc
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
 from tidelog.ports import Listener, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
@@ -249,6 +250,7 @@ class CopyBroker:
             ports.open_disk(),
             ports.worker,
             ports.clock,
+            time=SteadyTime(ports.clock),
             sealer=ports.sealer,
             name="data",
             events=_Silent(),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.metadata_quorum.active.controller_world import Scene, run
 from tests.metadata_quorum.active.fake_quorum import member_id
+from tidelog.metadata_quorum.controller.cluster_clock import ClockShown
 from tidelog.metadata_quorum.raft.types import Member, Members
 from tidelog.metadata_quorum.rpc.admin_brokers import BrokerExecution
 from tidelog.metadata_quorum.rpc.quorum_admin import QuorumAdmin
@@ -79,7 +80,7 @@ def test_a_leader_that_nobody_hears_lists_no_brokers() -> None:
     async def work(scene: Scene) -> None:
         scene.quorum.lead()
         await scene.wait_active()
-        brokers = BrokerExecution(scene.controller, lambda _: -1)
+        brokers = BrokerExecution(scene.controller, lambda _: -1, lambda _: ClockShown())
         request = broker_admin_pb2.ListBrokersRequest().SerializeToString()
         listed = await brokers.list_brokers(CONTEXT, request, 1_000)
         assert listed.applied_index == scene.controller.image().version

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict, Reading
 from tidelog.metadata_quorum.image import BrokerImage, Image
 from tidelog.metadata_quorum.image_map import ImageMap
 from tidelog.metadata_quorum.raft.types import NodeId
@@ -83,6 +84,27 @@ class FakeStream:
         """As the port says."""
 
 
+class FakeNodeClock:
+    """Hears what it is told."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.heard: list[tuple[ClockVerdict, Reading]] = []
+
+    def read(self) -> Reading:
+        """As the port says."""
+        return Reading(self.clock.wall_ms(), self.clock.uptime_ns() // 1_000_000)
+
+    def off_own_ms(self, now: Reading) -> int | None:
+        """It holds nothing."""
+        del now
+        return None
+
+    def hear(self, verdict: ClockVerdict, told: Reading) -> None:
+        """As the port says."""
+        self.heard.append((verdict, told))
+
+
 HERE = BrokerDirectory(uuid=bytes([9]) * 16)
 THERE = BrokerDirectory(uuid=bytes([8]) * 16)
 LISTENERS = {"client": "n4:1", "cluster": "n4:2"}
@@ -107,6 +129,7 @@ def session(
         cluster_id="c",
         applied_index=lambda: LogIndex(1),
         store_epoch=nothing_to_store if store_epoch is None else store_epoch,
+        node_clock=FakeNodeClock(ports.clock),
     )
 
 

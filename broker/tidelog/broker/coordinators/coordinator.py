@@ -43,9 +43,9 @@ from tidelog.broker.groups.messages import (
 )
 from tidelog.broker.groups.notes import DepartureReason
 from tidelog.broker.housekeeping.events import EventLog
-from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.meter import Meter, count
+from tidelog.broker.node_time import HouseTime
 from tidelog.broker.partition.owner import Appended
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -83,7 +83,7 @@ class GroupCoordinator:
     def __init__(
         self,
         clock: Clock,
-        time: SteadyTime,
+        time: HouseTime,
         key: PartitionKey,
         *,
         open_log: Callable[[PartitionKey, LeaderEpoch], CoordinatorLog],
@@ -163,7 +163,8 @@ class GroupCoordinator:
             return
         if core.next_deadline_ms() <= now_ms:
             self._is_tick_due = True
-            self._tell(Tick(now_ms=now_ms, wall_ms=self._time.now_ms()))
+            wall_ms, may_expire = self._time.wall_ms(), self._time.may_expire
+            self._tell(Tick(now_ms=now_ms, wall_ms=wall_ms, may_expire=may_expire))
 
     async def ask(self, request: AnyRequest) -> Response:
         """Submit a request and wait for its answer; its id and its times are filled in here."""
@@ -179,7 +180,7 @@ class GroupCoordinator:
         request_id = self._last_request_id
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
-        now_ms, wall_ms = self._now_ms(), self._time.now_ms()
+        now_ms, wall_ms = self._now_ms(), self._time.wall_ms()
         stamped = msgspec.structs.replace(
             request, request_id=request_id, now_ms=now_ms, wall_ms=wall_ms
         )
@@ -256,9 +257,9 @@ class GroupCoordinator:
             count = await log.load(core.apply)
             self._failed_loads = 0
             self._log, self._core = log, core
-            self._proof = LeadershipProof(log, self._time.now_ms)
+            self._proof = LeadershipProof(log, self._time.wall_ms)
             self._perform(core.step(self._settings))
-            now_ms, wall_ms = self._now_ms(), self._time.now_ms()
+            now_ms, wall_ms = self._now_ms(), self._time.wall_ms()
             self._perform(core.step(LoadEnded(now_ms=now_ms, wall_ms=wall_ms)))
             self._perform(core.step(self._topics_changed()))
             self._events.info(
@@ -354,7 +355,7 @@ class GroupCoordinator:
         assert log is not None, "a core that appends is loaded"
         try:
             records = [(each.key, each.value) for each in effect.records]
-            appended = log.append(records, self._time.now_ms())
+            appended = log.append(records, self._time.wall_ms())
         except TidelogError as error:
             self._tell(AppendFailed(error=self._told(error)))
             return
@@ -397,7 +398,7 @@ class GroupCoordinator:
 
     def _topics_changed(self) -> TopicsChanged:
         return TopicsChanged(
-            topics=self._topics, now_ms=self._now_ms(), wall_ms=self._time.now_ms()
+            topics=self._topics, now_ms=self._now_ms(), wall_ms=self._time.wall_ms()
         )
 
     def _tell(self, told: _Told) -> None:

@@ -24,9 +24,9 @@ from tidelog.broker.coordinators.places import (
 from tidelog.broker.groups.core import GroupCoordinatorCore
 from tidelog.broker.groups.messages import GroupTopic
 from tidelog.broker.housekeeping.events import EventLog
-from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.meter import Meter
+from tidelog.broker.node_time import HouseTime
 from tidelog.broker.replicas import Replicas
 from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.ports import Clock, TaskScope
@@ -44,6 +44,7 @@ class GroupCoordinators:
         replicas: Replicas,
         clock: Clock,
         *,
+        time: HouseTime,
         broker_id: BrokerId,
         make_core: Callable[[], GroupCoordinatorCore],
         is_in_contact: Callable[[], bool],
@@ -53,6 +54,7 @@ class GroupCoordinators:
         self._meter = meter
         self._replicas = replicas
         self._clock = clock
+        self._time = time
         self._broker_id = broker_id
         self._make_core = make_core
         self._is_in_contact = is_in_contact
@@ -139,7 +141,7 @@ class GroupCoordinators:
     def _begin(self, key: PartitionKey, scope: TaskScope) -> GroupCoordinator:
         made = GroupCoordinator(
             self._clock,
-            SteadyTime(self._clock),
+            self._time,
             key,
             open_log=lambda key, epoch: CoordinatorLog(self._replicas, key, epoch),
             make_core=self._make_core,

@@ -207,7 +207,7 @@ class GroupCoordinatorCore:
         if self._failure is not None or not self._are_topics_known:
             return []
         self._world.see_time(tick.now_ms, tick.wall_ms)
-        return self._append_all(self._upkeep.on_tick())
+        return self._append_all(self._upkeep.on_tick(may_expire=tick.may_expire))
 
     def next_deadline_ms(self) -> int:
         """Monotonic: when `tick` is due. It may come earlier; then it finds nothing to do."""

@@ -198,6 +198,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     wall_ms: int
+    may_expire: bool = False
+    """Whether the node's clock is one to forget offsets by."""
 
 
 class AppendCommitted(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,7 +164,7 @@ def _store(world: World, draft: Draft, offsets: Iterable[OffsetToCommit]) -> Non
             committed_offset=each.committed_offset,
             leader_epoch=each.leader_epoch,
             metadata=each.metadata,
-            commit_time_ms=world.wall_ms,
+            commit_time_ms=world.stamp_ms,
         )
         draft.put(OffsetKey(draft.name, each.key.topic_id, each.key.partition), value)
 

@@ -91,7 +91,7 @@ def compute(world: World, draft: Draft) -> None:
 
 
 def _empty_since(world: World, group: Group) -> int:
-    return group.empty_since_ms if group.empty_since_ms >= 0 else world.wall_ms
+    return group.empty_since_ms if group.empty_since_ms >= 0 else world.stamp_ms
 
 
 def _most_wanted(world: World, group: Group) -> Assignor:

@@ -82,8 +82,8 @@ class Upkeep:
         """When `on_tick` may find something."""
         return min(self._world.timers.next_ms(), self._expiry_due_ms)
 
-    def on_tick(self) -> list[Draft]:
-        """All that is due by now."""
+    def on_tick(self, *, may_expire: bool) -> list[Draft]:
+        """All that is due by now; nothing is forgotten for its age by a clock that may be wrong."""
         world = self._world
         drafts = []
         due = world.timers.take_due(world.now_ms)
@@ -95,7 +95,7 @@ class Upkeep:
                 drafts.append(draft)
         if world.now_ms >= self._expiry_due_ms:
             self._expiry_due_ms = world.now_ms + limits.EXPIRY_INTERVAL_MS
-            drafts += self._expire()
+            drafts += self._expire() if may_expire else []
         return drafts
 
     def _look_at(self, draft: Draft, group: Group, due: list[tuple[str, int]]) -> None:

@@ -23,12 +23,17 @@ class World(msgspec.Struct, kw_only=True):
     notes: Notes = msgspec.field(default_factory=Notes)
     now_ms: int = 0
     wall_ms: int = 0
+    """To be compared with stamps; falls when a clock is put right."""
+    stamp_ms: int = 0
+    """The latest that `wall_ms` ever was: a stamp may be too late, and what it is on is kept for
+    longer; one that is too early would let offsets expire that are in use."""
 
     def settings(self, group: str) -> GroupSettings:
         """Those of the group, else the defaults."""
         return self.by_group.get(group, self.defaults) if self.by_group else self.defaults
 
     def see_time(self, now_ms: int, wall_ms: int) -> None:
-        """Neither ever falls for a core."""
+        """Ticks never fall for a core."""
         self.now_ms = max(self.now_ms, now_ms)
-        self.wall_ms = max(self.wall_ms, wall_ms)
+        self.wall_ms = wall_ms
+        self.stamp_ms = max(self.stamp_ms, wall_ms)

@@ -15,11 +15,12 @@ from tidelog.broker.errors import internal, invalid
 from tidelog.broker.handlers.batch_contents import check_contents
 from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.meter import Meter, count
+from tidelog.broker.node_time import WallTime
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.metadata_quorum.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.ports import Clock, RequestContext
+from tidelog.ports import RequestContext
 from tidelog.wire.batch import (
     BatchHeader,
     CorruptBatch,
@@ -152,13 +153,13 @@ class ProduceHandler:
     def __init__(
         self,
         replicas: Replicas,
-        clock: Clock,
+        time: WallTime,
         limits: BrokerLimits,
         metadata: ImageSource | None = None,
         meter: Meter | None = None,
     ) -> None:
         self._replicas = replicas
-        self._clock = clock
+        self._time = time
         self._limits = limits
         self._metadata = metadata
         self._meter = meter or Meter(())
@@ -173,7 +174,7 @@ class ProduceHandler:
         """Check and queue every batch, without waiting."""
         del context
         _validate_request(request)
-        append_time_ms = self._clock.wall_ms()
+        append_time_ms = self._time.wall_ms()
         outcomes: list[asyncio.Future[Appended] | TidelogError] = []
         for batch in request.batches:
             try:

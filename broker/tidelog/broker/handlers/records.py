@@ -19,8 +19,9 @@ from tidelog.broker.handlers.produce import (
     ProduceRequest,
 )
 from tidelog.broker.limits import RECORDS_ANSWER_BYTES, BrokerLimits
+from tidelog.broker.node_time import WallTime
 from tidelog.metadata_quorum.image import TopicImage
-from tidelog.ports import Clock, Random, RequestContext
+from tidelog.ports import Random, RequestContext
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.wire.batch import (
     DecodedRecord,
@@ -111,14 +112,14 @@ class RecordsHandler:
         produce: ProduceHandler,
         fetch: FetchHandler,
         *,
-        clock: Clock,
+        time: WallTime,
         random: Random,
         limits: BrokerLimits,
     ) -> None:
         self._topics = topics
         self._produce = produce
         self._fetch = fetch
-        self._clock = clock
+        self._time = time
         self._random = random
         self._limits = limits
 
@@ -229,7 +230,7 @@ class RecordsHandler:
         partition: int,
         places: Sequence[int],
     ) -> PartitionBatch:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._time.wall_ms()
         records: list[RecordTuple] = []
         for place in places:
             record = request.records[place]

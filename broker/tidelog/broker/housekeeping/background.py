@@ -71,6 +71,17 @@ def target_of(job: JobDue) -> Target:
     return (type(job).__name__, job.log_key)
 
 
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """When something is looked at."""
+
+    wall_ms: int
+    """To be compared with records' times; falls when a clock is put right."""
+    ticks_ms: int
+    """Monotonic, for pauses."""
+    may_expire: bool
+    """Whether the node's clock is one to delete by."""
+
+
 class Background:
     """`survey` now and then, `next_seal` and `next_upkeep` whenever a job of theirs has ended."""
 
@@ -109,14 +120,14 @@ class Background:
         self._unsealed.clear()
         self._surveyed.clear()
 
-    def survey(self, held: HeldLog, now_ms: int) -> None:
+    def survey(self, held: HeldLog, now: Moment) -> None:
         """Take one log in."""
         log = held.log
         if log.failure is not None:
             return
         if seal_due(log) is not None:
             self._unsealed.append(log.key)
-        plan = self._compaction(held, now_ms)
+        plan = self._compaction(held, now)
         if plan is not None:
             self._surveyed.append((not plan.is_overdue, -plan.dirty_ratio, log.key))
 
@@ -126,43 +137,43 @@ class Background:
         self._surveyed.clear()
         self.retries.keep(lambda target: target[1] in held)
 
-    def next_seal(self, held: Held, now_ms: int) -> SealDue | None:
+    def next_seal(self, held: Held, now: Moment) -> SealDue | None:
         """The sidecar to be made now; None: none before the next survey."""
-        return self._next_again(held, now_ms) or self._next_first(held, now_ms)
+        return self._next_again(held, now) or self._next_first(held, now)
 
-    def next_upkeep(self, held: Held, now_ms: int) -> UpkeepDue | None:
+    def next_upkeep(self, held: Held, now: Moment) -> UpkeepDue | None:
         """What else to do now, be a seal under way or not; None: nothing before the next survey."""
-        return self._next_compaction(held, now_ms) or self._next_scrub(held, now_ms)
+        return self._next_compaction(held, now) or self._next_scrub(held, now)
 
-    def _next_again(self, held: Held, now_ms: int) -> SealDue | None:
+    def _next_again(self, held: Held, now: Moment) -> SealDue | None:
         """The oldest first: each sidecar continues the one before it."""
         for key in sorted(self._again):
             found = held.get(key.partition)
             due = None if found is None else _seal_again_due(found.log, key)
             if due is None:
                 del self._again[key]
-            elif self.retries.may_try(target_of(due), now_ms):
+            elif self.retries.may_try(target_of(due), now.ticks_ms):
                 return due
         return None
 
-    def _next_first(self, held: Held, now_ms: int) -> SealDue | None:
+    def _next_first(self, held: Held, now: Moment) -> SealDue | None:
         while self._unsealed:
             found = held.get(self._unsealed[0])
             due = None if found is None or found.log.failure is not None else seal_due(found.log)
-            if due is not None and self.retries.may_try(target_of(due), now_ms):
+            if due is not None and self.retries.may_try(target_of(due), now.ticks_ms):
                 return due
             # Done, gone or pausing: the next survey finds it again if it has to be.
             self._unsealed.popleft()
         return None
 
-    def _next_compaction(self, held: Held, now_ms: int) -> CompactDue | None:
+    def _next_compaction(self, held: Held, now: Moment) -> CompactDue | None:
         while self._dirty:
             found = held.get(self._dirty.popleft())
-            plan = None if found is None else self._compaction(found, now_ms)
+            plan = None if found is None else self._compaction(found, now)
             if found is None or plan is None:
                 continue
             due = CompactDue(found.log.key, plan.arguments)
-            if not self.retries.may_try(target_of(due), now_ms):
+            if not self.retries.may_try(target_of(due), now.ticks_ms):
                 continue
             # Old and new segments lie on the disk side by side until the new ones have their names.
             if not self._space.has_room_for(
@@ -173,11 +184,11 @@ class Background:
             return due
         return None
 
-    def _next_scrub(self, held: Held, now_ms: int) -> ScrubDue | None:
-        segment = self.scrubbing.due(held, now_ms)
+    def _next_scrub(self, held: Held, now: Moment) -> ScrubDue | None:
+        segment = self.scrubbing.due(held, now.wall_ms)
         return None if segment is None else ScrubDue(segment)
 
-    def _compaction(self, held: HeldLog, now_ms: int) -> CompactionPlan | None:
+    def _compaction(self, held: HeldLog, now: Moment) -> CompactionPlan | None:
         log, settings = held.log, held.settings
         if not settings.is_compacted or log.failure is not None:
             return None
@@ -191,7 +202,8 @@ class Background:
                 segment_bytes=settings.segment_bytes,
                 map_bytes_max=self._map_bytes_max,
             ),
-            now_ms=now_ms,
+            now_ms=now.wall_ms,
+            may_expire=now.may_expire,
             bound_offset=log.high_watermark,
         )
 

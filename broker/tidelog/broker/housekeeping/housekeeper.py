@@ -15,6 +15,7 @@ from tidelog.broker.housekeeping.background import (
     Background,
     CompactDue,
     JobDue,
+    Moment,
     ScrubDue,
     SealDue,
     Target,
@@ -26,8 +27,8 @@ from tidelog.broker.housekeeping.held import Held, HeldLog
 from tidelog.broker.housekeeping.jobs import Jobs, is_there
 from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
 from tidelog.broker.housekeeping.retention import ActiveSegments, Due, plan_retention
-from tidelog.broker.housekeeping.steady_time import SteadyTime
 from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.node_time import HouseTime
 from tidelog.broker.partition.ballast import SIZE_BYTES
 from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.ports import Clock, Disk, TaskScope, Worker
@@ -37,6 +38,7 @@ LOGS_PER_TURN: Final = 200
 """Looked at without a pause: others come between."""
 IDLE_MS: Final = 1_000
 """The longest pause between two questions for a job that is due."""
+_NS_PER_MS: Final = 1_000_000
 CUT_POLL_MS: Final = 10
 """Between two looks whether a log's tail is still being cut."""
 
@@ -50,6 +52,7 @@ class Housekeeper:
         disk: Disk,
         worker: Worker,
         clock: Clock,
+        time: HouseTime,
         held: Held,
         *,
         sealer: Worker,
@@ -62,7 +65,7 @@ class Housekeeper:
         self._held = held
         self._events = events
         self._limits = limits
-        self._time = SteadyTime(clock)
+        self._time = time
         self._active = ActiveSegments()
         self._space = FreeSpace(limits)
         self._background = Background(limits, self._space)
@@ -120,23 +123,34 @@ class Housekeeper:
     async def _check(self) -> None:
         """Look at every log once: do what retention wants, note what is due in the background."""
         keys = list(self._held)
-        now_ms = self._time.now_ms()
+        now = self._now()
         self._background.begin_survey()
         for place, key in enumerate(keys):
             held = self._held.get(key)
             if held is not None:
-                await self._keep(held, now_ms)
-                self._background.survey(held, now_ms)
+                await self._keep(held, now)
+                self._background.survey(held, now)
             if place % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
         self._background.end_survey(self._held)
         self._active.keep(lambda key: key in self._held)
         self.counts.checks += 1
 
-    async def _keep(self, held: HeldLog, now_ms: int) -> None:
+    def _now(self) -> Moment:
+        return Moment(
+            wall_ms=self._time.wall_ms(),
+            ticks_ms=self._clock.monotonic_ns() // _NS_PER_MS,
+            may_expire=self._time.may_expire,
+        )
+
+    async def _keep(self, held: HeldLog, now: Moment) -> None:
         log = held.log
         due = plan_retention(
-            log, held.settings, now_ms=now_ms, active_since_ms=self._active.since(log, now_ms)
+            log,
+            held.settings,
+            now_ms=now.wall_ms,
+            may_expire=now.may_expire,
+            active_since_ms=self._active.since(log, now.wall_ms),
         )
         if due.is_roll:
             self._owner.roll(log.key)
@@ -198,10 +212,10 @@ class Housekeeper:
         else:
             self._events.info("space_regained", **told)
 
-    async def _work(self, next_job: Callable[[Held, int], JobDue | None]) -> None:
+    async def _work(self, next_job: Callable[[Held, Moment], JobDue | None]) -> None:
         """One job of its kind after the other; a pause when there is none."""
         while True:
-            job = next_job(self._held, self._time.now_ms())
+            job = next_job(self._held, self._now())
             if job is None:
                 await self._clock.sleep(min(self._limits.check_interval_ms, IDLE_MS))
                 continue
@@ -283,7 +297,7 @@ class Housekeeper:
             self._background.retries.on_success(target_of(job))
             return
         self.counts.jobs_failed += 1
-        failures = self._background.retries.on_failure(target_of(job), self._time.now_ms())
+        failures = self._background.retries.on_failure(target_of(job), self._now().ticks_ms)
         is_damaged = error.code is ErrorCode.STORAGE_CORRUPT
         is_unusable = error.code is ErrorCode.STORAGE_FAILED and (
             failures >= self._limits.failures_max

@@ -5,7 +5,8 @@ size the oldest goes as long as the log without it is still retention.bytes long
 the head only, whole, and only below the high watermark. The active segment never goes: if it is due
 it is rolled first, and goes with the next check.
 
-It must never judge by the wall's present time: `now_ms` is `steady_time`'s.
+It must never judge by the wall's present time: `now_ms` is `node_time`'s. While the node's clock is
+not one to delete by nothing goes by time, and by size as ever.
 """
 
 from collections.abc import Callable
@@ -42,12 +43,17 @@ NOTHING_DUE: Final = Due()
 
 
 def plan_retention(
-    log: PartitionLog, settings: TopicSettings, *, now_ms: int, active_since_ms: int | None
+    log: PartitionLog,
+    settings: TopicSettings,
+    *,
+    now_ms: int,
+    may_expire: bool,
+    active_since_ms: int | None,
 ) -> Due:
     """`active_since_ms`: since when there is something in the active segment; None: it is empty."""
     if log.failure is not None:
         return NOTHING_DUE
-    expired = _expired_by_time(log, settings, now_ms)
+    expired = _expired_by_time(log, settings, now_ms) if may_expire else 0
     expired = max(expired, _expired_by_size(log, settings, expired))
     is_roll = active_since_ms is not None and now_ms - active_since_ms >= roll_age_ms(settings)
     if expired and not log.segments[expired - 1].is_sealed:
@@ -129,7 +135,10 @@ class ActiveSegments:
             self._since.setdefault(log.key, (_NONE_SEEN, now_ms))
             return None
         if known is not None and known[0] == active.base_offset:
-            return known[1]
+            if known[1] > now_ms:
+                # Seen first by a clock that was ahead and is put right now.
+                self._since[log.key] = (active.base_offset, now_ms)
+            return min(known[1], now_ms)
         since_ms = now_ms
         if known is None and active.first_timestamp != NO_TIMESTAMP:
             since_ms = min(now_ms, active.first_timestamp)

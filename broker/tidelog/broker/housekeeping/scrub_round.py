@@ -40,7 +40,9 @@ class ScrubRound:
         """The segment to scrub now, if it is time for one."""
         if not self._interval_ms:
             return None
-        if not self._is_begun or now_ms >= self._round_start_ms + self._interval_ms:
+        # Also a round that began by a clock that has been set back since: it would never go on.
+        is_over = not 0 <= now_ms - self._round_start_ms < self._interval_ms
+        if not self._is_begun or is_over:
             self._begin(held, now_ms)
         if now_ms < self._round_start_ms + self._due_after_ms():
             return None

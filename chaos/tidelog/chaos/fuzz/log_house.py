@@ -22,6 +22,7 @@ from tidelog.broker.partition.owner import Appended
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
 from tidelog.chaos.sim.medium import Directory, Inode, Medium
 from tidelog.chaos.sim.process import Process
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import iterate_headers, read_header
 
@@ -215,6 +216,7 @@ class LogHouse:
             disk,
             ports.worker,
             ports.clock,
+            time=SteadyTime(ports.clock),
             sealer=ports.sealer,
             name=disk.name,
             events=events,

@@ -15,6 +15,7 @@ from tidelog.chaos.fuzz.log_corpus import Corpus, placed
 from tidelog.chaos.fuzz.log_damage import Damage
 from tidelog.chaos.fuzz.log_house import Events, Life
 from tidelog.chaos.fuzz.log_judge import Judge
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import Disk, TaskScope
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import open_disk
@@ -74,6 +75,7 @@ async def _live(root: str, judge: Judge, *, is_first: bool) -> None:
         disk,
         InlineWorker(root),
         clock,
+        time=SteadyTime(clock),
         sealer=InlineWorker(root),
         name=disk.name,
         events=events,

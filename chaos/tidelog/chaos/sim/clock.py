@@ -38,6 +38,10 @@ class SimulatedClock:
         """Virtual time as the machine's wall clock shows it."""
         return WALL_START_MS + self._loop.now_ns // _NS_PER_MS + self._machine.wall_offset_ms
 
+    def uptime_ns(self) -> int:
+        """Machines of the simulator do not sleep; a crash begins a new boot, and no new count."""
+        return self.monotonic_ns()
+
     async def sleep(self, duration_ms: int) -> None:
         """At least this long, to the nanosecond when nothing else is due."""
         await sleep_ns(self._loop, int(duration_ms * _NS_PER_MS / self._machine.clock_rate))

@@ -19,10 +19,12 @@ from typing import Final
 import msgspec
 
 from tidelog.metadata_quorum.active import rounds
+from tidelog.metadata_quorum.active.broker_clocks import BrokerClocks
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.controller import broker_changes, brokers
 from tidelog.metadata_quorum.controller.broker_changes import BrokerState, Heartbeat
 from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.in_sync import check_broker_epoch
 from tidelog.metadata_quorum.controller.sessions import (
@@ -71,6 +73,7 @@ class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
     round_timeout_ms: int = 5_000
     drain_ms: int = 5_000
     balance_ms: int = 60_000
+    clocks_ms: int = 1_000
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int
     error: TidelogError | None = None
     """The session ends with it."""
+    clock: ClockVerdict = ClockVerdict()
 
 
 class BrokerSessions:
@@ -103,6 +107,9 @@ class BrokerSessions:
         self._term: Term | None = None
         """What the table is of; None: this node did not decide when it was last asked to."""
         self._table = self._new_table()
+        self.clocks = BrokerClocks(
+            clock, node_id=controller.quorum.member_id.node_id, image=controller.image
+        )
         self._begun_ms = 0
         self._has_probed_unheard = False
         self._other_leader_id: int | None = None
@@ -118,6 +125,7 @@ class BrokerSessions:
         self._to_probe: dict[BrokerId, BrokerEpoch] = {}
         self._next_drain_ms = 0
         self._next_balance_ms = 0
+        self._next_clocks_ms = 0
 
     async def register(self, registration: Registration) -> BrokerEpoch:
         """Make the broker known, fenced; its epoch."""
@@ -141,6 +149,7 @@ class BrokerSessions:
             required = self._required.get(broker_id)
             if required is None or required[0] < epoch:
                 self._required[broker_id] = (epoch, written.index)
+                self.clocks.forget(broker_id)
         return epoch
 
     async def beat(self, heartbeat: Heartbeat) -> Answer:
@@ -149,6 +158,7 @@ class BrokerSessions:
         tried = f"hear of broker {heartbeat.broker_id}"
         if table is None:
             return self._ended(self._controller.not_controller(tried))
+        verdict = ClockVerdict()
         try:
             check_broker_epoch(
                 self._controller.image_ahead(),
@@ -157,8 +167,10 @@ class BrokerSessions:
                 tried=tried,
             )
             table.heard(heartbeat.broker_id, heartbeat.broker_epoch, self._now_ms())
+            # Before anything is written: the clock is compared as of now.
+            verdict = self.clocks.hear(heartbeat)
             if not self._wants_something(heartbeat):
-                return self._answer(self._state(heartbeat.broker_id))
+                return self._answer(self._state(heartbeat.broker_id), verdict)
             written = await self._controller.write(
                 lambda image: broker_changes.beat(
                     image, heartbeat, required_index=self._required_index(heartbeat)
@@ -170,8 +182,8 @@ class BrokerSessions:
             if error.code in _ENDS_SESSION:
                 return self._ended(error)
             # The broker asks again with its next heartbeat.
-            return self._answer(self._state(heartbeat.broker_id))
-        return self._answer(written.answer)
+            return self._answer(self._state(heartbeat.broker_id), verdict)
+        return self._answer(written.answer, verdict)
 
     def on_stream_end(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
         """However it ended: is the process gone, or only the connection?"""
@@ -244,10 +256,28 @@ class BrokerSessions:
                 )
         if now_ms >= self._next_balance_ms:
             self._next_balance_ms = now_ms + self.times.balance_ms
-            if rounds.balance(self._controller.image_ahead()).records:
+            off = self.clocks.off()
+            if rounds.balance(self._controller.image_ahead(), off).records:
                 await self._controller.write(
-                    rounds.balance, tried="balance leaders", timeout_ms=self.times.round_timeout_ms
+                    lambda image: rounds.balance(image, off),
+                    tried="balance leaders",
+                    timeout_ms=self.times.round_timeout_ms,
                 )
+        if now_ms >= self._next_clocks_ms:
+            self._next_clocks_ms = now_ms + self.times.clocks_ms
+            await self._leave_wrong_clocks()
+
+    async def _leave_wrong_clocks(self) -> None:
+        off, right = self.clocks.off(), self.clocks.right()
+        if (
+            off
+            and rounds.right_clocks(self._controller.image_ahead(), off=off, right=right).records
+        ):
+            await self._controller.write(
+                lambda image: rounds.right_clocks(image, off=off, right=right),
+                tried="let right clocks stamp records",
+                timeout_ms=self.times.round_timeout_ms,
+            )
 
     def _current_table(self) -> Sessions | None:
         """The table while this node decides; a new one where it did not, or in another term.
@@ -268,6 +298,7 @@ class BrokerSessions:
         now_ms = self._now_ms()
         self._term = term
         self._table = self._new_table()
+        self.clocks.begin()
         before = self._controller_before(image)
         self._before = None if before is None else before.broker_id
         self._other_leader_id = None
@@ -288,6 +319,7 @@ class BrokerSessions:
             self._to_probe[before.broker_id] = before.epoch
         self._next_drain_ms = now_ms + self.times.drain_ms
         self._next_balance_ms = now_ms + self.times.balance_ms
+        self._next_clocks_ms = now_ms + self.times.clocks_ms
 
     def _controller_before(self, image: Image) -> BrokerImage | None:
         """As a broker, if it was one and counts as alive."""
@@ -322,8 +354,9 @@ class BrokerSessions:
         known = self._controller.image().brokers.get(broker_id)
         return BrokerState(is_fenced=known is None or known.is_fenced)
 
-    def _answer(self, state: BrokerState) -> Answer:
-        return Answer(state=state, heartbeat_interval_ms=self._table.heartbeat_interval_ms)
+    def _answer(self, state: BrokerState, clock: ClockVerdict) -> Answer:
+        interval_ms = self._table.heartbeat_interval_ms
+        return Answer(state=state, heartbeat_interval_ms=interval_ms, clock=clock)
 
     def _ended(self, error: TidelogError) -> Answer:
         return Answer(

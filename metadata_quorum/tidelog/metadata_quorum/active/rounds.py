@@ -4,10 +4,11 @@ A stop of the walk "a broker dies": brokers without a session are fenced here, a
 get other leaders.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
+from tidelog.metadata_quorum.controller.append_time import plan_right_clocks
 from tidelog.metadata_quorum.controller.configuration import cluster_value
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.leaders import plan_balance
@@ -32,12 +33,19 @@ def silent_brokers(
     )
 
 
-def balance(image: Image) -> Decision[int]:
+def balance(image: Image, clocks_off: Collection[int] = ()) -> Decision[int]:
     """Leaders back to their preferred replicas, if the cluster wants that; how many."""
     if not is_true(cluster_value(image, catalogue.LEADER_REBALANCE)):
         return Decision(answer=0)
     limit = int(cluster_value(image, catalogue.LEADER_REBALANCE_PARTITIONS))
-    records = plan_balance(image, limit=max(1, limit))
+    records = plan_balance(image, limit=max(1, limit), clocks_off=clocks_off)
+    return Decision(records=records, answer=len(records))
+
+
+def right_clocks(image: Image, *, off: Collection[int], right: Collection[int]) -> Decision[int]:
+    """Leaders that stamp records with a clock that is off go to one that is right; how many."""
+    limit = int(cluster_value(image, catalogue.LEADER_REBALANCE_PARTITIONS))
+    records = plan_right_clocks(image, off=off, right=right, limit=max(1, limit))
     return Decision(records=records, answer=len(records))
 
 

@@ -51,6 +51,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     wants_shut_down: bool = False
     directories: tuple[BrokerDirectory, ...] = ()
     """All of them when one changed; otherwise empty."""
+    wall_ms: int | None = None
+    """What its clock shows; None: it is of a release that does not tell."""
+    clock_off_own_ms: int | None = None
+    """How far its clock is off the time that it stored last, if that keeps it from deleting."""
 
 
 class BrokerState(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from tidelog.metadata_quorum.controller.append_time import is_stamped
 from tidelog.metadata_quorum.controller.partition_state import (
     PartitionState,
     ReplicaView,
@@ -86,14 +87,21 @@ def elect_preferred(image: Image, topic_id: TopicId, partition_number: int) -> E
     return _elected(state)
 
 
-def plan_balance(image: Image, *, limit: int) -> tuple[MetadataRecord, ...]:
-    """One round: leaders that can go back to their preferred replica, at most `limit`."""
+def plan_balance(
+    image: Image, *, limit: int, clocks_off: Collection[int] = ()
+) -> tuple[MetadataRecord, ...]:
+    """One round: leaders that can go back to their preferred replica, at most `limit`.
+
+    `clocks_off`: brokers that are not given back what they would stamp with a wrong clock.
+    """
     assert limit > 0, "a round moves something"
     records: list[MetadataRecord] = []
     for topic in image.topics.values():
         for partition in topic.partitions:
             preferred = partition.replicas[0]
             if partition.leader_id in (preferred, NO_LEADER) or _is_draining(image, preferred):
+                continue
+            if preferred in clocks_off and is_stamped(image, topic, preferred):
                 continue
             election = elect_preferred(image, topic.topic_id, partition.partition)
             if election.record is not None:

@@ -45,12 +45,16 @@ GROUP_SESSION_MS_MAX: Final = "group.consumer.max.session.timeout.ms"
 GROUP_HEARTBEAT_MS: Final = "group.consumer.heartbeat.interval.ms"
 GROUP_ASSIGNOR: Final = "group.consumer.assignor"
 OFFSETS_RETENTION_MINUTES: Final = "offsets.retention.minutes"
+CLOCK_SKEW_MAX_MS: Final = "clock.skew.max.ms"
+CLOCK_CONFIRMED_MS: Final = "clock.confirmed.ms"
 
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 1 << 40
 BATCH_BYTES_MIN: Final = 61
 PARTITIONS_OF_A_TOPIC_MAX: Final = 100_000
 REPLICA_LAG_MS_MIN: Final = 500
+CLOCK_SKEW_MS_MIN: Final = 1_000
+"""Below it the way of a heartbeat through a busy node would count as a wrong clock."""
 HOUR_MS: Final = 60 * 60 * 1000
 DAY_MS: Final = 24 * HOUR_MS
 NAME_LENGTH_MAX: Final = 100
@@ -59,6 +63,7 @@ NAME_LENGTH_MAX: Final = 100
 _EVERYWHERE: Final = (Scope.TOPIC, Scope.BROKER, Scope.CLUSTER)
 _TOPIC: Final = (Scope.TOPIC,)
 _CLUSTER: Final = (Scope.CLUSTER,)
+_BROKER: Final = (Scope.BROKER,)
 _GROUPS: Final = (Scope.GROUP, Scope.CLUSTER)
 
 _TOPIC_SETTINGS: Final = (
@@ -286,6 +291,28 @@ _CLUSTER_SETTINGS: Final = (
         highest=DAY_MS,
         documentation="A replica that was not caught up with its leader for so long, in "
         "milliseconds, is in sync no more; `acks=all` waits for it until then.",
+    ),
+    # A minute: a clock that nobody sets drifts as far in two weeks, a broker that is stopped and
+    # goes on is late by seconds, and the smallest wrong start, a time zone's, is half an hour.
+    Setting(
+        name=CLOCK_SKEW_MAX_MS,
+        kind=Kind.NUMBER,
+        default="60000",
+        scopes=_CLUSTER,
+        lowest=CLOCK_SKEW_MS_MIN,
+        highest=DAY_MS,
+        documentation="A broker whose wall clock is further away from the median of a majority of "
+        "the brokers' clocks deletes nothing by time and leads no topic with LogAppendTime that "
+        "another in-sync replica can lead.",
+    ),
+    Setting(
+        name=CLOCK_CONFIRMED_MS,
+        kind=Kind.NUMBER,
+        default="0",
+        scopes=_BROKER,
+        lowest=0,
+        documentation="The time, in milliseconds since 1970, that an operator has said to be right "
+        "for a node without others to ask; `tidelog cluster confirm-clock` sets it.",
     ),
 )
 

@@ -6,6 +6,7 @@ from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
 from tidelog.metadata_quorum.controller.broker_changes import DrainState, drain, remove
+from tidelog.metadata_quorum.controller.cluster_clock import ClockShown
 from tidelog.metadata_quorum.controller.configuration import (
     Alteration,
     Change,
@@ -28,14 +29,19 @@ from tidelog.wire.ids import BrokerId, LogIndex
 
 LastContact = Callable[[BrokerId], int]
 """How long ago a broker was heard of, in milliseconds; -1: not known here."""
+ClockOf = Callable[[BrokerId], ClockShown]
+"""What is known of a broker's wall clock."""
 
 
 class BrokerExecution:
     """The calls that change brokers and features, and the list that only the controller knows."""
 
-    def __init__(self, controller: ActiveController, last_contact_ms: LastContact) -> None:
+    def __init__(
+        self, controller: ActiveController, last_contact_ms: LastContact, clock_of: ClockOf
+    ) -> None:
         self._controller = controller
         self._last_contact_ms = last_contact_ms
+        self._clock_of = clock_of
 
     def table(self) -> dict[str, Execute]:
         """By full method name."""
@@ -55,7 +61,7 @@ class BrokerExecution:
         if self._controller.active_term is None:
             raise self._controller.not_controller("list brokers")
         image = self._controller.image()
-        response = list_brokers(image, message, context, self._last_contact_ms)
+        response = list_brokers(image, message, context, self._last_contact_ms, self._clock_of)
         return Executed(response=response, applied_index=LogIndex(image.version))
 
     async def drain_broker(
@@ -143,13 +149,18 @@ class BrokerExecution:
 
 
 def list_brokers(
-    image: Image, message: bytes, context: RequestContext, last_contact_ms: LastContact
+    image: Image,
+    message: bytes,
+    context: RequestContext,
+    last_contact_ms: LastContact,
+    clock_of: ClockOf,
 ) -> bytes:
     """`ListBrokers`, from an image; addresses are those of the listener that was asked."""
     broker_admin_pb2.ListBrokersRequest.FromString(message)
     response = broker_admin_pb2.ListBrokersResponse()
     for broker in image.brokers.values():
         listeners = broker.listeners
+        clock = clock_of(broker.broker_id)
         response.brokers.add(
             broker_id=broker.broker_id,
             broker_epoch=broker.epoch,
@@ -163,6 +174,9 @@ def list_brokers(
             replica_count=image.held_by(broker.broker_id).count,
             last_contact_ms=last_contact_ms(broker.broker_id),
             release=broker.release,
+            clock_state=broker_admin_pb2.ClockState.ValueType(clock.state),
+            clock_skew_ms=clock.skew_ms,
+            clock_wall_ms=clock.wall_ms,
         )
     return response.SerializeToString()
 

@@ -79,7 +79,9 @@ class ControllerParts:
             **TopicExecution(controller, random, defaults or TopicDefaults()).table(),
             **PartitionExecution(controller).table(),
             **ConfigExecution(controller).table(),
-            **BrokerExecution(controller, self.sessions.last_contact_ms).table(),
+            **BrokerExecution(
+                controller, self.sessions.last_contact_ms, self.sessions.clocks.shown
+            ).table(),
             **QuorumAdmin(controller, observers).table(),
         }
         self._authorizer = authorizer

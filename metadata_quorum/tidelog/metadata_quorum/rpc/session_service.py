@@ -11,7 +11,7 @@ from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.records import BrokerDirectory, FeatureRange
 from tidelog.metadata_quorum.rpc.errors import fill_error
 from tidelog.ports import RequestContext, Stream
-from tidelog.v1 import broker_session_pb2
+from tidelog.v1 import broker_admin_pb2, broker_session_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
@@ -90,6 +90,8 @@ def _read_heartbeat(message: broker_session_pb2.BrokerSessionRequest) -> Heartbe
         wants_unfence=message.wants_unfence,
         wants_shut_down=message.wants_shut_down,
         directories=_read_directories(message.directories),
+        wall_ms=message.wall_ms if message.HasField("wall_ms") else None,
+        clock_off_own_ms=message.clock_off_own_ms if message.HasField("clock_off_own_ms") else None,
     )
 
 
@@ -106,6 +108,9 @@ def _answer_message(answer: Answer, sequence: int) -> broker_session_pb2.BrokerS
         may_shut_down=answer.state.may_shut_down,
         remaining_leaders=answer.state.remaining_leaders,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        clock_state=broker_admin_pb2.ClockState.ValueType(answer.clock.state),
+        clock_skew_ms=answer.clock.skew_ms,
+        clock_skew_max_ms=answer.clock.skew_max_ms,
     )
     if answer.error is not None:
         fill_error(response.error, answer.error)

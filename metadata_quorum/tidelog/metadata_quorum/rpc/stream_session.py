@@ -1,6 +1,7 @@
 """BrokerSessionService and Forward, the calling ends: the broker's Structs to protobuf and back."""
 
 from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.cluster_clock import ClockState, ClockVerdict
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.metadata_quorum.rpc.errors import read_error
 from tidelog.metadata_quorum.stream.session_messages import (
@@ -55,6 +56,8 @@ def encode_heartbeat(cluster_id: str, heartbeat: Heartbeat) -> bytes:
         wants_unfence=heartbeat.wants_unfence,
         wants_shut_down=heartbeat.wants_shut_down,
         sequence=heartbeat.sequence,
+        wall_ms=heartbeat.wall_ms,
+        clock_off_own_ms=heartbeat.clock_off_own_ms,
     )
     for directory in heartbeat.directories:
         _fill_directory(message.directories.add(), directory)
@@ -71,6 +74,17 @@ def decode_session_state(data: bytes) -> SessionState:
         remaining_leaders=message.remaining_leaders,
         heartbeat_interval_ms=message.heartbeat_interval_ms,
         error=read_error(message.error) if message.HasField("error") else None,
+        clock=_read_clock(message),
+    )
+
+
+def _read_clock(message: broker_session_pb2.BrokerSessionResponse) -> ClockVerdict:
+    """A state of a later release is none that this one may delete by."""
+    known = int(message.clock_state) in {int(each) for each in ClockState}
+    return ClockVerdict(
+        state=ClockState(message.clock_state) if known else ClockState.UNKNOWN,
+        skew_ms=message.clock_skew_ms,
+        skew_max_ms=message.clock_skew_max_ms,
     )
 
 

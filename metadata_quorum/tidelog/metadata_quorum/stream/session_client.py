@@ -10,11 +10,12 @@ broker dies" begins where these heartbeats end.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict, Reading
 from tidelog.metadata_quorum.image import BrokerImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.metadata_quorum.records import BrokerDirectory
@@ -67,6 +68,22 @@ class _InUse:
         return (now_ns - self._since_ns) // 1_000_000
 
 
+class NodeClock(Protocol):
+    """The node's own clocks, and where it is told what the controller thinks of them."""
+
+    def read(self) -> Reading:
+        """What they show now."""
+        ...
+
+    def off_own_ms(self, now: Reading) -> int | None:
+        """How far a node without others holds its clock to be off; None: it holds nothing."""
+        ...
+
+    def hear(self, verdict: ClockVerdict, told: Reading) -> None:
+        """The controller has judged the clock as it was told then."""
+        ...
+
+
 class BrokerSession:
     """`register()` once, then `run()` until cancelled; raises where the node has to stop."""
 
@@ -81,6 +98,7 @@ class BrokerSession:
         cluster_id: str,
         applied_index: Callable[[], LogIndex],
         store_epoch: StoreEpoch,
+        node_clock: NodeClock,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -104,6 +122,7 @@ class BrokerSession:
         self._may_shut_down = asyncio.Event()
         self._news = asyncio.Event()
         self._heard_ns = clock.monotonic_ns()
+        self._node_clock = node_clock
         self._taken_back = 0
         self.epoch = UNREGISTERED
         self.trouble: TidelogError | None = None
@@ -222,9 +241,10 @@ class BrokerSession:
             self._told_directories = ()
             while not self._has_moved(leader):
                 self._news.clear()
-                heartbeat = self._heartbeat()
+                told = self._node_clock.read()
+                heartbeat = self._heartbeat(told)
                 await stream.send(stream_session.encode_heartbeat(self._cluster_id, heartbeat))
-                await self._receive(stream, heartbeat)
+                await self._receive(stream, heartbeat, told)
                 self._told_directories = heartbeat.directories or self._told_directories
                 self.trouble = None
                 self._stale_since_ns = None
@@ -232,7 +252,7 @@ class BrokerSession:
         finally:
             stream.cancel()
 
-    def _heartbeat(self) -> Heartbeat:
+    def _heartbeat(self, told: Reading) -> Heartbeat:
         self._sequence += 1
         has_changed = self._directories != self._told_directories
         return Heartbeat(
@@ -243,9 +263,11 @@ class BrokerSession:
             wants_shut_down=self._wants_shut_down,
             directories=self._directories if has_changed else (),
             sequence=self._sequence,
+            wall_ms=told.wall_ms,
+            clock_off_own_ms=self._node_clock.off_own_ms(told),
         )
 
-    async def _receive(self, stream: Stream, heartbeat: Heartbeat) -> None:
+    async def _receive(self, stream: Stream, heartbeat: Heartbeat, told: Reading) -> None:
         """Answers up to the one to this heartbeat."""
         sequence = -1
         while sequence < heartbeat.sequence:
@@ -262,6 +284,8 @@ class BrokerSession:
             sequence = state.sequence
             self._heard_ns = self._clock.monotonic_ns()
             self._take_in(state)
+            if sequence == heartbeat.sequence:
+                self._node_clock.hear(state.clock, told)
 
     def _take_in(self, state: SessionState) -> None:
         self._interval_ms = state.heartbeat_interval_ms or INTERVAL_MS

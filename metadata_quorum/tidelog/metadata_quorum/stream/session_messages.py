@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict
 from tidelog.metadata_quorum.records import BrokerDirectory
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex
@@ -24,6 +25,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     wants_shut_down: bool
     directories: tuple[BrokerDirectory, ...]
     sequence: int
+    wall_ms: int
+    clock_off_own_ms: int | None
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     remaining_leaders: int
     heartbeat_interval_ms: int
     error: TidelogError | None
+    clock: ClockVerdict
 
 
 class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):

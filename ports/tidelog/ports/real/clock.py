@@ -1,9 +1,12 @@
 """The machine's clocks. Owns the only reading of time in a node; never compares the two kinds."""
 
 import asyncio
+import sys
 import time
 
 NS_PER_MS = 1_000_000
+_UPTIME = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+"""Of macOS the latter counts sleep as well."""
 
 
 class RealClock:
@@ -16,6 +19,10 @@ class RealClock:
     def wall_ms(self) -> int:
         """Milliseconds since 1970; may jump in either direction."""
         return time.time_ns() // NS_PER_MS
+
+    def uptime_ns(self) -> int:
+        """Nanoseconds since the machine's start, its sleep included where the system counts it."""
+        return time.clock_gettime_ns(_UPTIME)
 
     async def sleep(self, duration_ms: int) -> None:
         """Return after at least `duration_ms` of monotonic time.

@@ -77,6 +77,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_below: int
     now_ms: int
     delete_retention_ms: int
+    may_expire: bool
     needed_base_offsets: frozenset[int]
     """The last batches of the producers that the log knows, and the first ones of leader epochs."""
 
@@ -123,7 +124,7 @@ def _kept(header: BatchHeader, records: Sequence[DecodedRecord], rules: Rules) -
     """For each record whether it stays."""
     # The base timestamp is the horizon. A transactional tombstone superseded nothing, and stays.
     is_past = header.has_delete_horizon and header.base_timestamp <= rules.now_ms
-    is_dead = is_past and not header.is_transactional
+    is_dead = rules.may_expire and is_past and not header.is_transactional
     # A record without key gets the latest offset of the empty key, and goes for having none.
     latest = rules.offsets.latest([record[3] or b"" for record in records])
     return [
@@ -136,7 +137,9 @@ def _with_records(opened: OpenBatch, kept: Sequence[bool], rules: Rules) -> Clea
     header = opened.stored.header
     left = list(compress(opened.records, kept))
     has_tombstone = any(record[4] is None for record in left)
-    if has_tombstone and not header.has_delete_horizon and not header.is_transactional:
+    is_new = has_tombstone and not header.has_delete_horizon and not header.is_transactional
+    # A horizon that a wrong clock gives is looked at by a right one later: a later round gives it.
+    if is_new and rules.may_expire:
         data = _rewritten(opened, kept, left, base_timestamp=rules.horizon_ms, has_horizon=True)
         if data is not None:
             return Cleaned(data=data, records_kept=len(left))

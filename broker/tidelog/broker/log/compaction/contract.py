@@ -32,6 +32,8 @@ class CompactArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of the records from here on go into the map; below, they were compared already."""
     now_ms: int
     delete_retention_ms: int
+    may_expire: bool = True
+    """False: the node's clock may be wrong. Tombstones stay, and get no horizon from it."""
     segment_bytes: int
     """Neighbours are joined as long as they have no more bytes than this together."""
     map_bytes_max: int = MAP_BYTES_MAX

@@ -67,23 +67,31 @@ def plan_compaction(
     settings: CompactionSettings,
     *,
     now_ms: int,
+    may_expire: bool,
     bound_offset: int,
 ) -> CompactionPlan | None:
     """The round that is due now, if one is.
+
+    Without `may_expire` no age counts: a log whose records have to be of some age before they are
+    compacted waits, any other one is compacted by its ratio, and its tombstones stay.
 
     `bound_offset`: only segments wholly below it are touched: the high watermark, or the last
     stable offset if that is lower.
     """
     _assert_neighbours(segments)
+    if not may_expire and settings.min_compaction_lag_ms > 0:
+        return None
     cleanable = _cleanable(segments, settings, now_ms, bound_offset)
     first_dirty = first_dirty_offset(cleanable)
     dirty = [segment for segment in cleanable if segment.next_offset > first_dirty]
     if dirty:
         ratio = dirty_ratio(cleanable)
-        is_overdue = _is_overdue(dirty, settings, now_ms)
+        is_overdue = may_expire and _is_overdue(dirty, settings, now_ms)
         if is_overdue or ratio >= settings.min_cleanable_dirty_ratio:
-            arguments = _arguments(cleanable, first_dirty, settings, now_ms)
+            arguments = _arguments(cleanable, first_dirty, settings, now_ms, may_expire)
             return CompactionPlan(arguments=arguments, dirty_ratio=ratio, is_overdue=is_overdue)
+    if not may_expire:
+        return None
     return _plan_of_dead_tombstones(cleanable, first_dirty, settings, now_ms)
 
 
@@ -124,18 +132,23 @@ def _plan_of_dead_tombstones(
             break
         horizon_ms = segment.tombstone_horizon_ms
         if horizon_ms != NEVER_MS and horizon_ms + settings.delete_retention_ms < now_ms:
-            arguments = _arguments((segment,), segment.next_offset, settings, now_ms)
+            arguments = _arguments((segment,), segment.next_offset, settings, now_ms, True)
             return CompactionPlan(arguments=arguments, dirty_ratio=_CLEAN)
     return None
 
 
 def _arguments(
-    segments: tuple[Summary, ...], first_dirty: int, settings: CompactionSettings, now_ms: int
+    segments: tuple[Summary, ...],
+    first_dirty: int,
+    settings: CompactionSettings,
+    now_ms: int,
+    may_expire: bool,
 ) -> CompactArguments:
     return CompactArguments(
         segments=segments,
         first_dirty_offset=first_dirty,
         now_ms=now_ms,
+        may_expire=may_expire,
         delete_retention_ms=settings.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         map_bytes_max=settings.map_bytes_max,

@@ -135,6 +135,7 @@ class _Round:
             cleaned_below=self._cleaned_below,
             now_ms=self._asked.now_ms,
             delete_retention_ms=self._asked.delete_retention_ms,
+            may_expire=self._asked.may_expire,
             needed_base_offsets=frozenset((*of_producers, *of_epochs)),
         )
 

@@ -17,6 +17,7 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.log_model import Bounds
 from tidelog.chaos.sim.process import Process, SimulatedPorts
+from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.ports import Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -102,6 +103,7 @@ class LogNode:
             disk,
             ports.worker,
             ports.clock,
+            time=SteadyTime(ports.clock),
             sealer=ports.sealer,
             name=name,
             events=Events(self._note),
