@@ -34,7 +34,8 @@ class CreateTopicsRequest(_message.Message):
     """How long to wait until the topics are there, in milliseconds; 0: the broker's default."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]:
-        """At most 1,000 in one request with 20,000 partitions and topics together; no name twice, else
+        """At most 1,000 in one request, with 10,000 partitions and 30,000 replicas together: a topic with
+        which there would be more is refused INVALID_PARTITION_COUNT. No name twice, else
         INVALID_ARGUMENT.
         """
 

@@ -80,6 +80,11 @@ class Counted(msgspec.Struct, frozen=True):
     work: int = 0
     steps: int = 0
 
+    @property
+    def total(self) -> int:
+        """All that is to be done, one thing as much as another."""
+        return self.elements + self.numbers + self.work
+
 
 def steps_max(bounds: Bounds, shape: Shape) -> int:
     """Tags of the largest message within the bounds."""

@@ -1,5 +1,7 @@
 """What a controller allows, refuses, and fills in."""
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from tidelog.metadata_quorum.controller.topic_changes import (
 )
 from tidelog.metadata_quorum.controller.topics import (
     PARTITIONS_PER_REQUEST_MAX,
+    REPLICAS_PER_REQUEST_MAX,
     TOPICS_PER_REQUEST_MAX,
     NewTopic,
     TopicDefaults,
@@ -293,12 +296,55 @@ def test_a_request_with_a_name_twice_or_too_many_topics_is_refused() -> None:
         clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
 
 
-def test_a_request_has_a_limit_on_its_partitions() -> None:
-    defaults = TopicDefaults(partition_count_max=PARTITIONS_PER_REQUEST_MAX * 2)
-    wanted = NewTopic(name="t", partition_count=PARTITIONS_PER_REQUEST_MAX)
-    (error,) = create_topics(cluster(1), [wanted], ids(1), defaults).answer
-    assert isinstance(error, TidelogError)
-    clusters.refusal(ErrorCode.INVALID_PARTITION_COUNT, error)
+class Watched(Mapping[str, str]):
+    """Settings of a topic that tell when they are looked at: it is planned then."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __getitem__(self, name: str) -> str:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self.looks += 1
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def planned(counts: list[int], factor: int = 1, brokers: int = 1) -> list[int]:
+    """Which of such topics of one request are planned; the others are refused for the counts."""
+    defaults = TopicDefaults(partition_count_max=2 * PARTITIONS_PER_REQUEST_MAX)
+    settings = [Watched() for _ in counts]
+    wanted = [
+        NewTopic(
+            name=f"t{number}",
+            partition_count=count,
+            replication_factor=factor,
+            configuration=settings[number],
+        )
+        for number, count in enumerate(counts)
+    ]
+    decided = create_topics(clusters.cluster(brokers), wanted, ids(len(wanted)), defaults)
+    for each, watched in zip(decided.answer, settings, strict=True):
+        assert isinstance(each, TidelogError) == (not watched.looks)
+        if isinstance(each, TidelogError):
+            clusters.refusal(ErrorCode.INVALID_PARTITION_COUNT, each)
+    return [number for number, watched in enumerate(settings) if watched.looks]
+
+
+def test_what_a_request_would_create_is_counted_before_any_of_it_is_planned() -> None:
+    most = PARTITIONS_PER_REQUEST_MAX
+    assert planned([most]) == [0]
+    assert planned([most + 1]) == []
+    assert planned([most] * 12) == [0]
+    assert planned([most - 1, 2, 1, 1]) == [0, 2], "what is refused is not counted"
+
+
+def test_replicas_are_counted_as_well_as_partitions() -> None:
+    each = REPLICAS_PER_REQUEST_MAX // 5
+    assert planned([each, 1], factor=5, brokers=5) == [0]
 
 
 def test_a_deleted_topic_s_name_is_free_at_once() -> None:

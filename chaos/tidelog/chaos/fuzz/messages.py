@@ -1,9 +1,9 @@
 """The largest messages that each method takes, and those that hold one too many: from descriptors.
 
 Owns the shapes that a caller may choose: each repeated field of a request filled to its method's
-bound, alone and inside of a single parent, with empty entries and with plausible ones; its lists
-of numbers, its counts of work, its bytes, and fields that nobody knows. A field that is added to
-the contract is filled without a word here.
+bound and to half of it, with empty entries and with plausible ones; its lists of numbers, its
+counts of work, its bytes, and fields that nobody knows. A field that is added to the contract is
+filled without a word here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,8 @@ UNKNOWN_NUMBER: Final = 15_000
 """Of a field that no message has."""
 _UNKNOWN_TAG: Final = bytes([0xC0, 0xA9, 0x07])
 _UNKNOWN_BYTES_TAG: Final = bytes([0xC2, 0xA9, 0x07])
+WORK_SHARED_BY: Final = (1, 3, 100)
+"""Entries over which the work of a message is spread."""
 _TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 Value = Callable[[int], Any]
@@ -40,8 +42,9 @@ def largest(method: MethodDescriptor, known: Known) -> Iterator[Shaped]:
     """Messages at a bound of the method, none beyond any."""
     found = read_bounds(method)
     yield from _filled(method, found, known, more=0)
-    for numbers in _fields_with(method.input_type, _is_counted):
-        yield _work(method, numbers, found.bounds.work_max)
+    for path in paths(method.input_type, is_wanted=_is_counted):
+        for entries in WORK_SHARED_BY:
+            yield _work(method, path, found.bounds.work_max // entries, entries, known)
     yield Shaped("bytes", padded(b"", found.bounds.bytes_max))
     yield Shaped("unknown fields", _unknown(found, 0))
     repeated = _repeated(method, found, 0)
@@ -53,8 +56,8 @@ def one_more(method: MethodDescriptor, known: Known) -> Iterator[Shaped]:
     """Messages that are beyond one bound of the method by one."""
     found = read_bounds(method)
     yield from _filled(method, found, known, more=1)
-    for numbers in _fields_with(method.input_type, _is_counted):
-        yield _work(method, numbers, found.bounds.work_max + 1)
+    for path in paths(method.input_type, is_wanted=_is_counted):
+        yield _work(method, path, found.bounds.work_max + 1, 1, known)
     yield Shaped("bytes", padded(b"", found.bounds.bytes_max + 1))
     yield Shaped("unknown fields", _unknown(found, 1))
     repeated = _repeated(method, found, 1)
@@ -135,6 +138,10 @@ def _filled(
         data = _built(method.input_type, path, count, known)
         if len(data) <= found.bounds.bytes_max:
             yield Shaped(name, data)
+        if not more:
+            half = _built(method.input_type, path, max(1, count // 2), known)
+            if len(half) <= found.bounds.bytes_max:
+                yield Shaped(f"{name}, half", half)
 
 
 def _built(message: Descriptor, path: Path, count: int, known: Known) -> bytes:
@@ -194,23 +201,16 @@ def _fill(message: Any, number: int, known: Known, besides: FieldDescriptor | No
             _fill(getattr(message, field.name), number, known)
 
 
-def _fields_with(message: Descriptor, is_wanted: Callable[[FieldDescriptor], bool]) -> list[Path]:
-    return paths(message, is_wanted=is_wanted)
-
-
-def _work(method: MethodDescriptor, path: Path, work: int) -> Shaped:
-    """One entry that stands for so much."""
+def _work(method: MethodDescriptor, path: Path, work: int, entries: int, known: Known) -> Shaped:
+    """So many entries that stand for so much each."""
     made = message_factory.GetMessageClass(method.input_type)()
-    within = made
-    for field in path[:-1]:
-        within = getattr(within, field.name)
-        if field.is_repeated:
-            within = within.add()
-        else:
-            within.SetInParent()
-    setattr(within, path[-1].name, work)
+    assert len(path) == 2, "the entries of a request say the counts"
+    for number in range(entries):
+        entry = getattr(made, path[0].name).add()
+        _fill(entry, number, known)
+        setattr(entry, path[1].name, work)
     name = ".".join(field.name for field in path)
-    return Shaped(f"{name} = {work}", made.SerializeToString())
+    return Shaped(f"{entries} {name} = {work}", made.SerializeToString())
 
 
 def _varint(value: int) -> bytes:

@@ -22,7 +22,7 @@ from tidelog.metadata_quorum.controller.refusals import (
     refuse_too_many,
 )
 from tidelog.metadata_quorum.controller.topics import (
-    PARTITIONS_PER_REQUEST_MAX,
+    RequestSize,
     TopicDefaults,
     check_partition_count,
     check_replication_factor,
@@ -107,9 +107,10 @@ def create_partitions(
     records: list[MetadataRecord] = []
     results: list[PartitionCountResult] = []
     warnings: list[str] = []
+    taken = RequestSize()
     for change in changes:
         try:
-            added, found = _grow(image, change, defaults, len(records))
+            added, found = _grow(image, change, defaults, taken)
         except TidelogError as error:
             results.append(PartitionCountResult(topic=change.topic, error=error))
             continue
@@ -139,7 +140,7 @@ def _find(image: Image, selector: TopicSelector) -> TopicImage:
 
 
 def _grow(
-    image: Image, change: PartitionCountChange, defaults: TopicDefaults, records_before: int
+    image: Image, change: PartitionCountChange, defaults: TopicDefaults, taken: RequestSize
 ) -> tuple[tuple[MetadataRecord, ...], tuple[str, ...]]:
     tried = f"give topic {change.topic} {change.partition_count} partitions"
     topic = image.topic_named(change.topic)
@@ -158,15 +159,9 @@ def _grow(
     if added == 0:
         return (), ()
     # Partitions that the same request gives to other topics count as well.
-    total = records_before + added
+    total = taken.partitions + added
     check_partition_count(image, change.partition_count, total, defaults, tried=tried)
-    if total > PARTITIONS_PER_REQUEST_MAX:
-        raise TidelogError(
-            ErrorCode.INVALID_PARTITION_COUNT,
-            tried=tried,
-            happened=f"one request creates at most {PARTITIONS_PER_REQUEST_MAX} partitions",
-            hint="Add them in several requests.",
-        )
+    taken.take(added, topic.replication_factor, tried=tried)
     placement = _place(image, topic, change, defaults, tried)
     return partition_records(image, topic.topic_id, present, placement), placement.warnings
 

@@ -58,8 +58,10 @@ __all__ = [
 ]
 
 TOPICS_PER_REQUEST_MAX: Final = 1_000
-PARTITIONS_PER_REQUEST_MAX: Final = 20_000
-"""Created by one request, topics and partitions together."""
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""Created by one request: what is planned without letting anything else run."""
+REPLICAS_PER_REQUEST_MAX: Final = 30_000
+"""The same in replicas: each takes about as long to place as a partition."""
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +114,12 @@ def create_topics(
     results: list[TopicPlan | TidelogError] = []
     records: list[MetadataRecord] = []
     warnings: list[str] = []
+    taken = RequestSize()
     for topic, topic_id in zip(wanted, topic_ids, strict=True):
         try:
+            # Before it is planned: refused later, each of a thousand topics would have been.
+            taken.take(*_size_of(image, topic, defaults), tried=f"create topic {topic.name}")
             plan = plan_topic(image, topic, topic_id, defaults)
-            _refuse_too_large(plan, len(records))
         except TidelogError as error:
             results.append(error)
             continue
@@ -124,6 +128,33 @@ def create_topics(
         warnings += [f"Topic {plan.name}: {each}" for each in plan.warnings]
         results.append(plan)
     return Decision(records=tuple(records), answer=tuple(results), warnings=tuple(warnings))
+
+
+class RequestSize:
+    """What one request creates, counted before any of it is planned."""
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        self.replicas = 0
+
+    def take(self, partitions: int, factor: int, *, tried: str) -> None:
+        """So many more, or INVALID_PARTITION_COUNT; what is refused is not counted."""
+        partitions_after = self.partitions + partitions
+        replicas_after = self.replicas + partitions * factor
+        for what, count, most in (
+            ("partitions", partitions_after, PARTITIONS_PER_REQUEST_MAX),
+            ("replicas", replicas_after, REPLICAS_PER_REQUEST_MAX),
+        ):
+            if count > most:
+                raise TidelogError(
+                    ErrorCode.INVALID_PARTITION_COUNT,
+                    tried=f"{tried} with {partitions} partitions",
+                    happened=f"the request would create {count} {what} with it; one creates at "
+                    f"most {most}",
+                    hint="Split the call: create fewer at a time, the rest of a topic's partitions "
+                    "later.",
+                )
+        self.partitions, self.replicas = partitions_after, replicas_after
 
 
 def plan_topic(
@@ -245,20 +276,39 @@ def _as_announced(image: Image, wanted: NewTopic) -> NewTopic:
     )
 
 
-def _place(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> Placement:
+def _size_of(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> tuple[int, int]:
+    """Partitions, and replicas of each, with defaults filled in; one beyond the limits of a topic
+    counts as nothing: it is refused for that, and not planned."""
+    wanted = _as_announced(image, wanted)
     if wanted.assignments:
-        return _place_as_told(image, wanted, defaults)
-    count = wanted.partition_count or _default(
+        return len(wanted.assignments), len(wanted.assignments[0])
+    count, factor = _count_of(image, wanted, defaults), _factor_of(image, wanted, defaults)
+    is_planned = count <= defaults.partition_count_max and factor <= len(image.brokers)
+    return (count, factor) if is_planned else (0, 0)
+
+
+def _count_of(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> int:
+    return wanted.partition_count or _default(
         image, catalogue.DEFAULT_PARTITIONS, 0, defaults.partition_count
     )
-    tried = f"create topic {wanted.name} with {count} partitions"
-    check_partition_count(image, count, count, defaults, tried=tried)
-    factor = wanted.replication_factor or _default(
+
+
+def _factor_of(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> int:
+    return wanted.replication_factor or _default(
         image,
         catalogue.DEFAULT_REPLICATION_FACTOR,
         image.cluster.default_replication_factor,
         defaults.replication_factor,
     )
+
+
+def _place(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> Placement:
+    if wanted.assignments:
+        return _place_as_told(image, wanted, defaults)
+    count = _count_of(image, wanted, defaults)
+    tried = f"create topic {wanted.name} with {count} partitions"
+    check_partition_count(image, count, count, defaults, tried=tried)
+    factor = _factor_of(image, wanted, defaults)
     tried = f"create topic {wanted.name} with replication factor {factor}"
     check_replication_factor(image, factor, defaults, tried=tried)
     return place_partitions(
@@ -310,14 +360,3 @@ def _directories(
 ) -> tuple[bytes, ...]:
     found = tuple(choose_directory(image, replica, number) for replica in replicas)
     return found if any(found) else ()
-
-
-def _refuse_too_large(plan: TopicPlan, records_before: int) -> None:
-    if records_before + len(plan.records) > PARTITIONS_PER_REQUEST_MAX:
-        raise TidelogError(
-            ErrorCode.INVALID_PARTITION_COUNT,
-            tried=f"create topic {plan.name} with {plan.partition_count} partitions",
-            happened=f"one request creates at most {PARTITIONS_PER_REQUEST_MAX} "
-            "topics and partitions",
-            hint="Create the topics in several requests.",
-        )

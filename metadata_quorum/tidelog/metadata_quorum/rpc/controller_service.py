@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from google.protobuf.message import DecodeError
 
 from tidelog.metadata_quorum.active.controller import ActiveController
+from tidelog.metadata_quorum.active.turns import AdminTurns, caller_of
 from tidelog.metadata_quorum.controller.damage import DamagedReplica, report_damaged
 from tidelog.metadata_quorum.controller.in_sync import (
     InSyncChange,
@@ -65,6 +66,7 @@ class ControllerService:
         self._authorizer = authorizer
         self._clock = clock
         self._cluster_id = cluster_id
+        self._turns = AdminTurns(clock)
         self._ends = ToldEnds()
         self._accesses: Mapping[str, Access] = read_accesses(SERVED_FILES)
 
@@ -184,9 +186,11 @@ class ControllerService:
         )
         check_allowed(asked.method, client, self._accesses[asked.method], self._authorizer)
         # Counted by the broker as well, unless it is of an older release.
-        count_message(asked.method, asked.request)
+        held = count_message(asked.method, asked.request)
+        tried = f"call {asked.method}"
+        await self._turns.wait(caller_of(client), held.total, tried=tried, timeout_ms=timeout_ms)
         try:
-            return await execute(client, asked.request, timeout_ms)
+            return await execute(client, asked.request, max(1, left_ms(client, self._clock)))
         except DecodeError as error:
             raise malformed(asked.method, error) from None
 
