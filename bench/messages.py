@@ -114,7 +114,8 @@ class MeasuredNode:
 
     def send(self, method: MethodDescriptor, data: bytes) -> str:
         """What became of the message: a code."""
-        channel = self.channels[read_access(method).listener == CLIENT_LISTENER]
+        # The published types of its calls fit no bytes.
+        channel: Any = self.channels[read_access(method).listener == CLIENT_LISTENER]
         name = method_name(method)
         try:
             if not method.client_streaming and not method.server_streaming:
@@ -128,10 +129,9 @@ class MeasuredNode:
         return "OK"
 
 
-def _talk(channel: grpc.Channel, name: str, data: bytes) -> None:
+def _talk(channel: Any, name: str, data: bytes) -> None:
     """One message over a stream, and whatever comes back."""
-    call: Any = channel.stream_stream(name)
-    list(call(_once(data), timeout=STREAM_SECONDS))
+    list(channel.stream_stream(name)(_once(data), timeout=STREAM_SECONDS))
 
 
 def _once(data: bytes) -> Iterator[bytes]:
