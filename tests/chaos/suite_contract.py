@@ -43,6 +43,7 @@ RARE: Final = (
 )
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
+    ("cluster", "believe_an_old_copy"),
     ("cluster", "drop_the_epoch_check"),
     ("cluster", "elect_anybody"),
     ("cluster", "expand_too_early"),

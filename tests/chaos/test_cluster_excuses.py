@@ -18,10 +18,18 @@ from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.world import World
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.image_map import ImageMap
 from tidelog.server.view import NodeView
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionId,
+    TopicId,
+)
 
 TOPIC_ID = TopicId(bytes(range(16)))
 KEY = PartitionKey(TOPIC_ID, PartitionId(0))
@@ -50,6 +58,18 @@ class ShownNode(ClusterNode):
     @property
     def view(self) -> NodeView:
         return NodeView(directories=(), replicas=None, is_recovered=False, image=self.shown)
+
+
+def registered(number: int) -> BrokerImage:
+    return BrokerImage(
+        broker_id=BrokerId(number),
+        epoch=BrokerEpoch(number),
+        incarnation=bytes(16),
+        listeners={},
+        host_name="",
+        rack="",
+        is_fenced=False,
+    )
 
 
 class Scene:
@@ -151,6 +171,18 @@ def test_a_wiped_copy_does_not_stand_in_for_a_lost_one() -> None:
     scene = Scene({1: 3, 2: COMMITTED})
     scene.watch.on_wipe(scene.nodes[2])
     assert scene.crash(1) is Excuse.LOST
+
+
+def test_an_old_copy_does_not_stand_in_for_a_lost_one_and_the_last_copy_excuses_the_loss() -> None:
+    scene = Scene({1: COMMITTED, 2: COMMITTED})
+    newest = scene.watch.board.newest
+    brokers = {BrokerId(number): registered(number) for number in (1, 2)}
+    scene.watch.board.newest = msgspec.structs.replace(newest, brokers=ImageMap.of(brokers))
+    scene.watch.on_rollback(scene.nodes[2])
+    assert scene.board.excuse is None
+    assert list(scene.board.old_copies) == [2]
+    scene.watch.on_rollback(scene.nodes[1])
+    assert scene.board.excuse is Excuse.LOST
 
 
 @pytest.mark.parametrize(

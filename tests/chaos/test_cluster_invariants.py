@@ -244,6 +244,47 @@ def test_an_in_sync_set_is_lost_only_with_the_machines_of_all_its_members(
     assert bool(list(steps.losses_have_causes(board, shaken))) is is_bad
 
 
+def test_a_directory_that_went_back_explains_that_nobody_is_in_sync() -> None:
+    board = board_of(flush="sync")
+    lost = (BrokerId(1), BrokerId(2))
+    board.image = msgspec.structs.replace(partition(in_sync=()), last_known_eligible=lost)
+    assert list(steps.losses_have_causes(board, {1, 2}, {3: None}))
+    assert not list(steps.losses_have_causes(board, {}, {2: None}))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "in_sync", "end", "is_bad"),
+    [
+        (5, (1, 2), -1, False),  # the process that was in sync has died, nobody knows yet
+        (6, (1, 2), -1, True),
+        (6, (1, 2), 4, True),
+        (6, (1, 2), 5, False),
+        (6, (1,), 4, False),
+    ],
+)
+def test_an_old_copy_counts_only_once_it_holds_what_is_committed(
+    epoch: int, in_sync: tuple[int, ...], end: int, is_bad: bool
+) -> None:
+    board = board_of()
+    board.committed = 5
+    board.old_copies[2] = 5
+    board.image = partition(in_sync=in_sync)
+    found = steps.nobody_counts_on_old_copies(board, {1: 3, 2: epoch}, {1: 5, 2: end})
+    assert bool(list(found)) is is_bad
+
+
+def test_an_eligible_old_copy_counts_too_and_a_sole_replica_may_be_one() -> None:
+    board = board_of()
+    board.committed = 5
+    board.old_copies[2] = 5
+    board.image = msgspec.structs.replace(partition(in_sync=(1,)), eligible_replicas=(BrokerId(2),))
+    assert list(steps.nobody_counts_on_old_copies(board, {2: 6}, {}))
+    board.image = msgspec.structs.replace(
+        board.image, replicas=(BrokerId(2),), in_sync_replicas=(BrokerId(2),), eligible_replicas=()
+    )
+    assert not list(steps.nobody_counts_on_old_copies(board, {2: 6}, {}))
+
+
 # -- the board ---------------------------------------------------------------------------------
 
 

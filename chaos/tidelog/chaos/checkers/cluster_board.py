@@ -55,6 +55,9 @@ class PartitionBoard:
         """Nodes whose machines have crashed before all that was committed was flushed there."""
         self.damaged: dict[int, None] = {}
         """Nodes of which the copy has rotted: what they say of it is not judged any more."""
+        self.old_copies: dict[int, int] = {}
+        """Nodes whose directory went back in time, and the epoch that their broker had: until the
+        replica has been seen with all that is committed."""
         self.is_left_alone = False
         """One replica stays of several, and nobody has looked yet at what it has flushed."""
         self.alone_until_ns = -LATELY_NS

@@ -33,6 +33,11 @@ class LivesWatch:
         for violation in before.compare(Derived(log), f"{board.name} at {node}"):
             self._board.report(violation)
 
+    def forget(self, node: str) -> None:
+        """Its directory is another one now."""
+        for key in [each for each in self._before if each[0] == node]:
+            del self._before[key]
+
     def check_derived(
         self, node: str, board: PartitionBoard, log: PartitionLog, medium: Medium
     ) -> None:

@@ -126,6 +126,27 @@ def one_leader_an_epoch(board: PartitionBoard, node_id: int, leader_epoch: int) 
         )
 
 
+def nobody_counts_on_old_copies(
+    board: PartitionBoard, epochs: Mapping[int, int], ends: Mapping[int, int]
+) -> Found:
+    """A replica in a directory that went back in time is neither in sync nor eligible, from the
+    registration of its broker on, until it holds what is committed.
+
+    `epochs`: of the brokers that are registered; `ends`: where the logs end that are open.
+    """
+    image = board.image
+    if len(image.replicas) == 1:
+        return
+    for node_id, epoch_before in board.old_copies.items():
+        is_registered = epochs.get(node_id, epoch_before) > epoch_before
+        is_sure = node_id in (*image.in_sync_replicas, *image.eligible_replicas)
+        if is_registered and is_sure and ends.get(node_id, -1) < board.committed:
+            yield (
+                f"old_copy_counts: {board.name}: node {node_id} counts as sure to hold everything "
+                "with a directory that went back in time"
+            )
+
+
 def left_alone_with_all_flushed(board: PartitionBoard, node: str, flushed_offset: int) -> Found:
     """The others go from beside an only replica once what is committed is on its disk."""
     if flushed_offset < board.committed:
@@ -135,11 +156,16 @@ def left_alone_with_all_flushed(board: PartitionBoard, node: str, flushed_offset
         )
 
 
-def losses_have_causes(board: PartitionBoard, shaken: Collection[int]) -> Found:
+def losses_have_causes(
+    board: PartitionBoard, shaken: Collection[int], went_back: Collection[int] = ()
+) -> Found:
     """Nobody is sure to hold everything only where no disk was promised to hold it, and the
-    machine of each that was sure has crashed, or has an empty disk now."""
+    machine of each that was sure has crashed, or has an empty disk now; or where the directory of
+    one of them went back in time."""
     image = board.image
     if image.in_sync_replicas or len(image.replicas) < 2 or board.damaged:
+        return
+    if any(each in went_back for each in image.last_known_eligible):
         return
     if board.is_flush_sync:
         yield f"lost_in_sync: {board.name}: nobody is in sync, though all of it was flushed"

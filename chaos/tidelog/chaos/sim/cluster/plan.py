@@ -11,8 +11,7 @@ from tidelog.chaos.sim.seeds import SeededRandom, Seeds
 KINDS: Final = tuple(
     kind
     for kind in FaultKind
-    if not kind.value.startswith("datagram")
-    and kind not in (FaultKind.CLOCK_RATE, FaultKind.ROLLBACK)
+    if not kind.value.startswith("datagram") and kind is not FaultKind.CLOCK_RATE
 )
 _CHANGE_PROBABILITY: Final = 0.2
 DISK_KINDS: Final = frozenset(

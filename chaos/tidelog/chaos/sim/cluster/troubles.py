@@ -11,6 +11,7 @@ from typing import Final
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.cluster_board import PartitionBoard
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
+from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode, Medium
@@ -31,6 +32,10 @@ _JUMP_MS_MAX: Final = 86_400_000
 _DEAD_AT_ONCE: Final = 0.25
 _LOSING_PROBABILITY: Final = 0.15
 """Of a crash that takes the last copy of something: what follows in that partition is excused."""
+_OF_ALL: Final = 0.15
+"""Of directories that go back in time: all of them do."""
+_ALL_DIE: Final = 0.7
+_FIRST_BACK: Final = 0.6
 _NAMED: Final = "simulated fault"
 """What a broker says of a disk that fails."""
 _FAILING: Final = (
@@ -60,7 +65,9 @@ class ClusterTroubles:
             FaultKind.READ_ONLY: self._make_read_only,
             FaultKind.BIT_FLIP: self._flip_bit,
             FaultKind.WIPE: self._wipe,
+            FaultKind.ROLLBACK: self._roll_back,
         }
+        self.old_copies = OldCopies(world, watch)
         self.others: list[str] = []
         """Processes that no fault kills, and whose links may be cut: clients."""
         self.is_over = False
@@ -156,6 +163,7 @@ class ClusterTroubles:
         if is_failed and not node.machine.is_down:
             self._watch.on_crash(node)
             node.machine.crash()
+        self.old_copies.take(node)
         self.restarts += 1
         node.start()
 
@@ -279,6 +287,28 @@ class ClusterTroubles:
         victim.kill(is_machine=False)
         victim.machine.wipe(DATA)
         victim.is_wiped = True
+
+    def _roll_back(self, victim: ClusterNode) -> None:
+        """An old copy of the victim's directory takes its place; mostly everything else dies as
+        well, so that it may be the first to come back. Now and then of all nodes: such a cluster
+        may lose what was written since, and has to come back all the same."""
+        self._watch.look()
+        is_of_all = self._random.chance(_OF_ALL)
+        victims = self._nodes if is_of_all else [victim]
+        restored = [each for each in victims if self.old_copies.may_restore(each)]
+        if is_of_all and len(restored) < len(self._nodes):
+            return
+        may_lose = is_of_all or self._random.chance(_LOSING_PROBABILITY)
+        if not restored or not (may_lose or self._watch.is_spare(victim)):
+            return
+        kills_all = is_of_all or self._random.chance(_ALL_DIE)
+        for node in self._nodes:
+            if node in restored or kills_all:
+                self.kill(node, is_machine=False)
+        for node in restored:
+            self.old_copies.restore(node)
+            if self._random.chance(_FIRST_BACK):
+                node.start()
 
     def _is_spare(self, victim: ClusterNode, board: PartitionBoard) -> bool:
         """Whether another copy, in sync and never at risk, holds everything."""

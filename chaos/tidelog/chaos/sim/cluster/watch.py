@@ -23,6 +23,7 @@ from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.metadata_quorum.image import Image
+from tidelog.wire.ids import BrokerId
 
 
 class ClusterWatch:
@@ -42,7 +43,10 @@ class ClusterWatch:
         self.crashed_ns: dict[int, int] = {}
         """By node, when its machine crashed last."""
         self.wiped_ns: dict[int, int] = {}
-        """By node, when its disk was replaced last."""
+        """By node, when its disk was replaced last, by an empty one or an old copy."""
+
+        self.went_back: dict[int, None] = {}
+        """Nodes whose directory was replaced by an old copy of it, at any time."""
 
     def _now_ns(self) -> int:
         return self.nodes[0].world.loop.now_ns
@@ -107,8 +111,21 @@ class ClusterWatch:
         self._judged = self.board.newest
         shaken = self.crashed_ns.keys() | self.wiped_ns.keys()
         for board in self.board.partitions.values():
-            for violation in steps.losses_have_causes(board, shaken):
+            for violation in steps.losses_have_causes(board, shaken, self.went_back):
                 self.board.report(violation)
+            if board.old_copies and board.excuse is None:
+                self._check_old_copies(board)
+
+    def _check_old_copies(self, board: PartitionBoard) -> None:
+        brokers = self.board.newest.brokers.values()
+        epochs = {int(each.broker_id): int(each.epoch) for each in brokers}
+        ends = {}
+        for node in self.nodes:
+            replica = node.replica(board.key)
+            if replica is not None and replica.log.failure is None:
+                ends[node.node_id] = int(replica.log.log_end_offset)
+        for violation in steps.nobody_counts_on_old_copies(board, epochs, ends):
+            self.board.report(violation)
 
     def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
         """From now on look at once when a watermark of the directory moves."""
@@ -172,6 +189,7 @@ class ClusterWatch:
             board.committed = max(board.committed, log.high_watermark)
         if log.log_end_offset >= board.committed:
             board.lacking.pop(node.node_id, None)
+            board.old_copies.pop(node.node_id, None)
 
     def _check(
         self, node: ClusterNode, board: PartitionBoard, replica: Replica, before: Position
@@ -272,6 +290,23 @@ class ClusterWatch:
             if board.positions.pop(node.node_id, None) is not None and board.committed:
                 board.lacking[node.node_id] = None
             board.damaged.pop(node.node_id, None)
+
+    def on_rollback(self, node: ClusterNode) -> None:
+        """An old copy of its directory is about to take its place; it is dead. What only this one
+        held is gone."""
+        self.lives.forget(node.name)
+        self.went_back[node.node_id] = None
+        self.wiped_ns[node.node_id] = node.world.loop.now_ns
+        known = self.board.newest.brokers[BrokerId(node.node_id)]
+        for board in self.board.partitions.values():
+            board.damaged.pop(node.node_id, None)
+            if board.positions.pop(node.node_id, None) is None:
+                continue
+            board.lacking[node.node_id] = None
+            board.old_copies[node.node_id] = int(known.epoch)
+            sure = (*board.image.in_sync_replicas, *board.image.eligible_replicas)
+            if all(each in board.lacking or each in board.damaged for each in sure):
+                board.lose(self._now_ns(), sure=())
 
     def would_lose(self, node: ClusterNode) -> bool:
         """Whether a crash of its machine now would take the last copy of something committed."""

@@ -43,7 +43,7 @@ from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.log_ends import ToldEnds
 from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, TopicImage
+from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -353,6 +353,17 @@ def count_on_a_crashed_machine() -> Substitution:
     return Substitution(brokers, "_may_lack_records", may_lack_records)
 
 
+def believe_an_old_copy() -> Substitution:
+    """Nobody looks at the epoch that lies in a data directory: what the last process of the broker
+    left speaks for whatever lies there now."""
+
+    def has_gone_back(broker: BrokerImage, partition: PartitionImage) -> bool:
+        del broker, partition
+        return False
+
+    return Substitution(brokers, "has_gone_back", has_gone_back)
+
+
 def elect_no_longest_log() -> Substitution:
     """Where nobody is sure to hold everything any more, what brokers tell of their logs leads to
     nothing."""
@@ -453,6 +464,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "elect_anybody": _plant(elect_anybody, _LOST),
     "shrink_and_count_on_all": _plant(shrink_and_count_on_all, _LOST),
     "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
+    "believe_an_old_copy": _plant(believe_an_old_copy, frozenset({"old_copy_counts"}) | _LOST),
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
     "leave_one_alone_too_early": _plant(
