@@ -153,6 +153,16 @@ def test_a_deadline_is_silence_alone_and_among_silent_addresses() -> None:
     assert not is_lost(all_failed([("b:1", refused())]))
 
 
+def test_the_hint_of_a_broker_that_answered_counts_more_than_that_others_are_not_there() -> None:
+    answered = PeerError(
+        ErrorCode.UNAVAILABLE, tried="forward", happened="nobody leads", hint="Start the voters."
+    )
+    nobody = TidelogError(ErrorCode.UNAVAILABLE, tried="call", happened="connection refused")
+    error = all_failed([("a:1", nobody), ("b:1", answered), ("c:1", silence())])
+    assert error.hint == "Start the voters."
+    assert "bootstrap_servers" in all_failed([("a:1", nobody)]).hint
+
+
 @pytest.mark.parametrize(
     ("details", "expected"),
     [

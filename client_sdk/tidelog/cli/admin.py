@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import BadInput
+from tidelog.cli.waiting import show_warnings
 
 if TYPE_CHECKING:
     from tidelog.client import AdminClient
@@ -45,7 +46,9 @@ def admin_client(arguments: argparse.Namespace) -> "AdminClient":
     defaults: AdminArguments = {
         "client_id": CLIENT_ID,
         "bootstrap_timeout_ms": REACH_TIMEOUT_MS,
+        "request_timeout_ms": ANSWER_TIMEOUT_MS,
     }
+    show_warnings()
     given = convert(arguments.option, AdminOptions, "tidelog")
     return AdminClient(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **given})
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.client.engine.tries import Doubt
-from tidelog.client.errors import LostAnswerError, NoAnswerError, is_lost
+from tidelog.client.errors import LostAnswerError, NoAnswerError, PeerError, is_lost
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ADDRESS_TIMEOUT_MS: Final = 3_000
@@ -16,6 +16,7 @@ ADDRESS_TIMEOUT_MS: Final = 3_000
 HEDGE_MS: Final = 250
 """How long an address that never answered may stay silent before the next one is asked beside it,
 if the call only reads: it may be one that swallows everything."""
+_NOBODY_HINT: Final = "check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there"
 _READS: Final = ("Get", "Find", "List", "Describe", "Plan")
 """How the methods begin that two nodes may work at without harm."""
 
@@ -50,9 +51,11 @@ def all_failed(errors: Sequence[tuple[str, TidelogError]]) -> TidelogError:
         make = NoAnswerError
     elif any(is_lost(error) for _, error in errors):
         make = LostAnswerError
+    # A broker that answered is there, and knows better than its client what is missing.
+    told = [error.hint for _, error in errors if isinstance(error, PeerError) and error.hint]
     return make(
         ErrorCode.UNAVAILABLE,
         tried="reach the cluster",
         happened=reasons,
-        hint="check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
+        hint=told[-1] if told else _NOBODY_HINT,
     )

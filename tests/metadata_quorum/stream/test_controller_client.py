@@ -10,7 +10,10 @@ from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.cluster_metadata import CREATE_TOPICS, NOT_REPEATABLE, ClusterMetadata
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.raft.types import NodeId
-from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.metadata_quorum.stream.controller_client import (
+    LEADERLESS_MS_MAX,
+    ControllerClient,
+)
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.ports import DeathHint, Network, PeerUnreachable, RequestContext
@@ -152,6 +155,17 @@ def test_without_a_leader_nothing_is_asked_and_the_caller_may_ask_again() -> Non
     async def work(ports: SimulatedPorts) -> None:
         found = await ask(ports, [], may_repeat=True, view=FakeView(None), timeout_ms=500)
         assert found == (ErrorCode.UNAVAILABLE, 0)
+
+    simulate(work)
+
+
+def test_without_a_leader_the_caller_is_told_long_before_its_deadline() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        started_ns = ports.clock.monotonic_ns()
+        found = await ask(ports, [], may_repeat=False, view=FakeView(None), timeout_ms=30_000)
+        assert found == (ErrorCode.UNAVAILABLE, 0)
+        waited_ms = (ports.clock.monotonic_ns() - started_ns) // 1_000_000
+        assert LEADERLESS_MS_MAX <= waited_ms < LEADERLESS_MS_MAX + 100
 
     simulate(work)
 

@@ -17,7 +17,13 @@ ATTEMPT_MS: Final = 1_000
 RETRY_FIRST_MS: Final = 5
 """A quorum of one elects itself within milliseconds."""
 RETRY_MS: Final = 50
+LEADERLESS_MS_MAX: Final = 5_000
+"""Longer than two elections: then the caller is told, who may ask again and say why it waits."""
 _CHANGED_NOTHING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNAVAILABLE)
+MAJORITY_HINT: Final = (
+    "Start the voters of the metadata quorum that are missing: a majority of them has to be alive. "
+    "If they are gone for good, see `tidelog quorum recover --help`."
+)
 _UNKNOWN: Final = (ErrorCode.DEADLINE_EXCEEDED, ErrorCode.INDETERMINATE)
 _NS_PER_MS: Final = 1_000_000
 
@@ -53,16 +59,21 @@ class ControllerClient:
     ) -> _T:
         """Attempts until one has an outcome.
 
-        UNAVAILABLE at the end: nothing was changed. DEADLINE_EXCEEDED, or INDETERMINATE where
-        trying again would not be safe: it may still take effect.
+        UNAVAILABLE at the end, or after LEADERLESS_MS_MAX without a controller: nothing was
+        changed. DEADLINE_EXCEEDED, or INDETERMINATE where trying again would not be safe: it may
+        still take effect.
         """
-        end_ns = self._clock.monotonic_ns() + timeout_ms * _NS_PER_MS
+        started_ns = led_ns = self._clock.monotonic_ns()
+        end_ns = started_ns + timeout_ms * _NS_PER_MS
         last: TidelogError | None = None
         is_unknown = False
         pause_ms = RETRY_FIRST_MS
         while (left_ms := (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS) > 0:
             leader = self._view.leader()
+            if leader is None and self._ms_since(led_ns) >= LEADERLESS_MS_MAX:
+                break
             if leader is not None:
+                led_ns = self._clock.monotonic_ns()
                 try:
                     if may_repeat:
                         return await attempt(leader, min(ATTEMPT_MS, left_ms))
@@ -81,9 +92,12 @@ class ControllerClient:
         raise TidelogError(
             ErrorCode.DEADLINE_EXCEEDED if is_unknown else ErrorCode.UNAVAILABLE,
             tried=tried,
-            happened=f"within {timeout_ms} ms: {happened}",
-            hint="See `tidelog quorum describe`: a majority of the voters has to be alive.",
+            happened=f"within {self._ms_since(started_ns)} ms: {happened}",
+            hint=MAJORITY_HINT,
         )
+
+    def _ms_since(self, then_ns: int) -> int:
+        return (self._clock.monotonic_ns() - then_ns) // _NS_PER_MS
 
     async def _once(self, attempt: Attempt[_T], leader: Leader, timeout_ms: int) -> _T:
         """The only try: given up early if the leader moves, since no answer is to be expected."""
