@@ -69,6 +69,9 @@ def test_topics_of_a_cluster_of_three_have_three_replicas_and_only_producers_mak
     five: LocalCluster,
 ) -> None:
     cluster = three_voters(five)
+    drained = cluster.run("broker", "drain", "3", "--dry-run")
+    assert "node 3 stays one of 3 voters" in drained.err
+    assert "tidelog quorum remove-voter 3" in drained.err
     assert cluster.ok("topic", "create", "orders").endswith("replication factor 3\n")
     for words in (("consume", "ordres", "-e"), ("produce", "ordres")):
         done = cluster.run(*words)

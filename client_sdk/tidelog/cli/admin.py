@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.errors import BadInput
+from tidelog.cli.errors import BadInput, print_stderr
 from tidelog.cli.waiting import show_warnings
 
 if TYPE_CHECKING:
@@ -70,6 +70,23 @@ def quorum_hint() -> Iterator[None]:
             hint="it needs a majority of its voters: start them; if they are gone for good, "
             "see `tidelog quorum recover --help`",
         ) from None
+
+
+def note_voter(admin: "AdminClient", node_id: int) -> None:
+    """A node without its broker may still be a voter of the quorum: say what that means."""
+    from tidelog.wire.errors import TidelogError
+
+    try:
+        members = admin.describe_metadata_quorum().members
+    except TidelogError:
+        return  # The command itself has done its work.
+    voters = [each.member.node_id for each in members if not each.member.is_learner]
+    if node_id in voters:
+        print_stderr(
+            f"note: node {node_id} stays one of {len(voters)} voters of the metadata quorum, and "
+            "is needed for its majority\n"
+            f"hint: before it goes for good, `tidelog quorum remove-voter {node_id}`"
+        )
 
 
 def print_json(value: object) -> None:

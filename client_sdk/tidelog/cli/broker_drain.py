@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.admin import admin_client, note_voter, print_json
 from tidelog.cli.errors import EXIT_FAILED, EXIT_OK, BadInput, CommandError, print_stderr
 from tidelog.cli.parser import Parser, add_bootstrap, add_json, number
 from tidelog.cli.quorum_arguments import node_id
@@ -80,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if not arguments.json:
             _tell(arguments, outcome)
+            if not arguments.cancel:
+                note_voter(admin, arguments.broker)
         left = outcome.remaining_replicas
         if arguments.wait and not outcome.warnings:
             _wait(admin, throttle, arguments)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from tidelog.cli.admin import admin_client, print_json
+from tidelog.cli.admin import admin_client, note_voter, print_json
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.quorum_arguments import node_id
@@ -28,6 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Forget it."""
     with admin_client(arguments) as admin:
         admin.remove_broker(arguments.broker, validate_only=arguments.dry_run)
+        note_voter(admin, arguments.broker)
     if arguments.json:
         print_json({"broker_id": arguments.broker, "is_changed": not arguments.dry_run})
     elif arguments.dry_run:

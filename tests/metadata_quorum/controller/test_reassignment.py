@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.controller.reassignment import (
     list_reassignments,
 )
 from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
+from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults, plan_topic
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.metadata_quorum.records import TopicConfigurationChangeRecord
@@ -404,6 +405,17 @@ def test_a_drain_empties_its_broker_round_by_round() -> None:
     assert all(ONE not in each.replicas for each in plan.reassignments)
     image = clusters.after(image, drain(image, ONE, is_cancelled=True))
     assert drain_round(image, limit=10).reassignments == ()
+
+
+def test_the_last_broker_that_takes_replicas_is_not_drained() -> None:
+    image = clusters.with_topic(clusters.cluster(2), (1,))
+    image = clusters.after(image, drain(image, TWO, is_cancelled=False))
+    with pytest.raises(TidelogError, match="no other broker") as caught:
+        drain(image, ONE, is_cancelled=False)
+    clusters.raised(ErrorCode.INVALID_ARGUMENT, caught)
+    with pytest.raises(TidelogError, match=r"1 of 2 .*\(1 being drained\)"):
+        plan_topic(image, NewTopic(name="two", replication_factor=2), topic_id(9), TopicDefaults())
+    assert drain(image, ONE, is_cancelled=True).records == ()
 
 
 def test_a_drain_that_has_nowhere_to_go_warns() -> None:

@@ -89,7 +89,7 @@ def test_a_topic_that_asks_for_nothing_gets_the_defaults() -> None:
 def test_a_replication_factor_above_the_live_brokers_is_refused_naming_their_number() -> None:
     error = refusal(cluster(2), NewTopic(name="t", replication_factor=3))
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "2 brokers" in error.happened
+    assert error.happened == "2 of 2 registered brokers take replicas"
 
 
 def test_a_fenced_broker_is_not_alive() -> None:
@@ -99,6 +99,7 @@ def test_a_fenced_broker_is_not_alive() -> None:
     )
     error = refusal(apply_entry(image, (fence,)), NewTopic(name="t", replication_factor=2))
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert error.happened == "1 of 2 registered brokers take replicas (1 not there)"
 
 
 def test_partition_counts_beyond_either_limit_are_refused() -> None:

@@ -113,6 +113,14 @@ def drain(image: Image, broker_id: BrokerId, *, is_cancelled: bool) -> Decision[
     warnings = () if is_cancelled else _drain_warnings(image, broker_id)
     if broker.is_draining is not is_cancelled:
         return Decision(answer=DrainState(remaining_replicas=held), warnings=warnings)
+    if not is_cancelled and not _others_able(image, broker_id):
+        # Nothing could move, and no topic could be created any more: also not by mistake.
+        raise invalid(
+            f"{what} broker {broker_id}",
+            "no other broker is alive and takes replicas",
+            "Start or add another broker first. A node that is only to stop is stopped, not "
+            "emptied.",
+        )
     change = BrokerChangeRecord(
         broker_id=broker_id, epoch=broker.epoch, is_draining=not is_cancelled
     )
@@ -222,12 +230,16 @@ def _is_partition(record: MetadataRecord) -> bool:
     return not isinstance(record, BrokerChangeRecord | DirectoryEpochsRecord)
 
 
-def _drain_warnings(image: Image, broker_id: BrokerId) -> tuple[str, ...]:
-    able = [
+def _others_able(image: Image, broker_id: BrokerId) -> list[BrokerId]:
+    return [
         each.broker_id
         for each in image.brokers.values()
         if may_take_replicas(each) and each.broker_id != broker_id
     ]
+
+
+def _drain_warnings(image: Image, broker_id: BrokerId) -> tuple[str, ...]:
+    able = _others_able(image, broker_id)
     stuck = sum(
         not any(each not in partition.replicas for each in able)
         for _, partition in image.partitions_in(image.held_by(broker_id))

@@ -28,6 +28,21 @@ def candidate_of(image: Image, broker: BrokerImage) -> Candidate:
     )
 
 
+def told_unable(image: Image) -> str:
+    """Why the other brokers take no replicas, for an error; of each the reason that counts most."""
+    reasons = [_reason(each) for each in image.brokers.values() if not may_take_replicas(each)]
+    told = [f"{reasons.count(each)} {each}" for each in sorted(dict.fromkeys(reasons))]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _reason(broker: BrokerImage) -> str:
+    if broker.is_fenced:
+        return "not there"
+    if broker.is_shutting_down:
+        return "stopping"
+    return "being drained" if broker.is_draining else "without room or a working directory"
+
+
 def choose_directory(image: Image, broker_id: BrokerId, partition: PartitionId) -> bytes:
     """Where the broker keeps a new replica: its directories take turns, also over topics of one
     partition each."""

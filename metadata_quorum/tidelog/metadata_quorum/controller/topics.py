@@ -20,7 +20,11 @@ from tidelog.metadata_quorum.controller.configuration import (
 )
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.internal_topics import announced
-from tidelog.metadata_quorum.controller.load import candidates_of, choose_directory
+from tidelog.metadata_quorum.controller.load import (
+    candidates_of,
+    choose_directory,
+    told_unable,
+)
 from tidelog.metadata_quorum.controller.placement import (
     Placement,
     place_partitions,
@@ -232,12 +236,12 @@ def check_replication_factor(
     image: Image, factor: int, defaults: TopicDefaults, *, tried: str
 ) -> None:
     """INVALID_REPLICATION_FACTOR above the brokers that can take replicas, or what they can do."""
-    able = len(candidates_of(image))
+    able, count = len(candidates_of(image)), len(image.brokers)
     if not 1 <= factor <= able:
         raise TidelogError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             tried=tried,
-            happened=f"{able} brokers are alive and take replicas",
+            happened=f"{able} of {count} registered brokers take replicas{told_unable(image)}",
         )
     if factor > defaults.replication_factor_max:
         raise TidelogError(
