@@ -18,6 +18,7 @@ from tidelog.broker.handlers.fetch import (
 )
 from tidelog.broker.handlers.fetch_places import ReadPlaces, parting_of
 from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
+from tidelog.broker.handlers.leadership import Leadership
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.read import LogReader
@@ -41,6 +42,7 @@ CONTEXT = RequestContext(
 )
 HERE = 1
 EPOCH = 6
+INDEX = 77
 
 
 def broker(number: int, rack: str, *, is_fenced: bool = False) -> BrokerImage:
@@ -65,6 +67,11 @@ class Node:
         self.brokers = [broker(1, "a"), broker(2, "b"), broker(3, "c")]
         self.watchers: dict[Callable[[PartitionKey], None], None] = {}
         self.doubters: list[Callable[[TidelogError], None]] = []
+        self.is_heard = True
+        self.questions = 0
+        self.quorum_failure: TidelogError | None = None
+        self.led_next: int | None = None
+        """Who leads by the metadata that have not come yet."""
         self.set_role(leader, in_sync)
 
     def set_role(self, leader: int, in_sync: Sequence[int] = (1, 2, 3), epoch: int = EPOCH) -> None:
@@ -141,7 +148,23 @@ class Node:
 
     def handler(self) -> FetchHandler:
         replicas = cast(Replicas, self)
-        return FetchHandler(replicas, BrokerLimits(), ReadPlaces(self, BrokerId(HERE)))
+        places = ReadPlaces(self, BrokerId(HERE))
+        return FetchHandler(replicas, BrokerLimits(), self.leadership(), places)
+
+    def leadership(self) -> Leadership:
+        return Leadership(self.read_index, self.wait_applied, is_in_contact=lambda: self.is_heard)
+
+    async def read_index(self, timeout_ms: int) -> int:
+        del timeout_ms
+        self.questions += 1
+        if self.quorum_failure is not None:
+            raise self.quorum_failure
+        return INDEX
+
+    async def wait_applied(self, version: int) -> None:
+        assert version == INDEX, "the index that the quorum has named"
+        if self.led_next is not None:
+            self.set_role(self.led_next)
 
     def fetch(self, offset: int, *, rack: str = "", **fields: int) -> PartitionBatches | None:
         """A long poll that does not wait."""

@@ -10,7 +10,7 @@ from tidelog.broker.replicas import Replicas
 
 
 def offset_of(node: Node, spec: OffsetSpec, time_ms: int = -1) -> tuple[int, int, str]:
-    handler = OffsetsHandler(cast(Replicas, node), node.handler())
+    handler = OffsetsHandler(cast(Replicas, node), node.leadership())
     query = OffsetQuery(TOPIC, 0, -1, spec, time_ms)
     (answer,) = asyncio.run(handler.list_offsets(CONTEXT, [query]))
     return answer.offset, answer.leader_epoch, answer.error.code.name if answer.error else ""

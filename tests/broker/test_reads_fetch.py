@@ -11,6 +11,7 @@ from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_o
 from tidelog.broker.directory import LogDirectory
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
+from tidelog.broker.handlers.leadership import Leadership
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.records import FetchRecordsRequest, RecordsHandler
 from tidelog.broker.limits import BrokerLimits
@@ -79,7 +80,17 @@ class Node:
         pass
 
     def handler(self) -> FetchHandler:
-        return FetchHandler(cast(Replicas, self), BrokerLimits())
+        return FetchHandler(cast(Replicas, self), BrokerLimits(), sure_to_lead())
+
+
+def sure_to_lead() -> Leadership:
+    async def read_index(timeout_ms: int) -> int:
+        return timeout_ms
+
+    async def wait_applied(index: int) -> None:
+        del index
+
+    return Leadership(read_index, wait_applied, is_in_contact=lambda: True)
 
 
 def position(partition: int) -> FetchPosition:

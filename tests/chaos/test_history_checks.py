@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.chaos.checkers import HISTORY_CHECKS, check_clients
-from tidelog.chaos.checkers.history import Acks, Excuse, History, Outcome, Poll, Send
+from tidelog.chaos.checkers.history import Acks, Excuse, History, Inquiry, Outcome, Poll, Send
 
 PARTITION = "t-0"
 
@@ -57,6 +57,29 @@ def poll(
     )
 
 
+def inquiry(
+    offset: int,
+    *,
+    is_refused: bool = False,
+    watermark: int = -1,
+    time: tuple[int, int] = (10, 11),
+    is_leader: bool = True,
+) -> Inquiry:
+    """What a broker told somebody who came with an offset."""
+    return Inquiry(
+        client="stranger",
+        partition=PARTITION,
+        broker="n1",
+        method="Fetch",
+        began_ns=time[0],
+        ended_ns=time[1],
+        offset=offset,
+        is_refused_for_good=is_refused,
+        high_watermark=watermark,
+        is_leader=is_leader,
+    )
+
+
 def drain(*values: str, watermark: int = 100) -> Poll:
     """The final read of everything."""
     return poll(
@@ -65,7 +88,7 @@ def drain(*values: str, watermark: int = 100) -> Poll:
 
 
 def history(
-    events: Sequence[Send | Poll],
+    events: Sequence[Send | Poll | Inquiry],
     *,
     excuse: Excuse | None = None,
     trimmed_to: int = 0,
@@ -74,6 +97,7 @@ def history(
     made = History()
     made.sends = [event for event in events if isinstance(event, Send)]
     made.polls = [event for event in events if isinstance(event, Poll)]
+    made.inquiries = [event for event in events if isinstance(event, Inquiry)]
     made.trims[PARTITION] = trimmed_to
     if excuse is not None:
         made.excuse(PARTITION, excuse)
@@ -88,7 +112,9 @@ def kinds(made: History) -> set[str]:
 
 A, B, C = send("a"), send("b"), send("c")
 
-BAD: dict[str, list[Send | Poll]] = {
+BAD: dict[str, list[Send | Poll | Inquiry]] = {
+    "refused_kept": [send("a", "b", at=0), inquiry(2, is_refused=True), drain("a", "b")],
+    "end_behind": [send("a", "b", at=0), inquiry(0, watermark=1), drain("a", "b")],
     "inconsistent_offsets": [A, B, poll((0, "a")), poll((0, "b"), reader="other")],
     "duplicate": [A, poll((0, "a"), (1, "a"))],
     "reused_offset": [send("a", at=0, time=(0, 5)), send("b", at=0, time=(1, 6))],
@@ -141,7 +167,17 @@ RELATED: dict[str, set[str]] = {
     "lost_write": {"ext_poll_skip"},
 }
 
-GOOD: dict[str, list[Send | Poll]] = {
+GOOD: dict[str, list[Send | Poll | Inquiry]] = {
+    "inquiries that say nothing wrong": [
+        send("a", "b", at=0),
+        inquiry(3, is_refused=True),
+        inquiry(2, watermark=2),
+        inquiry(2, watermark=1, is_leader=False),
+        send("c", at=2, time=(12, 20)),
+        inquiry(3, is_refused=True, time=(15, 16)),
+        inquiry(2, watermark=2, time=(15, 16)),
+        drain("a", "b", "c"),
+    ],
     "all kinds of outcomes": [
         send("a", "b", at=0, time=(0, 1), stream="s", position=1),
         send("c", at=2, time=(0, 3), stream="s", position=2),

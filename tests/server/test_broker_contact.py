@@ -9,11 +9,19 @@ from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_fetch_in_world import Reader, three_racks
 from tests.server.test_replicas_in_world import isolate
 from tidelog.broker.replica_watchers import ReplicaWatchers
-from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Clock
-from tidelog.server.broker_contact import ContactWatch
+from tidelog.server.broker_contact import ContactWatch, contact_ms, is_in_contact
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+
+class FakeSession:
+    """As much of a session as is looked at."""
+
+    def __init__(self) -> None:
+        self.session_timeout_ms = 9_000
+        self.silent_ms = 0
+        self.is_fenced = False
 
 
 def test_it_is_said_once_in_each_session_s_time_of_silence() -> None:
@@ -22,9 +30,8 @@ def test_it_is_said_once_in_each_session_s_time_of_silence() -> None:
     watch = ContactWatch(cast("BrokerSession", None), watchers, cast("Clock", None))
     counts = []
     for silent_ms in (0, 8_999, 9_000, 9_500, 18_000, 18_500, 400, 9_000):
-        watch.look(silent_ms)
+        watch.look(silent_ms, 9_000)
         counts.append(len(told))
-    assert SESSION_TIMEOUT_MS == 9_000
     assert counts == [0, 0, 1, 1, 2, 2, 2, 3]
     assert all(each.code is ErrorCode.UNAVAILABLE for each in told)
 
@@ -69,3 +76,48 @@ def test_a_cluster_without_a_controller_goes_on_serving() -> None:
         assert (await reader.answer()).batches
 
     Cluster(controllers=3, brokers=3).run(work)
+
+
+@pytest.mark.parametrize(
+    ("session_timeout_ms", "expected_ms"), [(9_000, 7_000), (3_000, 2_000), (1_000, 667)]
+)
+def test_contact_is_lost_before_a_controller_can_have_ended_the_session(
+    session_timeout_ms: int, expected_ms: int
+) -> None:
+    assert contact_ms(session_timeout_ms) == expected_ms
+    session = FakeSession()
+    session.session_timeout_ms = session_timeout_ms
+    session.silent_ms = expected_ms - 1
+    assert is_in_contact(cast("BrokerSession", session))
+    session.silent_ms = expected_ms
+    assert not is_in_contact(cast("BrokerSession", session))
+
+
+def test_a_broker_that_is_told_to_be_fenced_is_in_no_contact_that_counts() -> None:
+    session = FakeSession()
+    assert is_in_contact(cast("BrokerSession", session))
+    session.is_fenced = True
+    assert not is_in_contact(cast("BrokerSession", session))
+
+
+@pytest.mark.slow
+def test_a_reader_is_told_to_look_elsewhere_after_the_time_that_this_cluster_has_for_silence() -> (
+    None
+):
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        reader = Reader(topic, old)
+        await reader.name(5, leader_epoch=topic.now().leader_epoch)
+        isolate(cluster, old)
+        began_ns = cluster.world.loop.now_ns
+        answer = await reader.answer()
+        assert answer.error.code == ErrorCode.UNAVAILABLE.value
+        assert (cluster.world.loop.now_ns - began_ns) // 1_000_000 < 4_500
+        cluster.world.heal()
+
+    cluster = three_racks()
+    for node in cluster.nodes.values():
+        node.settings = {**node.settings, "quorum.session_timeout_ms": "3000"}
+    cluster.run(work)

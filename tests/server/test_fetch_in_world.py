@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.broker.node_in_world import values_of
+from tests.broker.node_in_world import position, values_of
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_replicas_in_world import isolate
@@ -168,3 +168,40 @@ def test_the_end_that_a_new_leader_tells_is_never_below_what_was_acknowledged() 
         raise AssertionError("no end was told")
 
     three_racks().run(work)
+
+
+def test_an_old_leader_never_calls_out_of_range_what_was_acknowledged_elsewhere() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        old = topic.now().leader_id
+        isolate(cluster, old)
+        await topic.led_by_other_than(old)
+        await topic.produce(3)
+        end = max(topic.acknowledged) + 1
+        codes = [await refusal(topic, old, end)]
+        cluster.world.heal()
+        while codes[-1] is not ErrorCode.NOT_LEADER:
+            codes.append(await refusal(topic, old, end))
+            await asyncio.sleep(0.01)
+        assert set(codes) == {ErrorCode.UNAVAILABLE, ErrorCode.NOT_LEADER}
+
+    three_racks().run(work)
+
+
+def test_a_leader_calls_out_of_range_what_nobody_has_written() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        answered = await refusal(topic, topic.now().leader_id, 99)
+        assert answered is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    three_racks().run(work)
+
+
+async def refusal(topic: ReplicatedTopic, number: int, offset: int) -> ErrorCode | None:
+    """What a reader without an epoch is refused with at this broker."""
+    request = fetch_pb2.FetchRequest(positions=[position(topic.key.topic_id, 0, offset)])
+    data = await topic.cluster.call(number, "FetchService/Fetch", request.SerializeToString())
+    parts = fetch_pb2.FetchResponse.FromString(data).partitions
+    return ErrorCode(parts[0].error.code) if parts and parts[0].HasField("error") else None

@@ -10,21 +10,32 @@ Nor are answers from memory: coordinators ask `is_in_contact` first.
 from typing import Final
 
 from tidelog.broker.replica_watchers import ReplicaWatchers
-from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
-from tidelog.metadata_quorum.stream.session_client import ANSWER_MS, BrokerSession
+from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Clock
 from tidelog.server import log_events
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 LOOK_MS: Final = 500
-CONTACT_MS: Final = SESSION_TIMEOUT_MS - ANSWER_MS
-"""The controller counts a session from the heartbeat; the broker from the answer, which comes up to
-ANSWER_MS later. Within this silence nobody has ended the session for it."""
+MARGIN_MS: Final = 2_000
+MARGIN_PART: Final = 3
+"""Of the session's time, where that is short."""
+
+
+def contact_ms(session_timeout_ms: int) -> int:
+    """Within this silence nobody has ended the session for it.
+
+    The controller counts from the moment when a heartbeat comes, this broker from when it left. The
+    margin is for a controller that was just elected: it holds the silence of the one before it
+    against that one's broker, which heard itself until the end.
+    """
+    return session_timeout_ms - min(MARGIN_MS, session_timeout_ms // MARGIN_PART)
 
 
 def is_in_contact(session: BrokerSession) -> bool:
-    """Whether a controller was heard so lately that the session cannot be over."""
-    return session.silent_ms < CONTACT_MS
+    """Whether a controller was heard so lately that the session cannot be over, and did not say
+    that it is: the metadata that show it may not be here yet.
+    """
+    return not session.is_fenced and session.silent_ms < contact_ms(session.session_timeout_ms)
 
 
 class ContactWatch:
@@ -41,11 +52,11 @@ class ContactWatch:
         """Until cancelled."""
         while True:
             await self._clock.sleep(LOOK_MS)
-            self.look(self._session.silent_ms)
+            self.look(self._session.silent_ms, self._session.session_timeout_ms)
 
-    def look(self, silent_ms: int) -> None:
-        """No controller has answered for so long."""
-        passed = silent_ms // SESSION_TIMEOUT_MS
+    def look(self, silent_ms: int, session_timeout_ms: int) -> None:
+        """No controller has answered for so long; a session ends after the other time."""
+        passed = silent_ms // session_timeout_ms
         if passed > self._told:
             if not self._told:
                 log_events.warning("controller_not_heard", silent_ms=silent_ms)

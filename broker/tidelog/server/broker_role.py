@@ -16,6 +16,7 @@ from tidelog.broker.directory import LogDirectory, RecoverySummary
 from tidelog.broker.handlers.admin import AdminHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.fetch_places import ReadPlaces
+from tidelog.broker.handlers.leadership import Leadership
 from tidelog.broker.handlers.log_dirs import LogDirsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
@@ -98,7 +99,12 @@ class BrokerRole:
             address_of=self.replication.address_of,
         )
         places = ReadPlaces(side.metadata, broker_id)
-        self._fetch = FetchHandler(self.replicas, configuration.broker_limits(), places)
+        self._leadership = Leadership(
+            self._read_index, self.replicas.wait_applied, is_in_contact=self._is_in_contact
+        )
+        self._fetch = FetchHandler(
+            self.replicas, configuration.broker_limits(), self._leadership, places
+        )
         self.groups = BrokerGroups(
             self.replicas,
             ports,
@@ -109,8 +115,14 @@ class BrokerRole:
             cluster_id=identity.cluster_id,
             broker_id=broker_id,
             address_of=self.replication.address_of,
-            is_in_contact=lambda: self.session is not None and is_in_contact(self.session),
+            is_in_contact=self._is_in_contact,
         )
+
+    def _is_in_contact(self) -> bool:
+        return self.session is not None and is_in_contact(self.session)
+
+    async def _read_index(self, timeout_ms: int) -> int:
+        return await self._side.metadata.read_index(timeout_ms=timeout_ms)
 
     def _make_producer_ids(self) -> ProducerIds:
         blocks = ControllerBlocks(
@@ -191,7 +203,7 @@ class BrokerRole:
                 topics, produce, fetch, time=self.time, random=ports.random, limits=limits
             ),
             metadata=topics,
-            offsets=OffsetsHandler(replicas, fetch),
+            offsets=OffsetsHandler(replicas, self._leadership),
             admin=AdminHandler(
                 metadata,
                 replicas,
@@ -199,7 +211,7 @@ class BrokerRole:
                 broker_id=BrokerId(self._configuration.node_id),
                 followers=self.replication.in_sync.followers,
             ),
-            trim=TrimHandler(replicas),
+            trim=TrimHandler(replicas, self._leadership),
             log_dirs=self._log_dirs,
             coordinators=self.groups.finder,
             members=self.groups.members,

@@ -12,14 +12,15 @@ from typing import Final
 from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.port import CreatedTopic, Forwarded, ImageSource
-from tidelog.metadata_quorum.rpc import stream_session, stream_topics
+from tidelog.metadata_quorum.rpc import quorum_joining, stream_session, stream_topics
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.metadata_quorum.stream.session_messages import ForwardAnswer, ForwardedCall
 from tidelog.ports import Clock, Network, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, LogIndex
 
+READ_INDEX: Final = "/tidelog.v1.QuorumService/ReadIndex"
 FORWARD: Final = "/tidelog.v1.ControllerService/Forward"
 CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
 NOT_REPEATABLE: Final = frozenset(
@@ -92,6 +93,24 @@ class ClusterMetadata:
         may_repeat = method not in NOT_REPEATABLE
         return await self._forward(
             context, method, request, timeout_ms=timeout_ms, may_repeat=may_repeat
+        )
+
+    async def read_index(self, *, timeout_ms: int) -> LogIndex:
+        """The index of all metadata committed when this was asked, by the quorum's own word: not
+        of a leader that only believes it is one."""
+        request = quorum_joining.encode_observers_read(self._cluster_id, self._node_id)
+
+        async def attempt(leader: Leader, attempt_ms: int) -> LogIndex:
+            answer = await self._network.call(
+                leader.address, READ_INDEX, request, timeout_ms=attempt_ms
+            )
+            return quorum_joining.decode_observers_read(answer)
+
+        return await self._controller.run(
+            attempt,
+            tried="ask the controller what is committed",
+            timeout_ms=timeout_ms,
+            may_repeat=True,
         )
 
     async def _forward(

@@ -302,6 +302,7 @@ class BrokerSessionResponse(_message.Message):
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     REMAINING_LEADERS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     CLOCK_STATE_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_MS_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_MAX_MS_FIELD_NUMBER: _builtins.int
@@ -315,6 +316,8 @@ class BrokerSessionResponse(_message.Message):
     """When the next heartbeat is due, in milliseconds."""
     remaining_leaders: _builtins.int
     """How many leaders still have to be moved before `may_shut_down`."""
+    session_timeout_ms: _builtins.int
+    """How long the controller tolerates silence, in milliseconds; 0: as it said at the registration."""
     clock_state: _broker_admin_pb2.ClockState.ValueType
     """What the controller thinks of the clock that the request told. Unspecified, as by an older
     controller: the broker deletes nothing by time.
@@ -336,13 +339,14 @@ class BrokerSessionResponse(_message.Message):
         heartbeat_interval_ms: _builtins.int = ...,
         remaining_leaders: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
+        session_timeout_ms: _builtins.int = ...,
         clock_state: _broker_admin_pb2.ClockState.ValueType = ...,
         clock_skew_ms: _builtins.int = ...,
         clock_skew_max_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_max_ms", b"clock_skew_max_ms", "clock_skew_ms", b"clock_skew_ms", "clock_state", b"clock_state", "error", b"error", "heartbeat_interval_ms", b"heartbeat_interval_ms", "is_fenced", b"is_fenced", "may_shut_down", b"may_shut_down", "remaining_leaders", b"remaining_leaders", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_max_ms", b"clock_skew_max_ms", "clock_skew_ms", b"clock_skew_ms", "clock_state", b"clock_state", "error", b"error", "heartbeat_interval_ms", b"heartbeat_interval_ms", "is_fenced", b"is_fenced", "may_shut_down", b"may_shut_down", "remaining_leaders", b"remaining_leaders", "sequence", b"sequence", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,6 @@ from tests.server.test_replicas_in_world import isolate
 from tidelog.broker.coordinators.proof import LeadershipProof
 from tidelog.broker.groups.records import MEANINGLESS, decode_record
 from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
-from tidelog.server.broker_contact import CONTACT_MS
 from tidelog.v1 import errors_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -50,10 +49,6 @@ def test_what_is_committed_in_another_epoch_shows_nothing() -> None:
 
 def test_its_record_is_none_for_whoever_loads_the_log() -> None:
     assert decode_record(MEANINGLESS, None) is None
-
-
-def test_contact_is_lost_before_a_controller_can_have_ended_the_session() -> None:
-    assert CONTACT_MS == SESSION_TIMEOUT_MS - 2_000
 
 
 async def fetched(cluster: Cluster, number: int) -> groups_pb2.FetchOffsetsResponse:

@@ -308,3 +308,92 @@ def test_a_held_id_is_waited_for_as_long_as_one_controller_may_take_to_give_it_f
         assert ID_IN_USE_MS <= controller.now_ms() < ID_IN_USE_MS + 1_000
 
     simulate(work)
+
+
+class TellingController(FakeController):
+    """Tells another session time as it is told to, and takes its time to answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__([5], 5)
+        self.clock = clock
+        self.registered_ms = 3_000
+        self.beaten_ms = 0
+        self.is_fenced = False
+        self.delay_ms = 0
+
+    async def call(self, peer: str, method: str, message: bytes, *, timeout_ms: int) -> bytes:
+        answer = await super().call(peer, method, message, timeout_ms=timeout_ms)
+        await self.clock.sleep(self.delay_ms)
+        told = broker_session_pb2.RegisterBrokerResponse.FromString(answer)
+        told.session_timeout_ms = self.registered_ms
+        return told.SerializeToString()
+
+    def stream(self, peer: str, method: str) -> "TellingStream":
+        del peer, method
+        return TellingStream(self)
+
+
+class TellingStream(FakeStream):
+    """Of it."""
+
+    controller: TellingController
+
+    async def receive(self) -> bytes | None:
+        """As the port says."""
+        await self.controller.clock.sleep(self.controller.delay_ms)
+        answer = broker_session_pb2.BrokerSessionResponse.FromString(await super().receive() or b"")
+        answer.session_timeout_ms = self.controller.beaten_ms
+        answer.heartbeat_interval_ms = 100
+        answer.is_fenced = self.controller.is_fenced
+        return answer.SerializeToString()
+
+
+def test_the_session_lasts_as_long_as_the_controller_says_and_says_again() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = TellingController(ports.clock)
+        broker = session(ports, controller, shows(5, OURS))
+        await broker.register()
+        assert broker.session_timeout_ms == 3_000
+        running = asyncio.ensure_future(broker.run())
+        await ports.clock.sleep(500)
+        assert broker.session_timeout_ms == 3_000, "an earlier release says it once"
+        controller.beaten_ms = 20_000
+        await ports.clock.sleep(500)
+        assert broker.session_timeout_ms == 20_000
+        running.cancel()
+
+    simulate(work)
+
+
+def test_silence_counts_from_the_heartbeat_that_was_answered_not_from_its_answer() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = TellingController(ports.clock)
+        controller.delay_ms = 700
+        broker = session(ports, controller, shows(5, OURS))
+        await broker.register()
+        assert broker.silent_ms >= 700
+        running = asyncio.ensure_future(broker.run())
+        for _ in range(30):
+            await ports.clock.sleep(100)
+            assert 700 <= broker.silent_ms <= 700 + 100 + 700
+        running.cancel()
+
+    simulate(work)
+
+
+def test_a_broker_knows_that_it_is_fenced_before_its_image_does() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = TellingController(ports.clock)
+        broker = session(ports, controller, shows(5, OURS))
+        await broker.register()
+        told = [broker.is_fenced]
+        running = asyncio.ensure_future(broker.run())
+        await ports.clock.sleep(300)
+        told.append(broker.is_fenced)
+        controller.is_fenced = True
+        await ports.clock.sleep(300)
+        told.append(broker.is_fenced)
+        assert told == [True, False, True]
+        running.cancel()
+
+    simulate(work)

@@ -5,7 +5,8 @@ Owns the long poll, and what is judged of a position before anything is read: wh
 or above this replica's high watermark. Stop 10 of a record's walk.
 
 A position above the watermark and not above the log's end waits: the watermark of a new leader may
-be behind the one that its predecessor had told, until its followers have said where they stand.
+be behind the one that its predecessor had told, until its followers have said where they stand. One
+that is out of range is answered so only after `leadership` has made sure that this broker leads.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import msgspec
 
 from tidelog.broker.errors import fresh, invalid
 from tidelog.broker.handlers.fetch_places import ReadPlaces, check_epoch, parting_of
+from tidelog.broker.handlers.leadership import Confirmation, Leadership
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.read import Batches
@@ -83,10 +85,15 @@ class FetchHandler:
     """Reads for the unary call; `judge` and `read` serve the stream as well."""
 
     def __init__(
-        self, replicas: Replicas, limits: BrokerLimits, places: ReadPlaces | None = None
+        self,
+        replicas: Replicas,
+        limits: BrokerLimits,
+        leadership: Leadership,
+        places: ReadPlaces | None = None,
     ) -> None:
         self.replicas = replicas
         self.limits = limits
+        self.leadership = leadership
         self._places = places
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> list[PartitionBatches]:
@@ -109,13 +116,9 @@ class FetchHandler:
                 f"{self.limits.fetch_positions_max}",
             )
 
-    def find(self, position: FetchPosition, rack: str = "") -> Replica:
-        """The replica, if the position can be read there; else a typed error."""
-        replica = self._serving(position, rack)
-        log = replica.log
-        if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
-            raise _out_of_range(position, replica)
-        return replica
+    def find(self, position: FetchPosition) -> Replica:
+        """The replica, if this broker may serve the position's partition; else a typed error."""
+        return self._serving(position, "")
 
     def judge(
         self, position: FetchPosition, rack: str, *, may_redirect: bool
@@ -125,7 +128,7 @@ class FetchHandler:
             replica = self._serving(position, rack)
             log, offset = replica.log, position.fetch_offset
             if offset < log.log_start_offset:
-                raise _out_of_range(position, replica)
+                raise (_out_of_range if replica.is_led else _begins_later)(position, replica)
             parting = parting_of(log, offset, position.last_fetched_epoch)
             if not replica.is_led and (parting or offset > log.log_end_offset):
                 raise _behind(position, replica)
@@ -143,6 +146,23 @@ class FetchHandler:
         if nearer == NO_REPLICA:
             return replica
         return msgspec.structs.replace(self._bare(position, replica), preferred_replica=nearer)
+
+    async def settle(
+        self,
+        position: FetchPosition,
+        rack: str,
+        judged: Replica | PartitionBatches,
+        confirmation: Confirmation,
+    ) -> Replica | PartitionBatches:
+        """What was judged, or, of a position out of range, what is judged of it by a leader."""
+        error = judged.error if isinstance(judged, PartitionBatches) else None
+        if error is None or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return judged
+        try:
+            await confirmation.wait(error.tried)
+        except TidelogError as uncertain:
+            return self.failed(position, uncertain)
+        return self.judge(position, rack, may_redirect=False)
 
     def nearer(self, position: FetchPosition, rack: str) -> int:
         """A replica that the client should read instead; `NO_REPLICA`: this one."""
@@ -256,8 +276,10 @@ class FetchHandler:
     async def _read_all(self, request: FetchRequest, bytes_max: int) -> list[PartitionBatches]:
         whole = left = bytes_max
         answers = []
+        rack, confirmation = request.client_rack, Confirmation(self.leadership)
         for position in request.positions:
-            replica = self.judge(position, request.client_rack, may_redirect=False)
+            judged = self.judge(position, rack, may_redirect=False)
+            replica = await self.settle(position, rack, judged, confirmation)
             if isinstance(replica, PartitionBatches):
                 answers.append(replica)
                 continue
@@ -267,7 +289,10 @@ class FetchHandler:
             try:
                 found = await self.read(replica, position.fetch_offset, max_bytes)
             except TidelogError as error:
-                answers.append(self.failed(position, error))
+                failed = self.failed(position, error)
+                settled = await self.settle(position, rack, failed, confirmation)
+                if isinstance(settled, PartitionBatches):
+                    answers.append(settled)
                 continue
             if not found.data:
                 continue
@@ -278,7 +303,7 @@ class FetchHandler:
                 left = 0
                 continue
             left -= len(found.data)
-            nearer = self.nearer(position, request.client_rack)
+            nearer = self.nearer(position, rack)
             answers.append(answer_of(position, replica, found, preferred_replica=nearer))
         return answers
 
@@ -317,6 +342,16 @@ def _out_of_range(position: FetchPosition, replica: Replica) -> TidelogError:
         f"at offset {position.fetch_offset}",
         happened=f"the log reaches from {log.log_start_offset} "
         f"to the high watermark {log.high_watermark}{end}",
+    )
+
+
+def _begins_later(position: FetchPosition, replica: Replica) -> TidelogError:
+    """A follower's log may begin later than its leader's: only the leader can tell."""
+    return TidelogError(
+        ErrorCode.NOT_LEADER,
+        tried=f"fetch from {replica.topic_name}-{position.partition} "
+        f"at offset {position.fetch_offset}",
+        happened=f"this follower's log begins at {replica.log.log_start_offset}",
     )
 
 

@@ -22,6 +22,7 @@ from tidelog.broker.handlers.fetch import (
     PartitionBatches,
     answer_of,
 )
+from tidelog.broker.handlers.leadership import Confirmation
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replica
 from tidelog.wire.errors import TidelogError
@@ -114,6 +115,7 @@ class FetchSession:
         left = min(self._answer_bytes, max(0, self._credit_bytes), bytes_max)
         changes, session_epoch = self._changes, self._session_epoch
         has_credit = self._credit_bytes > 0
+        confirmation = Confirmation(self._handler.leadership)
         for key in list(self._ready if has_credit else self._urgent):
             if has_credit and left <= 0:
                 break
@@ -122,10 +124,13 @@ class FetchSession:
             self._urgent.pop(key, None)
             if position is None:
                 continue
-            answer, is_full = await self._read(key, position, left, is_first=not answers)
+            answer, is_full = await self._read(
+                key, position, left, confirmation, is_first=not answers
+            )
             if changes != self._changes:
                 # A seek came in while the disk was read: what was read may be from before it.
                 self._put_first(key)
+                self._note_urgent(key)
                 break
             if answer is not None:
                 answers.append(answer)
@@ -190,7 +195,13 @@ class FetchSession:
         self._ready = {key: None} | self._ready
 
     async def _read(
-        self, key: PartitionKey, position: FetchPosition, left: int, *, is_first: bool
+        self,
+        key: PartitionKey,
+        position: FetchPosition,
+        left: int,
+        confirmation: Confirmation,
+        *,
+        is_first: bool,
     ) -> tuple[PartitionBatches | None, bool]:
         """One partition's batches, and its position moved behind them; None without news.
 
@@ -201,7 +212,10 @@ class FetchSession:
         if doubt is not None:
             self._remove(key)
             return self._handler.failed(position, doubt), False
-        replica = self._judge(position)
+        judged = self._judge(position)
+        replica = await self._handler.settle(position, self._rack or "", judged, confirmation)
+        if changes != self._changes:
+            return None, False
         if isinstance(replica, PartitionBatches):
             self._remove(key)
             return replica, False
@@ -214,9 +228,15 @@ class FetchSession:
         try:
             found = await self._handler.read(replica, position.fetch_offset, min(left, wanted))
         except TidelogError as error:
-            if changes == self._changes:
-                self._remove(key)
-            return self._handler.failed(position, error), False
+            failed = self._handler.failed(position, error)
+            settled = await self._handler.settle(position, self._rack or "", failed, confirmation)
+            if changes != self._changes:
+                return None, False
+            if not isinstance(settled, PartitionBatches):
+                self._ready.setdefault(key, None)
+                return None, False
+            self._remove(key)
+            return settled, False
         if changes != self._changes or not found.data:
             return None, False
         if len(found.data) > left and not is_first:

@@ -2,7 +2,9 @@
 
 Owns the rule that the end never seems to fall: a new leader whose watermark has not reached the
 start of its own epoch knows of less than its predecessor had told, and says so instead of a number.
-It must never answer of a partition that this broker does not lead.
+It must never answer of a partition that this broker does not lead. One that has lost contact to the
+controllers, as after it was stopped, first tries to learn whether it still leads; where no
+controller is in reach at all it answers what it knows, since a cluster goes on serving without one.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.broker.errors import invalid
-from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.leadership import Leadership
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
 from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.state import PartitionLog
@@ -55,9 +57,9 @@ class OffsetAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetsHandler:
     """Answers each query on its own."""
 
-    def __init__(self, replicas: Replicas, fetch: FetchHandler) -> None:
+    def __init__(self, replicas: Replicas, leadership: Leadership) -> None:
         self._replicas = replicas
-        self._fetch = fetch
+        self._leadership = leadership
 
     async def list_offsets(
         self, context: RequestContext, queries: Sequence[OffsetQuery]
@@ -70,6 +72,7 @@ class OffsetsHandler:
                 f"{len(queries)} queries, the limit is {PARTS_PER_REQUEST_MAX}",
                 "Ask in several requests.",
             )
+        await self._leadership.catch_up()
         answers = []
         for query in queries:
             answers.append(await self._answer(query))

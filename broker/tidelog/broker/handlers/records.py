@@ -11,6 +11,7 @@ import msgspec
 from tidelog.broker.errors import invalid
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offsets import lag_of
 from tidelog.broker.handlers.produce import (
     Acks,
     PartitionAcknowledgement,
@@ -164,6 +165,10 @@ class RecordsHandler:
         count = request.max_records or self._limits.records_fetch_default
         if answers and answers[0].error is not None:
             raise answers[0].error
+        lag = lag_of(replica.log, tried)
+        if lag is not None:
+            # Who reads up to the watermark that is shown would take it for the end.
+            raise lag
         records, next_offset = decoded_records(
             answers[0].batches if answers else b"",
             request.fetch_offset,

@@ -1,7 +1,8 @@
 """Trims partitions on request: deletes all records below an offset (DeleteRecords).
 
 Owns the checks of a trim point; the directory's owner makes it durable before it answers. It must
-never trim above the high watermark: what is not committed is not a client's to delete.
+never trim above the high watermark: what is not committed is not a client's to delete. That a point
+is above it is said for good only by a broker that is sure to lead and to know its watermark.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.errors import internal, invalid
+from tidelog.broker.handlers.leadership import Leadership
+from tidelog.broker.handlers.offsets import lag_of
 from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.ports import RequestContext, TaskScope
@@ -42,8 +45,9 @@ class TrimOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class TrimHandler:
     """Answers each point on its own."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, leadership: Leadership) -> None:
         self._replicas = replicas
+        self._leadership = leadership
 
     async def delete_records(
         self, context: RequestContext, points: Sequence[TrimPoint]
@@ -58,7 +62,19 @@ class TrimHandler:
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def _note(self, point: TrimPoint, outcomes: list[TrimOutcome | None], place: int) -> None:
-        outcomes[place] = await self._trim(point)
+        outcome = await self._trim(point)
+        error = outcome.error
+        if error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            outcome = await self._trim_confirmed(point, error)
+        outcomes[place] = outcome
+
+    async def _trim_confirmed(self, point: TrimPoint, refused: TidelogError) -> TrimOutcome:
+        """Once more, by metadata that show who leads by now."""
+        try:
+            await self._leadership.confirm(refused.tried)
+        except TidelogError as error:
+            return TrimOutcome(topic_id=point.topic_id, partition=point.partition, error=error)
+        return await self._trim(point)
 
     async def _trim(self, point: TrimPoint) -> TrimOutcome:
         tried = f"delete records of {point.topic_id.hex()}-{point.partition}"
@@ -97,6 +113,9 @@ def _validate(points: Sequence[TrimPoint]) -> None:
 
 def _checked_offset(point: TrimPoint, replica: Replica, tried: str) -> Offset:
     log, offset = replica.log, point.before_offset
+    lag = lag_of(log, tried)
+    if lag is not None and not 0 <= offset <= log.high_watermark:
+        raise lag
     if offset == HIGH_WATERMARK:
         return log.high_watermark
     if not 0 <= offset <= log.high_watermark:

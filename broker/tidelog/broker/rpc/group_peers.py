@@ -88,6 +88,7 @@ class GroupPeers:
     ) -> Mapping[PartitionKey, OwnOffsets | TidelogError]:
         """Between which offsets partitions that the broker leads hold records."""
         if broker_id == self._broker_id:
+            await self._fetch.leadership.catch_up()
             return self._watermarks.describe(keys)
         request = broker_peer_pb2.DescribeOwnOffsetsRequest(
             cluster_id=self._cluster_id, topics=by_topic(keys)
@@ -139,6 +140,7 @@ class GroupPeers:
         self._check_cluster(asked.cluster_id)
         keys = partition_keys(asked.topics, tried="describe the offsets of partitions")
         response = broker_peer_pb2.DescribeOwnOffsetsResponse()
+        await self._fetch.leadership.catch_up()
         for key, found in self._watermarks.describe(keys).items():
             each = response.partitions.add(log_start_offset=NOT_KNOWN, high_watermark=NOT_KNOWN)
             each.partition.topic_id = key.topic_id

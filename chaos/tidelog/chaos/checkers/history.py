@@ -74,6 +74,24 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the drain after everything had ended and healed."""
 
 
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker answered to a client that came with nothing but an offset to read from."""
+
+    client: str
+    partition: PartitionKey
+    broker: str
+    method: str
+    began_ns: int
+    ended_ns: int
+    offset: int
+    is_refused_for_good: bool
+    """The answer was OFFSET_OUT_OF_RANGE: do not ask again, begin elsewhere."""
+    high_watermark: int = -1
+    """Of the answer; -1: the answer does not say."""
+    is_leader: bool = False
+    """Whether the broker led the partition from the question to the answer."""
+
+
 class Anomaly(msgspec.Struct, frozen=True):
     """Something that must not be."""
 
@@ -106,11 +124,12 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """All sends and polls of a run, in the order in which they ended."""
+    """All sends, polls and inquiries of a run, in the order in which they ended."""
 
     def __init__(self) -> None:
         self.sends: list[Send] = []
         self.polls: list[Poll] = []
+        self.inquiries: list[Inquiry] = []
         self.damage: list[str] = []
         """Answers whose bytes contradict a checksum: a broker must never give one."""
         self.excuses: dict[PartitionKey, Excuse] = {}

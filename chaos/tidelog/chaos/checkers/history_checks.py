@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from tidelog.chaos.checkers.history import Anomaly, Excuse, History, Loss
+from tidelog.chaos.checkers.history_inquiries import end_behind, refused_kept
 from tidelog.chaos.checkers.history_loss import lost_write, torn_batch, unseen, vanished
 from tidelog.chaos.checkers.history_offsets import (
     duplicate,
@@ -67,6 +68,8 @@ OF_WHOLE: Final[tuple[Check, ...]] = (
     ext_nonmonotonic_send,
     reordered,
     overtaken,
+    refused_kept,
+    end_behind,
 )
 
 OF_KEPT: Final[tuple[Check, ...]] = (lost_write, unseen)

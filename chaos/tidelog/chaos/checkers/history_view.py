@@ -4,10 +4,19 @@ Owns what several checks need alike: where values were acknowledged, where they 
 offsets are known to hold a record. It must never judge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tidelog.chaos.checkers.history import Excuse, History, Loss, Outcome, PartitionKey, Poll, Send
+from tidelog.chaos.checkers.history import (
+    Excuse,
+    History,
+    Inquiry,
+    Loss,
+    Outcome,
+    PartitionKey,
+    Poll,
+    Send,
+)
 
 Found = Iterator[str]
 """What a check found, one text each."""
@@ -22,6 +31,7 @@ class PartitionView:
         sends: list[Send],
         polls: list[Poll],
         *,
+        inquiries: Sequence[Inquiry] = (),
         excuse: Excuse | None = None,
         trimmed_to: int = 0,
         healed_ns: int | None = None,
@@ -30,6 +40,7 @@ class PartitionView:
         self.partition = partition
         self.sends = sends
         self.polls = polls
+        self.inquiries = inquiries
         self.excuse = excuse
         self.trimmed_to = trimmed_to
         self.healed_ns = healed_ns
@@ -98,15 +109,19 @@ def views_of(history: History) -> Iterator[PartitionView]:
     """Every partition that was touched, in order of first touch."""
     sends: dict[PartitionKey, list[Send]] = {}
     polls: dict[PartitionKey, list[Poll]] = {}
+    inquiries: dict[PartitionKey, list[Inquiry]] = {}
     for send in history.sends:
         sends.setdefault(send.partition, []).append(send)
     for poll in history.polls:
         polls.setdefault(poll.partition, []).append(poll)
+    for inquiry in history.inquiries:
+        inquiries.setdefault(inquiry.partition, []).append(inquiry)
     for partition in dict.fromkeys([*sends, *polls]):
         yield PartitionView(
             partition,
             sends.get(partition, []),
             polls.get(partition, []),
+            inquiries=inquiries.get(partition, []),
             excuse=history.excuses.get(partition),
             trimmed_to=history.trims.get(partition, 0),
             healed_ns=history.heals_ns[-1] if history.heals_ns else None,

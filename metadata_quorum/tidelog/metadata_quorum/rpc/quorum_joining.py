@@ -1,4 +1,4 @@
-"""FetchSnapshot and JoinQuorum between protobuf and Structs, both ways.
+"""FetchSnapshot, JoinQuorum and an observer's ReadIndex between protobuf and Structs, both ways.
 
 What a member asks of another outside the core's messages. Malformed: INVALID_ARGUMENT; meant for
 another node: WRONG_CLUSTER.
@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from tidelog.metadata_quorum.raft.types import Member, MemberId, NodeId, SnapshotId
 from tidelog.metadata_quorum.rpc.errors import fill_error, raise_malformed, read_error
 from tidelog.metadata_quorum.rpc.quorum_route import (
+    ANY_NODE,
     NO_LEADER,
     UUID_BYTES,
     Identity,
@@ -184,6 +185,27 @@ def decode_join_response(here: Identity, data: bytes) -> JoinAnswer:
         leader_id=message.leader_id,
         leader_address=message.leader_address,
     )
+
+
+def encode_observers_read(cluster_id: str, node_id: int) -> bytes:
+    """What a node asks that need not be a member: it has no directory, and no term."""
+    message = quorum_pb2.ReadIndexRequest()
+    message.route.cluster_id = cluster_id
+    message.route.from_node_id = node_id
+    message.route.to_node_id = ANY_NODE
+    return message.SerializeToString()
+
+
+def decode_observers_read(data: bytes) -> LogIndex:
+    """The index, or what the answer was refused with."""
+    name = "ReadIndexResponse"
+    try:
+        message = quorum_pb2.ReadIndexResponse.FromString(data)
+    except DecodeError as error:
+        raise_malformed(name, error)
+    if message.HasField("error"):
+        raise read_error(message.error)
+    return LogIndex(message.index)
 
 
 def encode_read_index_answer(

@@ -38,13 +38,15 @@ class SessionService:
         del context
         who: tuple[BrokerId, BrokerEpoch] | None = None
         try:
-            while (message := await stream.receive()) is not None:
-                asked = broker_session_pb2.BrokerSessionRequest.FromString(message)
+            while (data := await stream.receive()) is not None:
+                asked = broker_session_pb2.BrokerSessionRequest.FromString(data)
                 validate_cluster(asked.cluster_id, self._cluster_id, tried="keep a broker session")
                 heartbeat = _read_heartbeat(asked)
                 who = heartbeat.broker_id, heartbeat.broker_epoch
                 answer = await self._sessions.beat(heartbeat)
-                await stream.send(_answer_message(answer, asked.sequence).SerializeToString())
+                message = _answer_message(answer, asked.sequence)
+                message.session_timeout_ms = self._sessions.times.session_timeout_ms
+                await stream.send(message.SerializeToString())
                 if answer.error is not None:
                     return
         finally:

@@ -73,6 +73,7 @@ def decode_session_state(data: bytes) -> SessionState:
         may_shut_down=message.may_shut_down,
         remaining_leaders=message.remaining_leaders,
         heartbeat_interval_ms=message.heartbeat_interval_ms,
+        session_timeout_ms=message.session_timeout_ms,
         error=read_error(message.error) if message.HasField("error") else None,
         clock=_read_clock(message),
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict, Reading
+from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata_quorum.image import BrokerImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.metadata_quorum.records import BrokerDirectory
@@ -116,7 +117,8 @@ class BrokerSession:
         self._sequence = 0
         self._stale_since_ns: int | None = None
         """Since when the controller refuses the epoch; None: it does not."""
-        self._is_fenced = True
+        self.is_fenced = True
+        """As the controller said last: the image shows it later."""
         self._wants_unfence = False
         self._wants_shut_down = False
         self._may_shut_down = asyncio.Event()
@@ -124,6 +126,8 @@ class BrokerSession:
         self._heard_ns = clock.monotonic_ns()
         self._node_clock = node_clock
         self._taken_back = 0
+        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        """How much silence the controller tolerates, as it said last."""
         self.epoch = UNREGISTERED
         self.trouble: TidelogError | None = None
         """Why the controller was not reached the last time; None while it answers."""
@@ -135,7 +139,8 @@ class BrokerSession:
 
     @property
     def silent_ms(self) -> int:
-        """How long no controller has answered; far below a session's time while one does."""
+        """How old the newest heartbeat is that was answered; far below a session's time as long as
+        a controller answers, which counts the session from when that heartbeat came."""
         return (self._clock.monotonic_ns() - self._heard_ns) // 1_000_000
 
     async def store_epoch(self) -> None:
@@ -160,6 +165,7 @@ class BrokerSession:
         message = stream_session.encode_registration(self._cluster_id, self._registration)
         in_use = _InUse()
         while True:
+            asked_ns = self._clock.monotonic_ns()
             try:
                 answer = await self._controller.call(
                     REGISTER, message, tried="register the broker", timeout_ms=REGISTER_MS
@@ -175,12 +181,13 @@ class BrokerSession:
                 await self._clock.sleep(WISH_MS)
                 continue
             self.trouble = None
-            self._heard_ns = self._clock.monotonic_ns()
+            self._heard_ns = asked_ns
             registered = stream_session.decode_registered(answer)
             # Of a registration that was written already the answer is the same epoch again.
             if registered.epoch < self.epoch:
                 raise self._lost(f"it has epoch {registered.epoch} after {self.epoch} now")
             self.epoch = registered.epoch
+            self.session_timeout_ms = registered.session_timeout_ms or SESSION_TIMEOUT_MS
             self._stale_since_ns = None
             self._told_directories = self._registration.directories
             return self.epoch
@@ -241,10 +248,11 @@ class BrokerSession:
             self._told_directories = ()
             while not self._has_moved(leader):
                 self._news.clear()
-                told = self._node_clock.read()
+                sent_ns, told = self._clock.monotonic_ns(), self._node_clock.read()
                 heartbeat = self._heartbeat(told)
                 await stream.send(stream_session.encode_heartbeat(self._cluster_id, heartbeat))
                 await self._receive(stream, heartbeat, told)
+                self._heard_ns = sent_ns
                 self._told_directories = heartbeat.directories or self._told_directories
                 self.trouble = None
                 self._stale_since_ns = None
@@ -282,20 +290,21 @@ class BrokerSession:
             if state.error is not None:
                 raise state.error
             sequence = state.sequence
-            self._heard_ns = self._clock.monotonic_ns()
             self._take_in(state)
             if sequence == heartbeat.sequence:
                 self._node_clock.hear(state.clock, told)
 
     def _take_in(self, state: SessionState) -> None:
         self._interval_ms = state.heartbeat_interval_ms or INTERVAL_MS
-        self._is_fenced = state.is_fenced
+        # A controller of an earlier release says it at the registration only.
+        self.session_timeout_ms = state.session_timeout_ms or self.session_timeout_ms
+        self.is_fenced = state.is_fenced
         if state.may_shut_down and self._wants_shut_down:
             self._may_shut_down.set()
 
     async def _pause(self) -> None:
         """Until the next heartbeat is due, or there is something to tell."""
-        has_wish = (self._wants_unfence and self._is_fenced) or (
+        has_wish = (self._wants_unfence and self.is_fenced) or (
             self._wants_shut_down and not self._may_shut_down.is_set()
         )
         interval_ms = min(WISH_MS, self._interval_ms) if has_wish else self._interval_ms
@@ -307,6 +316,7 @@ class BrokerSession:
 
     async def _on_stale(self, error: TidelogError) -> None:
         """Whose is the registration now? Another process's: stop. Nobody's: register again."""
+        self.is_fenced = True
         known = self._known()
         if known is None:
             await self.register()

@@ -37,6 +37,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     may_shut_down: bool
     remaining_leaders: int
     heartbeat_interval_ms: int
+    session_timeout_ms: int
+    """0: a controller that does not say it here."""
     error: TidelogError | None
     clock: ClockVerdict
 

@@ -12,6 +12,7 @@ from tidelog.chaos.workloads.engine_producer import EngineProducer
 from tidelog.chaos.workloads.engine_reader import EngineReader
 from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
 from tidelog.chaos.workloads.single_shot import send_once
+from tidelog.chaos.workloads.stranger import Stranger
 from tidelog.ports import TaskScope
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _WORKERS = 2
 _UNFINISHED_MAX = 40
 _DELIVERY_MS = (3_000, 12_000)
+_INQUIRERS = 4
+"""One of them may wait for a broker that stands still."""
+_INQUIRY_MS = 120
 
 
 def start_producer(run: "ClusterRun", name: str, acks: Acks) -> Process:
@@ -116,6 +120,32 @@ def start_engine_reader(run: "ClusterRun", name: str) -> Process:
         await reader.run()
 
     return run.world.machine(name).start(name, live)
+
+
+def start_stranger(run: "ClusterRun", name: str) -> Process:
+    """Asks any broker for what was acknowledged, above all one that was stopped and goes on."""
+
+    async def live(ports: SimulatedPorts) -> None:
+        client = run.client(ports, name)
+        stranger = Stranger(client, run.leads, kept_topic=KEPT_TOPIC)
+        async with TaskScope() as scope:
+            for number in range(_INQUIRERS):
+                scope.start(_inquire(run, client, stranger), name=f"inquirer {number}")
+            await asyncio.Event().wait()
+
+    return run.world.machine(name).start(name, live)
+
+
+async def _inquire(run: "ClusterRun", client: ClusterClient, stranger: Stranger) -> None:
+    while True:
+        await client.ports.clock.sleep(1 + client.below(_INQUIRY_MS))
+        topic = await some_topic(run, client)
+        if topic is None:
+            continue
+        node = run.nodes[client.below(len(run.nodes))]
+        if run.troubles.resumed is not None and client.below(2):
+            node = run.troubles.resumed
+        await stranger.ask(node.address, topic)
 
 
 async def some_topic(run: "ClusterRun", client: ClusterClient) -> Incarnation | None:

@@ -15,6 +15,7 @@ from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode, Medium
+from tidelog.chaos.sim.process import Process
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
 from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
@@ -75,6 +76,8 @@ class ClusterTroubles:
         self.restores = 0
         self.violations: list[str] = []
         self._cut_number = 0
+        self.resumed: ClusterNode | None = None
+        """The node that was stopped and went on last: somebody new asks it at once."""
 
     def start(self) -> None:
         """Act now and then; start again whatever died."""
@@ -218,7 +221,11 @@ class ClusterTroubles:
         assert process is not None, "it is alive"
         if not process.is_paused:
             process.pause()
-            self._agenda.after(self._random.between(*PAUSE_NS), process.resume)
+            self._agenda.after(self._random.between(*PAUSE_NS), self._resume, victim, process)
+
+    def _resume(self, victim: ClusterNode, process: Process) -> None:
+        process.resume()
+        self.resumed = victim
 
     def _jump_wall(self, victim: ClusterNode) -> None:
         victim.machine.jump_wall(self._random.between(-_JUMP_MS_MAX, _JUMP_MS_MAX))

@@ -38,6 +38,10 @@ from tidelog.chaos.sim.planted.of_moves import (
     leave_one_alone_too_early,
     reassign_before_the_copy,
 )
+from tidelog.chaos.sim.planted.of_reads import (
+    call_out_of_range_what_is_not_here,
+    show_a_watermark_that_lags,
+)
 from tidelog.metadata_quorum.controller import brokers
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.decision import Decision
@@ -470,5 +474,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "leave_one_alone_too_early": _plant(
         leave_one_alone_too_early, frozenset({"left_alone"}) | _LOST
     ),
+    "call_out_of_range_what_is_not_here": _plant(
+        call_out_of_range_what_is_not_here, frozenset({"refused_kept"})
+    ),
+    "show_a_watermark_that_lags": _plant(show_a_watermark_that_lags, frozenset({"end_behind"})),
 }
 """By name; for the runner's `--planted` and the tests."""

@@ -15,6 +15,7 @@ from tidelog.chaos.sim.cluster.clients import (
     start_engine_reader,
     start_producer,
     start_reader,
+    start_stranger,
 )
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.operator import Operator
@@ -29,9 +30,10 @@ from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.cluster_end import ClusterEnd
 from tidelog.chaos.sim.suites.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.world import World
-from tidelog.chaos.workloads.cluster_client import ClusterClient
+from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.sequenced_producer import SequencedProducer
 from tidelog.server.formatting import InitialVoter
+from tidelog.wire.ids import PartitionId
 
 REPLICATION_MAX: Final = 3
 EVENTS_MIN: Final = 2_000
@@ -110,6 +112,7 @@ class ClusterRun:
         for number in range(self.plan.readers):
             self._clients.append(start_reader(self, f"reader-{number}"))
         self._clients.append(start_engine_reader(self, "consumer"))
+        self._clients.append(start_stranger(self, "stranger"))
         self.troubles.others = [process.name for process in self._clients[1:]]
 
     async def _operate(self, ports: SimulatedPorts) -> None:
@@ -127,6 +130,13 @@ class ClusterRun:
     def topics(self) -> tuple[str, ...]:
         """Names of those that there are."""
         return () if self.operator is None else tuple(self.operator.topics)
+
+    def leads(self, address: str, topic: Incarnation, partition: int) -> int | None:
+        """The leader epoch in which the broker at the address leads, by the newest metadata."""
+        known = self.watch.board.newest.partition(topic.topic_id, PartitionId(partition))
+        (node,) = (each for each in self.nodes if each.address == address)
+        is_led = known is not None and known.leader_id == node.node_id
+        return known.leader_epoch if known is not None and is_led else None
 
     def stop_clients(self) -> None:
         """Nobody sends or reads any more."""
@@ -222,6 +232,7 @@ class ClusterRun:
             "restarts": self.troubles.restarts,
             "restores": self.troubles.restores,
             "polls": len(self.history.polls),
+            "inquiries": len(self.history.inquiries),
             "deleted": self._excused(Excuse.DELETED),
             "excused": self._excused(Excuse.LOST),
         }
