@@ -57,7 +57,7 @@ def by_records(node: Node, offset: int) -> TidelogError | None:
         cast(MetadataHandler, Topics()),
         unused,
         node.handler(),
-        clock=unused,
+        time=unused,
         random=unused,
         limits=BrokerLimits(),
     )

@@ -1,9 +1,12 @@
 """A node with several data directories: where partitions go, and what the failure of one costs."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from tests.server.directories_in_world import DATA, FURTHER, Directories, run_directories
+from tidelog.server.watching import WATCH_MS
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import BrokerId, TopicId
 
@@ -83,11 +86,26 @@ def test_a_directory_that_fails_while_running_takes_only_its_own_partitions_with
         await check_whole(directories, later, "later", 4)
         assert directories.node is not None
         assert directories.node.is_ready
+        await asyncio.sleep(WATCH_MS / 1000)
 
     run_directories(work)
     told = [each for each in caplog.messages if each.startswith("storage_stopped")]
     assert len(told) == 1
     assert f"node:{ALL[place]}" in told[0] or f"directory={ALL[place]}" in told[0]
+
+
+@pytest.mark.parametrize("age_ms", [0, 300, 600])
+def test_the_controller_hears_of_a_failed_directory_at_once(age_ms: int) -> None:
+    async def work(directories: Directories) -> None:
+        await directories.start()
+        topic_id = await written(directories, "t", 3)
+        await asyncio.sleep(age_ms / 1000)
+        directories.medium(ALL[1]).is_failed = True
+        assert await directories.write(topic_id, 1, b"x") == ErrorCode.STORAGE_FAILED.value
+        async with asyncio.timeout(0.2):
+            await directories.wait(lambda: directories.online() == [True, False, True])
+
+    run_directories(work)
 
 
 def test_a_node_that_starts_without_a_directory_does_not_make_its_partitions_anew() -> None:

@@ -177,6 +177,10 @@ class LogDirectory:
             return self._opening_failure
         return self._owner.failure
 
+    async def wait_failed(self) -> None:
+        """Until the open directory stops: its disk has failed."""
+        await self.owner.wait_failed()
+
     @property
     def is_open(self) -> bool:
         """Whether its owner can be asked."""

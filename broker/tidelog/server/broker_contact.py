@@ -16,6 +16,9 @@ from tidelog.server import log_events
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 LOOK_MS: Final = 500
+ELECTED_MS: Final = 500
+"""What a controller needs to end a session that is over and to elect others: a reader that is sent
+away before that finds this very broker in the metadata, and waits here for another session."""
 MARGIN_MS: Final = 2_000
 MARGIN_PART: Final = 3
 """Of the session's time, where that is short."""
@@ -56,7 +59,7 @@ class ContactWatch:
 
     def look(self, silent_ms: int, session_timeout_ms: int) -> None:
         """No controller has answered for so long; a session ends after the other time."""
-        passed = silent_ms // session_timeout_ms
+        passed = max(0, silent_ms - ELECTED_MS) // session_timeout_ms
         if passed > self._told:
             if not self._told:
                 log_events.warning("controller_not_heard", silent_ms=silent_ms)

@@ -98,13 +98,10 @@ class BrokerRole:
             broker_id=broker_id,
             address_of=self.replication.address_of,
         )
-        places = ReadPlaces(side.metadata, broker_id)
         self._leadership = Leadership(
             self._read_index, self.replicas.wait_applied, is_in_contact=self._is_in_contact
         )
-        self._fetch = FetchHandler(
-            self.replicas, configuration.broker_limits(), self._leadership, places
-        )
+        self._fetch = self._make_fetch()
         self.groups = BrokerGroups(
             self.replicas,
             ports,
@@ -117,6 +114,11 @@ class BrokerRole:
             address_of=self.replication.address_of,
             is_in_contact=self._is_in_contact,
         )
+
+    def _make_fetch(self) -> FetchHandler:
+        places = ReadPlaces(self._side.metadata, BrokerId(self._configuration.node_id))
+        limits = self._configuration.broker_limits()
+        return FetchHandler(self.replicas, limits, self._leadership, places)
 
     def _is_in_contact(self) -> bool:
         return self.session is not None and is_in_contact(self.session)
@@ -174,10 +176,17 @@ class BrokerRole:
         """Batches between arrival and acknowledgement."""
         return sum(each.queued_bytes for each in self._directories)
 
-    def report_directories(self) -> None:
-        """Tell the controller which directories can be written to: one of them has failed."""
-        if self.session is not None:
-            self.session.report_directories(self._described())
+    async def _report_failure(self, directory: LogDirectory) -> None:
+        """Tell the controller as soon as the directory stops: others are to lead what lies there.
+
+        Whoever writes the log looks at failures as well, but now and then, and decides nothing.
+        """
+        await directory.wait_failed()
+        self._report_directories()
+
+    def _report_directories(self) -> None:
+        assert self.session is not None, "directories are opened after the registration"
+        self.session.report_directories(self._described())
 
     def _described(self) -> tuple[BrokerDirectory, ...]:
         return tuple(
@@ -237,8 +246,9 @@ class BrokerRole:
             if directory.is_open:
                 task = scope.start(directory.run(), name=f"directory {directory.name}")
                 self._directory_tasks.append(task)
+                scope.start(self._report_failure(directory), name=f"failure of {directory.name}")
         self._is_recovered = True
-        self.report_directories()
+        self._report_directories()
         scope.start(self.replicas.run(), name="replicas")
         scope.start(self._producer_ids.run(), name="producer ids")
         contact = ContactWatch(session, self.replicas, self._ports.clock)

@@ -67,15 +67,14 @@ class NodeWatch:
                 scope.start(self._watch_quorum_disk(self._controller), name="quorum disk log")
 
     async def _watch_storage(self, broker: BrokerRole) -> None:
-        """Say once when a directory has failed, here and to the controller: the node goes on
-        answering, with errors for the partitions in it."""
+        """Say once when a directory has failed: the node goes on answering, with errors for the
+        partitions in it."""
         told: dict[str, TidelogError] = {}
         while True:
             for name, failure in broker.failures.items():
                 if name not in told:
                     told[name] = failure
                     log_events.error("storage_stopped", directory=name, error=failure)
-                    broker.report_directories()
             await self._clock.sleep(WATCH_MS)
 
     async def _watch_quorum_disk(self, controller: ControllerRole) -> None:

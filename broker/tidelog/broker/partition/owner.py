@@ -5,6 +5,7 @@ cancelled drops its answer only, what the inbox accepted runs to its end. It mus
 state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import assert_never
@@ -75,6 +76,7 @@ class DirectoryOwner(OwnerRequests):
         self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
         self._files = SegmentFiles(disk)
         self._has_ballast = False
+        self._has_failed = asyncio.Event()
         self.cut_count = 0
         """Tails cut off, and logs emptied, since the start."""
         self._retired: list[File] = []
@@ -86,6 +88,10 @@ class DirectoryOwner(OwnerRequests):
     def failure(self) -> TidelogError | None:
         """Why the directory stopped, if it did."""
         return self._core.failure
+
+    async def wait_failed(self) -> None:
+        """Until the directory stops because its disk has failed; an orderly stop is none."""
+        await self._has_failed.wait()
 
     @property
     def duplicates_answered(self) -> int:
@@ -160,6 +166,8 @@ class DirectoryOwner(OwnerRequests):
                 self._files.end_cut(message.key)
             elif isinstance(message, AddPartition):
                 self._marks.note_served(message.log.key)
+        if self._core.failure is not None:
+            self._has_failed.set()
         for effect in effects:
             self._perform(effect, scope)
         if is_sweep:
