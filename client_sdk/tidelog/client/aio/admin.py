@@ -4,12 +4,14 @@ Owns the calls that programs make beside reading and writing; operators have the
 and the command line. Every call has a deadline.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 
 from tidelog.client import wire, wire_admin
 from tidelog.client.admin_types import DeletedTopic, NewPartitions
 from tidelog.client.aio.admin_groups import AsyncGroupCalls
 from tidelog.client.asking import doubt_of
+from tidelog.client.portions import few_partitions, portions
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.types import (
     ClusterDescription,
@@ -40,12 +42,33 @@ class AsyncAdminClient(AsyncGroupCalls):
     ) -> list[CreatedTopic | TidelogError]:
         """The same with each topic's own outcome, in order."""
         limit_ms = self._limit_ms(timeout_ms)
-        request = wire.create_topics_request(
-            new_topics, validate_only=validate_only, timeout_ms=limit_ms
-        )
+        end = time.monotonic() + limit_ms / 1000
+        wanted = list(new_topics)
+        results: list[CreatedTopic | TidelogError] = []
+        for part, request in portions(
+            wire.CREATE_TOPICS,
+            wanted,
+            lambda part: wire.create_topics_request(
+                part, validate_only=validate_only, timeout_ms=limit_ms
+            ),
+            few_partitions,
+        ):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            try:
+                results += await self._create(request, left_ms, validate_only=validate_only)
+            except TidelogError as error:
+                if len(part) == len(wanted):
+                    raise
+                # Others were created, or may be yet.
+                results += [error] * len(part)
+        return results
+
+    async def _create(
+        self, request: bytes, timeout_ms: int, *, validate_only: bool
+    ) -> list[CreatedTopic | TidelogError]:
         tried, method = "create topics", wire.CREATE_TOPICS
         doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
-        data = await self._any(tried, method, request, limit_ms, doubt=doubt)
+        data = await self._any(tried, method, request, timeout_ms, doubt=doubt)
         # A try that was not answered may have made what a later one was told is there already.
         return [
             doubt.told(each) if doubt is not None and isinstance(each, TidelogError) else each
@@ -56,15 +79,16 @@ class AsyncAdminClient(AsyncGroupCalls):
         self, topics: Iterable[str | bytes], timeout_ms: int | None = None
     ) -> list[DeletedTopic]:
         """Delete topics with all their records, by name or by id."""
-        request = wire_admin.delete_topics_request(topics, validate_only=False)
-        data = await self._ask(
+        answers = await self._ask_in_portions(
             "delete topics",
             wire_admin.DELETE_TOPICS,
-            request,
+            list(topics),
+            lambda part: wire_admin.delete_topics_request(part, validate_only=False),
             self._limit_ms(timeout_ms),
             may_repeat=False,
         )
-        return all_or_raise(wire_admin.read_deleted_topics(data))
+        found = [each for data in answers for each in wire_admin.read_deleted_topics(data)]
+        return all_or_raise(found)
 
     async def create_partitions(
         self, topic_partitions: Mapping[str, NewPartitions | int], timeout_ms: int | None = None
@@ -74,11 +98,15 @@ class AsyncAdminClient(AsyncGroupCalls):
             name: NewPartitions(count) if isinstance(count, int) else count
             for name, count in topic_partitions.items()
         }
-        request = wire_admin.create_partitions_request(wanted, validate_only=False)
-        data = await self._ask(
-            "create partitions", wire_admin.CREATE_PARTITIONS, request, self._limit_ms(timeout_ms)
+        answers = await self._ask_in_portions(
+            "create partitions",
+            wire_admin.CREATE_PARTITIONS,
+            list(wanted.items()),
+            lambda part: wire_admin.create_partitions_request(dict(part), validate_only=False),
+            self._limit_ms(timeout_ms),
         )
-        return dict(all_or_raise(wire_admin.read_partition_counts(data)))
+        found = [each for data in answers for each in wire_admin.read_partition_counts(data)]
+        return dict(all_or_raise(found))
 
     async def list_topics(
         self, include_internal: bool = False, timeout_ms: int | None = None
@@ -109,6 +137,10 @@ class AsyncAdminClient(AsyncGroupCalls):
     async def _describe(
         self, tried: str, names: list[str], timeout_ms: int
     ) -> list[TopicDescription]:
-        request = wire.describe_topics_request(names)
-        data = await self._any(tried, wire.DESCRIBE_TOPICS, request, timeout_ms)
-        return all_or_raise(wire.read_topic_descriptions(data))
+        end = time.monotonic() + timeout_ms / 1000
+        found: list[TopicDescription | TidelogError] = []
+        for _, request in portions(wire.DESCRIBE_TOPICS, names, wire.describe_topics_request):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            data = await self._any(tried, wire.DESCRIBE_TOPICS, request, left_ms)
+            found += wire.read_topic_descriptions(data)
+        return all_or_raise(found)

@@ -1,8 +1,9 @@
 """What every call of the asyncio admin client stands on, as `sync.admin_base` for threads."""
 
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from tidelog.client import options as client_options
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
@@ -13,9 +14,12 @@ from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.engine.tries import Doubt
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
+from tidelog.client.portions import portions
 from tidelog.client.security import security_of
 from tidelog.client.sync.admin_base import is_passed_over, share_ms
 from tidelog.wire.errors import TidelogError
+
+T = TypeVar("T")
 
 
 class AsyncAdminBase(Client):
@@ -82,6 +86,24 @@ class AsyncAdminBase(Client):
         """Asked again until somebody answers."""
         await self._learn_brokers(tried, timeout_ms)
         return await self._calls.any(method, request, timeout_ms, doubt=doubt)
+
+    async def _ask_in_portions(
+        self,
+        tried: str,
+        method: str,
+        items: Sequence[T],
+        encode: Callable[[Sequence[T]], bytes],
+        timeout_ms: int,
+        *,
+        may_repeat: bool = True,
+    ) -> list[bytes]:
+        """The answers of a call about many things, in order; all in one time."""
+        end = time.monotonic() + timeout_ms / 1000
+        answers: list[bytes] = []
+        for _, request in portions(method, items, encode):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            answers.append(await self._ask(tried, method, request, left_ms, may_repeat=may_repeat))
+        return answers
 
     async def _ask(
         self,

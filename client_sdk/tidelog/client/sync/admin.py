@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from tidelog.client import leaders, wire, wire_directories
 from tidelog.client.asking import ADDRESS_TIMEOUT_MS, doubt_of
 from tidelog.client.directory_types import BrokerLogDirs
+from tidelog.client.portions import few_partitions, portions
 from tidelog.client.sync.admin_base import all_or_raise
 from tidelog.client.sync.admin_configs import ConfigCalls
 from tidelog.client.sync.admin_groups import GroupCalls
@@ -52,12 +53,33 @@ class AdminClient(
     ) -> list[CreatedTopic | TidelogError]:
         """The same with each topic's own outcome, in order."""
         limit_ms = self._limit_ms(timeout_ms)
-        request = wire.create_topics_request(
-            new_topics, validate_only=validate_only, timeout_ms=limit_ms
-        )
+        end = time.monotonic() + limit_ms / 1000
+        wanted = list(new_topics)
+        results: list[CreatedTopic | TidelogError] = []
+        for part, request in portions(
+            wire.CREATE_TOPICS,
+            wanted,
+            lambda part: wire.create_topics_request(
+                part, validate_only=validate_only, timeout_ms=limit_ms
+            ),
+            few_partitions,
+        ):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            try:
+                results += self._create(request, left_ms, validate_only=validate_only)
+            except TidelogError as error:
+                if len(part) == len(wanted):
+                    raise
+                # Others were created, or may be yet.
+                results += [error] * len(part)
+        return results
+
+    def _create(
+        self, request: bytes, timeout_ms: int, *, validate_only: bool
+    ) -> list[CreatedTopic | TidelogError]:
         tried, method = "create topics", wire.CREATE_TOPICS
         doubt = doubt_of(tried, method, may_repeat=False, validate_only=validate_only)
-        data = self._any(tried, method, request, limit_ms, doubt=doubt)
+        data = self._any(tried, method, request, timeout_ms, doubt=doubt)
         # A try that was not answered may have made what a later one was told is there already.
         return [
             doubt.told(each) if doubt is not None and isinstance(each, TidelogError) else each
@@ -157,9 +179,13 @@ class AdminClient(
         self, tried: str, names: list[str], timeout_ms: int
     ) -> list[TopicDescription]:
         """As whoever answers first knows them."""
-        request = wire.describe_topics_request(names)
-        data = self._any(tried, wire.DESCRIBE_TOPICS, request, timeout_ms)
-        return all_or_raise(wire.read_topic_descriptions(data))
+        end = time.monotonic() + timeout_ms / 1000
+        found: list[TopicDescription | TidelogError] = []
+        for _, request in portions(wire.DESCRIBE_TOPICS, names, wire.describe_topics_request):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            data = self._any(tried, wire.DESCRIBE_TOPICS, request, left_ms)
+            found += wire.read_topic_descriptions(data)
+        return all_or_raise(found)
 
     def describe_cluster(self, timeout_ms: int | None = None) -> ClusterDescription:
         """The cluster's id, controller and brokers."""

@@ -5,7 +5,7 @@ only a broker that could not be reached or knows no controller is passed over fo
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
@@ -17,6 +17,7 @@ from tidelog.client.engine.tries import Doubt
 from tidelog.client.errors import PeerError, is_lost
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import AdminArguments, AdminOptions
+from tidelog.client.portions import portions
 from tidelog.client.security import security_of
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -116,6 +117,26 @@ class AdminBase(Client):
         if isinstance(answer, TidelogError):
             raise answer if doubt is None else doubt.told(answer)
         return answer
+
+    def _ask_in_portions(
+        self,
+        tried: str,
+        method: str,
+        items: Sequence[T],
+        encode: Callable[[Sequence[T]], bytes],
+        timeout_ms: int,
+        *,
+        may_repeat: bool = True,
+        validate_only: bool = False,
+    ) -> Iterator[tuple[Sequence[T], bytes]]:
+        """The answers of a call about many things, with what each is about; all in one time."""
+        end = time.monotonic() + timeout_ms / 1000
+        for part, request in portions(method, items, encode):
+            left_ms = max(1, int((end - time.monotonic()) * 1000))
+            data = self._ask(
+                tried, method, request, left_ms, may_repeat=may_repeat, validate_only=validate_only
+            )
+            yield part, data
 
     def _ask_round(
         self,

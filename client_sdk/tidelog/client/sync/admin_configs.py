@@ -21,13 +21,16 @@ class ConfigCalls(AdminBase):
     ) -> list[ConfigDescription]:
         """Settings of each resource with where they come from; without names: all of them."""
         resources = list(config_resources)
-        data = self._ask(
+        wanted = list(names)
+        answers = self._ask_in_portions(
             "describe settings",
             wire_admin.DESCRIBE_CONFIGS,
-            wire_admin.describe_configs_request(resources, names),
+            resources,
+            lambda part: wire_admin.describe_configs_request(part, wanted),
             self._limit_ms(timeout_ms),
         )
-        return all_or_raise(wire_admin.read_configs(data, resources))
+        found = [each for part, data in answers for each in wire_admin.read_configs(data, part)]
+        return all_or_raise(found)
 
     def alter_configs(
         self,
@@ -38,14 +41,15 @@ class ConfigCalls(AdminBase):
         """Set the settings named, unset those with the value None; the others stay. The first
         resource that was refused raises, the others are changed.
         """
-        data = self._ask(
+        answers = self._ask_in_portions(
             "alter settings",
             wire_admin.ALTER_CONFIGS,
-            wire_admin.alter_configs_request(config_resources, validate_only=validate_only),
+            list(config_resources),
+            lambda part: wire_admin.alter_configs_request(part, validate_only=validate_only),
             self._limit_ms(timeout_ms),
             validate_only=validate_only,
         )
-        for error in wire_admin.read_alterations(data):
+        for error in [each for _, data in answers for each in wire_admin.read_alterations(data)]:
             if isinstance(error, TidelogError):
                 raise error
 

@@ -75,18 +75,22 @@ class PartitionCalls(AdminBase):
             )
             for name, replicas in reassignments.items()
         ]
-        data = self._ask(
+        answers = self._ask_in_portions(
             "move replicas",
             wire_admin.ALTER_REASSIGNMENTS,
-            wire_admin.reassignments_request(
-                moves,
+            moves,
+            lambda part: wire_admin.reassignments_request(
+                part,
                 validate_only=validate_only,
                 throttle_bytes_per_second=throttle_bytes_per_second,
             ),
             limit_ms,
             validate_only=validate_only,
         )
-        return dict(zip(reassignments, wire_admin.read_reassignment_results(data), strict=True))
+        results = [
+            each for _, data in answers for each in wire_admin.read_reassignment_results(data)
+        ]
+        return dict(zip(reassignments, results, strict=True))
 
     def list_partition_reassignments(
         self, timeout_ms: int | None = None

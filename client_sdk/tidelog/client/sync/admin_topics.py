@@ -29,15 +29,16 @@ class TopicCalls(AdminBase):
         validate_only: bool = False,
     ) -> list[DeletedTopic | TidelogError]:
         """The same with each topic's own outcome, in order."""
-        data = self._ask(
+        answers = self._ask_in_portions(
             "delete topics",
             wire_admin.DELETE_TOPICS,
-            wire_admin.delete_topics_request(topics, validate_only=validate_only),
+            list(topics),
+            lambda part: wire_admin.delete_topics_request(part, validate_only=validate_only),
             self._limit_ms(timeout_ms),
             may_repeat=False,
             validate_only=validate_only,
         )
-        return wire_admin.read_deleted_topics(data)
+        return [each for _, data in answers for each in wire_admin.read_deleted_topics(data)]
 
     def create_partitions(
         self,
@@ -50,11 +51,15 @@ class TopicCalls(AdminBase):
             name: NewPartitions(count) if isinstance(count, int) else count
             for name, count in topic_partitions.items()
         }
-        data = self._ask(
+        answers = self._ask_in_portions(
             "create partitions",
             wire_admin.CREATE_PARTITIONS,
-            wire_admin.create_partitions_request(wanted, validate_only=validate_only),
+            list(wanted.items()),
+            lambda part: wire_admin.create_partitions_request(
+                dict(part), validate_only=validate_only
+            ),
             self._limit_ms(timeout_ms),
             validate_only=validate_only,
         )
-        return dict(all_or_raise(wire_admin.read_partition_counts(data)))
+        found = [each for _, data in answers for each in wire_admin.read_partition_counts(data)]
+        return dict(all_or_raise(found))
