@@ -47,6 +47,10 @@ class Recreated(msgspec.Struct, frozen=True, kw_only=True):
     """The new one was there."""
 
 
+class StandsStillError(RuntimeError):
+    """What was to come back has not: the run has its verdict."""
+
+
 class Stage:
     """A cluster under load, and what has been seen of it so far."""
 
@@ -55,6 +59,8 @@ class Stage:
         self.load = load
         self.phases: list[Phase] = []
         self.problems: list[str] = []
+        self.is_felt = True
+        """Whether what was done changed anything that could be missed."""
         self.recreated: Recreated | None = None
         self._healthy_seconds = healthy_seconds
 
@@ -106,8 +112,8 @@ class Stage:
 
     @property
     def is_valid(self) -> bool:
-        """Something was written in every phase."""
-        return bool(self.phases) and all(each.acknowledged for each in self.phases)
+        """Something was written in every phase, and what was done could be felt."""
+        return self.is_felt and bool(self.phases) and all(each.acknowledged for each in self.phases)
 
 
 def brokers_come_and_go(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from tidelog.chaos.live.cluster_growth import (
     Phase,
     Recreated,
     Stage,
+    StandsStillError,
     brokers_come_and_go,
     partitions_grow,
     topic_is_made_anew,
@@ -24,6 +25,7 @@ from tidelog.chaos.live.cluster_growth import (
 from tidelog.chaos.live.cluster_growth_nodes import GrowingCluster
 from tidelog.chaos.live.cluster_journal import Entry, read_journal
 from tidelog.chaos.live.cluster_load import ClusterLoad
+from tidelog.chaos.live.cluster_rolled_back import directory_goes_back
 from tidelog.chaos.live.cluster_rounds import wait, wait_whole
 from tidelog.chaos.live.cluster_run import figures_of
 from tidelog.chaos.live.cluster_verdict import (
@@ -72,6 +74,11 @@ GROWTH_CASES: Final[dict[str, GrowthCase]] = {
         *(8, 8, 1, 2),
         has_all_at_once=True,
     ),
+    "rolled-back": GrowthCase(
+        directory_goes_back,
+        "an old copy of a data directory is put back while every broker is dead",
+        *(24, 24, 0, 3),
+    ),
 }
 
 
@@ -95,6 +102,9 @@ def run_growth_case(name: str, directory: Path, *, seconds: float | None, rate: 
             _wait_warm(cluster, load)
             case.steps(stage)
             journals = load.end()
+        except StandsStillError as error:
+            print(f"STUCK: {error}")
+            return 1
         finally:
             load.kill()
         tell(stage, journals)
