@@ -109,6 +109,50 @@ def test_a_wrong_configuration_is_refused_by_check_and_show(
         assert_three_lines(capsys.readouterr().err, why="", hint="")
 
 
+SEVEN_MISTAKES = """
+node_id = 0
+nodeid = 1
+auto_create_topics = "yes"
+log_dirs = ["data"]
+[listeners.client]
+bind = "127.0.0.1:7001"
+[listeners.client.tls]
+certificate = "nowhere.pem"
+key = "nowhere.key"
+[listeners.cluster]
+bind = "0.0.0.0:7001"
+"""
+
+
+def test_every_mistake_of_a_configuration_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(SEVEN_MISTAKES, encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    told = [lines[place : place + 3] for place in range(0, len(lines), 3)]
+    for words, (what, why, hint) in zip(
+        (
+            "`nodeid`",
+            "`$.node_id`",
+            "`$.auto_create_topics`",
+            "listeners.cluster.bind listeners.client.bind",
+            "listeners.cluster.bind allow_plaintext",
+            "log_dirs",
+            "nowhere.pem",
+        ),
+        told,
+        strict=True,
+    ):
+        for word in words.split():
+            assert word in f"{what}\n{why}\n{hint}"
+        assert what.startswith("error: ")
+        assert hint.startswith("hint: ")
+    assert main(["config", "show", str(file)]) == 2
+    assert_three_lines(capsys.readouterr().err, why="first of 6 mistakes", hint="config check")
+
+
 def test_a_configuration_that_is_not_text_or_not_a_file_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

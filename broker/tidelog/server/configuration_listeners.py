@@ -5,13 +5,17 @@ refused unless the operator says that the network is trusted.
 """
 
 import ipaddress
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from tidelog.ports import ListenerLimits, TlsFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+_LOOPBACK: Final = {"localhost": "127.0.0.1"}
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,13 +107,13 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
 
-def validate_listeners(listeners: Listeners, *, allow_plaintext: bool) -> None:
-    """Refuse what contradicts itself; INVALID_CONFIGURATION names the setting."""
+def check_listeners(listeners: Listeners, *, allow_plaintext: bool) -> Iterator[TidelogError]:
+    """What contradicts itself; each INVALID_CONFIGURATION names the setting."""
     for name, listener in (("client", listeners.client), ("cluster", listeners.cluster)):
-        _validate_tls(f"listeners.{name}.tls", listener.tls)
+        yield from _check_tls(f"listeners.{name}.tls", listener.tls)
         is_exposed = not is_loopback(listener.bind)
         if is_exposed and not listener.tls.is_on and not allow_plaintext:
-            raise _invalid(
+            yield _invalid(
                 f"listeners.{name}.bind",
                 f"`{listener.bind}` can be reached from outside this machine, and nothing "
                 "encrypts it",
@@ -117,36 +121,46 @@ def validate_listeners(listeners: Listeners, *, allow_plaintext: bool) -> None:
                 "allow_plaintext = true if the network is trusted.",
             )
     if listeners.client.tls.peer_ca:
-        raise _invalid(
+        yield _invalid(
             "listeners.client.tls.peer_ca",
             "nodes reach each other on the cluster listener",
             "Set it in [listeners.cluster.tls].",
         )
     cluster = listeners.cluster.tls
     if cluster.is_on and not (cluster.peer_ca or cluster.client_ca):
-        raise _invalid(
+        yield _invalid(
             "listeners.cluster.tls.peer_ca",
             "it is empty, and so is client_ca: this node could not check any other",
             "Name the file with the authorities of the nodes' certificates.",
         )
 
 
-def _validate_tls(path: str, tls: TlsSettings) -> None:
+def _check_tls(path: str, tls: TlsSettings) -> Iterator[TidelogError]:
     if bool(tls.certificate) != bool(tls.key):
         given, missing = ("certificate", "key") if tls.certificate else ("key", "certificate")
-        raise _invalid(f"{path}.{missing}", f"it is empty, and {given} is given", "Set both.")
+        yield _invalid(f"{path}.{missing}", f"it is empty, and {given} is given", "Set both.")
     if not tls.is_on and (tls.client_ca or tls.peer_ca):
-        raise _invalid(
+        yield _invalid(
             f"{path}.certificate",
             "it is empty, and an authority is given: the listener would not be encrypted",
             "Set certificate and key, or leave the authority out.",
         )
     if tls.is_on and tls.client_auth == "required" and not tls.client_ca:
-        raise _invalid(
+        yield _invalid(
             f"{path}.client_ca",
             "it is empty, and client_auth is required: nobody could connect",
             "Name the file with the authorities of the callers' certificates.",
         )
+
+
+def is_same_place(bind: str, other: str) -> bool:
+    """Whether two listeners would want one port; port 0 is any free one."""
+    host, _, port = bind.rpartition(":")
+    other_host, _, other_port = other.rpartition(":")
+    if int(port) != int(other_port) or not int(port):
+        return False
+    hosts = {_LOOPBACK.get(each, each) for each in (host.strip("[]"), other_host.strip("[]"))}
+    return len(hosts) == 1 or not hosts.isdisjoint(_EVERYWHERE)
 
 
 def is_loopback(bind: str) -> bool:

@@ -4,6 +4,7 @@ Owns names and defaults. Off unless an address is given: several nodes on one ma
 for a port that nobody asked for.
 """
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -32,11 +33,11 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = False
 
 
-def validate_metrics(metrics: MetricsSettings, *, allow_plaintext: bool) -> None:
+def check_metrics(metrics: MetricsSettings, *, allow_plaintext: bool) -> Iterator[TidelogError]:
     """Nothing encrypts these pages: they are for this machine, or for a network that is trusted."""
     if not metrics.bind or allow_plaintext or is_loopback(metrics.bind):
         return
-    raise TidelogError(
+    yield TidelogError(
         ErrorCode.INVALID_CONFIGURATION,
         tried="read metrics.bind",
         happened=f"`{metrics.bind}` can be reached from outside this machine, and nothing "

@@ -16,12 +16,7 @@ from typing import Final
 import msgspec
 
 from tidelog.server import log_events
-from tidelog.server.configuration import (
-    DEV_DEFAULTS,
-    Listeners,
-    ListenerSettings,
-    NodeConfiguration,
-)
+from tidelog.server.configuration import DEV_DEFAULTS, NodeConfiguration
 from tidelog.server.configuration_loading import load
 from tidelog.server.formatting import FormatOptions, format_disks
 from tidelog.server.node import Node
@@ -88,17 +83,14 @@ def _configuration(options: DevOptions, environment: Mapping[str, str]) -> NodeC
         file_name=options.configuration_file or "",
         environment=environment,
         flags=flags,
-        defaults=DEV_DEFAULTS,
+        # Nobody else has to find the cluster listener: any free port will do.
+        defaults={**DEV_DEFAULTS, "listeners.cluster.bind": "127.0.0.1:0"},
     )
     return _alone(loaded)
 
 
 def _alone(configuration: NodeConfiguration) -> NodeConfiguration:
-    """Both roles, and a cluster listener at any free port: nobody else has to find it."""
-    listeners = configuration.listeners
-    if listeners.cluster == Listeners().cluster:
-        free = ListenerSettings(bind="127.0.0.1:0")
-        listeners = msgspec.structs.replace(listeners, cluster=free)
+    """Both roles: there is nobody else."""
     if not (configuration.is_broker and configuration.is_controller):
         raise TidelogError(
             ErrorCode.INVALID_CONFIGURATION,
@@ -107,7 +99,7 @@ def _alone(configuration: NodeConfiguration) -> NodeConfiguration:
             hint="Leave `roles` out, or use `tidelog server`.",
         )
     # A machine that is off at night is no reason to ask somebody who tries things out.
-    return msgspec.structs.replace(configuration, listeners=listeners, trust_own_clock=True)
+    return msgspec.structs.replace(configuration, trust_own_clock=True)
 
 
 def _read_file(name: str) -> str:

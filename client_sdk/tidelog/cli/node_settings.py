@@ -38,13 +38,22 @@ def read_text(name: str, command: str) -> str:
 
 def load(file: str | None, command: str, environment: Mapping[str, str]) -> list[Effective]:
     """Every setting, in the order of docs/configuration.md."""
-    import tomllib
-
     from tidelog.server import configuration_loading
 
     text = "" if file is None else read_text(file, command)
     name = file or "the environment"
     loaded = configuration_loading.load(file_text=text, file_name=name, environment=environment)
+    return effective(loaded, text, name, environment)
+
+
+def effective(
+    loaded: "NodeConfiguration", text: str, name: str, environment: Mapping[str, str]
+) -> list[Effective]:
+    """The same of a configuration that is loaded, with the text of its file."""
+    import tomllib
+
+    from tidelog.server import configuration_loading
+
     tree = tomllib.loads(text)
     return [
         Effective(
