@@ -207,7 +207,7 @@ def test_batches_of_a_produce_stream_that_broke_end_without_anybody_to_tell() ->
         topic_id = await client.create_topic("t")
         disks[0].hold = asyncio.Event()
         stream = client.network.stream(ADDRESS, "/tidelog.v1.ProduceService/ProduceStream")
-        for _ in range(3):
+        for number in range(3):
             await stream.send(stream_request(topic_id, number, 0))
         await asyncio.sleep(1)
         stream.cancel()
@@ -253,7 +253,7 @@ def test_a_failed_disk_is_logged_once_and_topics_are_still_described_and_decided
         topic_id = await client.create_topic("t")
         disks[0].failure = TidelogError(ErrorCode.STORAGE_FAILED, tried="append", happened="EIO")
         request = metadata_pb2.GetMetadataRequest(topic_names=["t"])
-        for number in range(3):
+        for _ in range(3):
             (refused,) = await client.produce(partition_batch(topic_id, 0, sealed([b"x"])))
             assert refused.error.code == ErrorCode.STORAGE_FAILED.value
             raw = await client.call("MetadataService/GetMetadata", request.SerializeToString())
