@@ -248,6 +248,34 @@ def test_offsets_by_place_and_time(clients: Clients, server: ContractServer) -> 
         assert found == {T0: OffsetAndTimestamp(5, 5, 1), T1: None}
 
 
+def test_offsets_are_found_of_partitions_that_were_added_since_the_topic_was_looked_up(
+    clients: Clients, server: ContractServer
+) -> None:
+    produce(server, 10)
+    with clients.Consumer(bootstrap_servers=server.address) as consumer:
+        assert consumer.end_offsets([T0]) == {T0: 10}
+        server.create("t", 4)
+        added = TopicPartition("t", 3)
+        assert consumer.end_offsets([added]) == {added: 0}
+        with pytest.raises(TidelogError, match="0 to 3, not 4"):
+            consumer.end_offsets([TopicPartition("t", 4)])
+
+
+def test_an_offset_of_another_topic_of_the_same_name_is_not_read_from(
+    clients: Clients, server: ContractServer
+) -> None:
+    produce(server, 5)
+    with clients.Consumer(bootstrap_servers=server.address, auto_offset_reset="none") as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 2, topic_id=server.topics["t"])
+        found = consumer.poll(20_000)[T0]
+        assert values(list(found)) == [2, 3, 4]
+        consumer.seek(T0, 2, topic_id=b"another topic id")
+        with pytest.raises(TidelogError, match="created again") as caught:
+            consumer.poll(20_000)
+        assert caught.value.code is ErrorCode.NO_OFFSET_FOR_PARTITION
+
+
 def test_topics_and_their_partitions_are_listed(clients: Clients, server: ContractServer) -> None:
     server.create("t", 2)
     with clients.Consumer(bootstrap_servers=server.address) as consumer:

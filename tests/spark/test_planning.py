@@ -1,20 +1,21 @@
 """Which offsets a batch reads."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.client import TopicPartition
 from tidelog.spark.offsets import Progress, TopicProgress
 from tidelog.spark.planning import (
-    check_nothing_lost,
-    has_new_partitions,
+    capped,
+    compare,
     limit_rows,
     never_back,
+    new_partitions,
     plan_ranges,
     split_ranges,
-    with_new_partitions,
+    to_compare,
 )
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode
 
 OLD, NEW = "aa" * 16, "bb" * 16
 
@@ -23,7 +24,9 @@ def at(offsets: dict[int, int], topic_id: str = OLD, epoch: int = 0) -> Progress
     """One topic, `orders`, at these offsets."""
     return {
         "orders": TopicProgress(
-            topic_id=topic_id, offsets=offsets, leader_epochs=dict.fromkeys(offsets, epoch)
+            topic_id=topic_id,
+            offsets=offsets,
+            leader_epochs=dict.fromkeys(offsets, epoch),
         )
     }
 
@@ -37,29 +40,48 @@ def test_each_partition_is_read_from_its_start_to_its_end() -> None:
     assert [(span.partition, span.start, span.end) for span in ranges] == [(0, 5, 9)]
 
 
-def test_a_new_partition_begins_at_its_first_kept_record() -> None:
-    start, end = at({0: 5}), at({0: 5, 1: 9})
-    assert has_new_partitions(start, end)
-    complete = with_new_partitions(start, at({0: 1, 1: 4}))
-    assert complete["orders"].offsets == {0: 5, 1: 4}
+def test_a_partition_that_the_start_does_not_know_is_read_from_its_beginning() -> None:
+    ranges = plan_ranges(at({0: 5}), at({0: 5, 1: 9}))
+    assert [(span.partition, span.start, span.end) for span in ranges] == [(1, 0, 9)]
 
 
-def test_a_topic_created_again_begins_anew() -> None:
-    start, end = at({0: 500}), at({0: 3}, NEW)
-    assert has_new_partitions(start, end)
-    complete = with_new_partitions(start, at({0: 0}, NEW))
-    assert [span.length for span in plan_ranges(complete, never_back(complete, end))] == [3]
+def test_positions_of_a_topic_say_nothing_of_its_namesake() -> None:
+    ranges = plan_ranges(at({0: 500}), at({0: 3}, NEW))
+    assert [(span.topic_id, span.start, span.end) for span in ranges] == [(NEW, 0, 3)]
+
+
+def test_new_partitions_are_those_that_the_start_does_not_know() -> None:
+    assert new_partitions(at({0: 5}), at({0: 5, 1: 4})) == at({1: 4})
+    assert new_partitions(at({0: 5}), at({0: 3}, NEW)) == at({0: 3}, NEW)
+
+
+def test_a_range_knows_the_latest_leader_epoch_that_may_be_in_it() -> None:
+    [span] = plan_ranges(at({0: 5}, epoch=1), at({0: 9}, epoch=4))
+    assert span.leader_epoch == 4
+
+
+def test_leaders_are_asked_only_if_the_epoch_of_the_last_record_has_changed() -> None:
+    assert to_compare(at({0: 5}, epoch=1), at({0: 9}, epoch=1)) == {}
+    asked = to_compare(at({0: 5}, epoch=1), at({0: 9}, epoch=2))
+    assert asked == {TopicPartition("orders", 0): (5, 1)}
+    assert to_compare(at({0: 0}, epoch=1), at({0: 9}, epoch=2)) == {}
 
 
 def test_a_topic_created_again_is_lost_data() -> None:
-    with pytest.raises(TidelogError, match="created again") as caught:
-        check_nothing_lost(at({0: 5}), at({0: 9}, NEW))
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    [loss] = compare(at({0: 5}), at({0: 9}, NEW), {}).losses
+    assert loss.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert "created again" in loss.happened
 
 
 def test_an_end_that_moved_back_is_lost_data() -> None:
-    with pytest.raises(TidelogError, match="ends at 4 now"):
-        check_nothing_lost(at({0: 5}), at({0: 4}))
+    found = compare(at({0: 5}), at({0: 4}, epoch=2), {})
+    assert "truncated at offset 4" in found.losses[0].happened
+    assert found.restarts == at({0: 4}, epoch=2)
+
+
+def test_an_available_now_run_ends_where_it_began_to() -> None:
+    assert capped(at({0: 9, 1: 3, 2: 1}), at({0: 5, 1: 7}))["orders"].offsets == {0: 5, 1: 3}
+    assert capped(at({0: 9}, NEW), at({0: 5})) == {}
 
 
 def test_an_end_never_moves_back() -> None:

@@ -147,12 +147,23 @@ class ConsumerBase(Client, ABC):
 
     # Positions.
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from this offset; with its leader epoch a truncation below it is found as well."""
+    def seek(
+        self,
+        partition: TopicPartition,
+        offset: int | OffsetAndMetadata,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """Go on from this offset; with its leader epoch a truncation below it is found as well.
+
+        With the id of the topic that the offset is of, it is never taken for one of another topic
+        of the same name: that counts as created again, as it does while it is read.
+        """
         with self._entering("seek"):
             self._state(partition, "seek")
             at, epoch = checked_offset(partition, offset)
             self._note_position()
+            if topic_id is not None:
+                self._core.trust_group(partition, topic_id, time.monotonic_ns())
             self._core.seek(partition, at, epoch)
             self._forget_chunk()
 

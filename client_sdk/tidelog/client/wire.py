@@ -45,6 +45,7 @@ GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
 LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
 PRODUCE_STREAM: Final = "/tidelog.v1.ProduceService/ProduceStream"
 ALLOCATE_PRODUCER_ID: Final = "/tidelog.v1.ProducerIdService/AllocateProducerId"
+FETCH: Final = "/tidelog.v1.FetchService/Fetch"
 FETCH_STREAM: Final = "/tidelog.v1.FetchService/FetchStream"
 CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
 DESCRIBE_TOPICS: Final = "/tidelog.v1.AdminService/DescribeTopics"
@@ -268,18 +269,7 @@ def fetch_stream_request(
 ) -> bytes:
     """Positions to read from, partitions to stop, credit to add."""
     request = fetch_pb2.FetchStreamRequest(
-        positions=[
-            fetch_pb2.FetchPosition(
-                topic_id=position.topic_id,
-                partition=position.partition,
-                leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                max_bytes=position.max_bytes,
-                stays_here=position.stays_here,
-            )
-            for position in positions
-        ],
+        positions=[_fetch_position(position) for position in positions],
         removed=[
             fetch_pb2.FetchedPartition(topic_id=topic_id, partition=partition)
             for topic_id, partition in removed
@@ -290,6 +280,32 @@ def fetch_stream_request(
         client_rack=client_rack,
     )
     return request.SerializeToString()
+
+
+def fetch_request(positions: Iterable[FetchPosition]) -> bytes:
+    """One look at positions, without waiting and with as few batches as there can be."""
+    request = fetch_pb2.FetchRequest(
+        positions=[_fetch_position(position) for position in positions], max_bytes=1
+    )
+    return request.SerializeToString()
+
+
+def read_fetch(data: bytes) -> tuple[PartitionBatches, ...]:
+    """What there is to say of the positions; those without news are left out."""
+    answer = fetch_pb2.FetchResponse.FromString(data)
+    return tuple(_partition_batches(part, part.batches) for part in answer.partitions)
+
+
+def _fetch_position(position: FetchPosition) -> fetch_pb2.FetchPosition:
+    return fetch_pb2.FetchPosition(
+        topic_id=position.topic_id,
+        partition=position.partition,
+        leader_epoch=position.leader_epoch,
+        fetch_offset=position.fetch_offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        max_bytes=position.max_bytes,
+        stays_here=position.stays_here,
+    )
 
 
 def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:

@@ -1,21 +1,16 @@
 """The columns that Spark sees, made of the SDK's Arrow columns.
 
 Stop 10 of a record's walk. Owns names, order and types: those of Spark's Kafka connector, and equal
-to what Spark makes of `source_schema`, which refuses anything that differs in type, order or
+to what Spark makes of `columns.source_schema`: it refuses anything that differs in type, order or
 nullability. How stored bytes become columns is the SDK's.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.client.bulk.arrow_columns import BINARY, HEADERS, ArrowColumns, one_array, repeated
-
-COLUMNS_DDL: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT"
-)
-HEADERS_DDL: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final = [
@@ -29,11 +24,6 @@ _FIELDS: Final = [
 ]
 _SCHEMA: Final = pa.schema(_FIELDS)
 _SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS)])
-
-
-def source_schema(*, include_headers: bool) -> str:
-    """The columns of a data frame, in Spark's notation."""
-    return f"{COLUMNS_DDL}, {HEADERS_DDL}" if include_headers else COLUMNS_DDL
 
 
 def to_record_batch(columns: ArrowColumns, topic: str, partition: int) -> pa.RecordBatch:
@@ -51,4 +41,11 @@ def to_record_batch(columns: ArrowColumns, topic: str, partition: int) -> pa.Rec
     ]
     if columns.headers is None:
         return pa.record_batch(arrays, schema=_SCHEMA)
-    return pa.record_batch([*arrays, one_array(columns.headers)], schema=_SCHEMA_WITH_HEADERS)
+    headers = _null_if_none(one_array(columns.headers))
+    return pa.record_batch([*arrays, headers], schema=_SCHEMA_WITH_HEADERS)
+
+
+def _null_if_none(headers: Any) -> Any:
+    """A record without headers has null there, as Spark's Kafka connector gives it."""
+    has_some = pc.greater(pc.list_value_length(headers), 0)
+    return pc.if_else(has_some, headers, pa.scalar(None, HEADERS))

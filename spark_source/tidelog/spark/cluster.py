@@ -1,30 +1,58 @@
 """What the driver asks a cluster: which partitions there are, and where they begin and end.
 
-All talking is the SDK's; this module turns options into positions.
+All talking is the SDK's; this module turns options into positions. Every question about offsets
+names the topic's id, so that no answer is of another topic of the same name.
 """
 
 import re
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from tidelog.client import AdminClient, Consumer, TopicPartition
+import msgspec
+
+from tidelog.client import TopicPartition
+from tidelog.client.engine.fetch_messages import OffsetSpec
+from tidelog.client.engine.metadata import TopicView
+from tidelog.client.sync.positions import PositionClient
+from tidelog.spark.losses import Loss, beyond_end
 from tidelog.spark.offsets import Progress, TopicProgress
-from tidelog.spark.options import EARLIEST, LATEST, Place, SourceOptions, refused
+from tidelog.spark.option_values import refused
+from tidelog.spark.options import EARLIEST, LATEST, Place, SourceOptions
+from tidelog.spark.planning import NO_EPOCH
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+UNKNOWN_TOPIC_GRACE_MS: Final = 2_000
+"""A topic that was just created may be unknown to the broker that was asked."""
+LOOKUP_MS: Final = 60_000
+"""How long leaders may be changing before a look-up, and with it the query, gives up."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options name, as the cluster has it now."""
+
+    partitions: dict[TopicPartition, bytes]
+    """Partition → its topic's id."""
+    missing: tuple[str, ...] = ()
+    """Topics named that are not there."""
+    lacking: tuple[TopicPartition, ...] = ()
+    """Partitions named that their topics do not have."""
 
 
 class Cluster:
     """One connection; closed by whoever opened it."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, *, grace_ms: int = UNKNOWN_TOPIC_GRACE_MS) -> None:
         self._options = options
-        self._admin = AdminClient(bootstrap_servers=options.bootstrap)
-        self._consumer = Consumer(bootstrap_servers=options.bootstrap, group_id=None)
+        self._grace_ms = grace_ms
+        self._client = PositionClient(
+            bootstrap_servers=options.bootstrap, **options.client.for_admin()
+        )
+        self._missing: frozenset[str] = frozenset()
 
     def close(self) -> None:
         """Close the connection."""
-        self._consumer.close()
-        self._admin.close()
+        self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -37,104 +65,135 @@ class Cluster:
     ) -> None:
         self.close()
 
-    def earliest(self) -> Progress:
-        """The first kept offset of every partition that is read."""
-        return self._resolve(Place(word="earliest"), "startingOffsets")
+    def look(self) -> View:
+        """Which topics and partitions there are now; offsets are asked for in such a view."""
+        found = self._topics()
+        partitions: dict[TopicPartition, bytes] = {}
+        lacking = []
+        for name, topic in sorted(found.items()):
+            numbers = self._options.assigned.get(name, range(len(topic.partitions)))
+            for number in numbers:
+                if number < len(topic.partitions):
+                    partitions[TopicPartition(name, number)] = topic.topic_id
+                else:
+                    lacking.append(TopicPartition(name, number))
+        missing = tuple(name for name in self._named() if name not in found)
+        return View(partitions=partitions, missing=missing, lacking=tuple(lacking))
 
-    def latest(self) -> Progress:
-        """The high watermark of every partition that is read."""
-        return self._resolve(Place(word="latest"), "endingOffsets")
+    def earliest(self, view: View) -> Progress:
+        """The first kept offset of every partition."""
+        return self._ask(view, OffsetSpec.EARLIEST)
 
-    def resolve_start(self) -> Progress:
-        """Where the options let the read begin."""
-        return self._resolve(self._options.starting, "startingOffsets")
+    def latest(self, view: View) -> Progress:
+        """The high watermark of every partition."""
+        return self._ask(view, OffsetSpec.LATEST)
 
-    def resolve_end(self) -> Progress:
-        """Where the options let the read end."""
-        return self._resolve(self._options.ending, "endingOffsets")
-
-    def _resolve(self, place: Place, option: str) -> Progress:
-        partitions = self._partitions()
-        found: dict[TopicPartition, int]
+    def resolve(self, view: View, place: Place, option: str) -> tuple[Progress, list[Loss]]:
+        """Where the options let a read begin or end, and what they name that is not there."""
         if place.timestamp_ms is not None:
-            found = self._at_time(list(partitions), place.timestamp_ms)
-        elif place.offsets is not None:
-            found = self._at_offsets(list(partitions), place.offsets, option)
-        elif place.word == "earliest":
-            found = self._consumer.beginning_offsets(list(partitions))
-        else:
-            found = self._consumer.end_offsets(list(partitions))
-        return _to_progress(partitions, found)
+            return self._at_time(view, place.timestamp_ms), []
+        if place.offsets is not None:
+            return self._at_offsets(view, place.offsets, option)
+        return (self.earliest(view) if place.word == "earliest" else self.latest(view)), []
 
-    def _at_time(
-        self, partitions: list[TopicPartition], timestamp_ms: int
+    def cuts(
+        self, read: Mapping[TopicPartition, tuple[int, int]], view: View
     ) -> dict[TopicPartition, int]:
+        """Where logs part from what was read of them: partition → (offset, leader epoch) in."""
+        return self._client.partings(read, _ids(view), LOOKUP_MS)
+
+    def _ask(self, view: View, spec: OffsetSpec, timestamp_ms: int = -1) -> Progress:
+        wanted = dict.fromkeys(view.partitions, (spec, timestamp_ms))
+        answers = self._client.offsets(wanted, _ids(view), LOOKUP_MS) if wanted else {}
+        by_topic: dict[str, TopicProgress] = {}
+        for name, answer in sorted(answers.items()):
+            topic_id = view.partitions[name].hex()
+            progress = by_topic.setdefault(name.topic, TopicProgress(topic_id, {}, {}))
+            progress.offsets[name.partition] = answer.offset
+            # Of a log that is empty no record tells the epoch: its leader's is the latest.
+            epoch = answer.leader_epoch
+            progress.leader_epochs[name.partition] = (
+                self._client.leader_epoch(name) if epoch == NO_EPOCH else epoch
+            )
+        return by_topic
+
+    def _at_time(self, view: View, timestamp_ms: int) -> Progress:
         """A partition without a record that late is taken at its end."""
-        at_time = self._consumer.offsets_for_times(dict.fromkeys(partitions, timestamp_ms))
-        ends = self._consumer.end_offsets(partitions)
-        return {
-            partition: ends[partition] if (place := at_time[partition]) is None else place.offset
-            for partition in partitions
-        }
+        ends = self.latest(view)
+        found = self._ask(view, OffsetSpec.AT_TIME, timestamp_ms)
+        for topic, progress in found.items():
+            for partition, offset in list(progress.offsets.items()):
+                if offset < 0:
+                    progress.offsets[partition] = ends[topic].offsets[partition]
+        # Of a record in the middle, the epoch of the last one serves as well.
+        return _with_epochs(found, ends)
 
     def _at_offsets(
-        self,
-        partitions: list[TopicPartition],
-        wanted: dict[str, dict[int, int]],
-        option: str,
-    ) -> dict[TopicPartition, int]:
+        self, view: View, wanted: dict[str, dict[int, int]], option: str
+    ) -> tuple[Progress, list[Loss]]:
         named = {
             TopicPartition(topic, number) for topic, numbers in wanted.items() for number in numbers
         }
-        if wrong := sorted(named ^ set(partitions)):
+        if wrong := sorted(named ^ view.partitions.keys()):
             raise refused(
                 option,
                 f"it and the partitions that are read differ in "
                 f"{', '.join(f'{topic}-{number}' for topic, number in wrong[:5])}",
                 "name every partition that is read, and no other",
             )
-        beginnings = self._consumer.beginning_offsets(partitions)
-        ends = self._consumer.end_offsets(partitions)
-        resolved = {}
-        for partition in partitions:
-            offset = wanted[partition.topic][partition.partition]
-            words = {EARLIEST: beginnings[partition], LATEST: ends[partition]}
-            resolved[partition] = words.get(offset, offset)
-        return resolved
+        ends = self.latest(view)
+        beginnings = self.earliest(view)
+        losses = []
+        for name in view.partitions:
+            end = ends[name.topic].offsets[name.partition]
+            offset = wanted[name.topic][name.partition]
+            words = {EARLIEST: beginnings[name.topic].offsets[name.partition], LATEST: end}
+            if offset > end:
+                losses.append(beyond_end(f"{name.topic}-{name.partition}", offset, end, option))
+            beginnings[name.topic].offsets[name.partition] = min(words.get(offset, offset), end)
+        return _with_epochs(beginnings, ends), losses
 
-    def _partitions(self) -> dict[TopicPartition, tuple[str, int]]:
-        """Every partition that the options name → (topic id, leader epoch)."""
-        names = self._topic_names()
-        found: dict[TopicPartition, tuple[str, int]] = {}
-        for topic in self._admin.describe_topics(names) if names else []:
-            numbers = self._options.assigned.get(topic.name)
-            epochs = {each.partition: each.leader_epoch for each in topic.partitions}
-            for number in sorted(epochs) if numbers is None else numbers:
-                if number not in epochs:
-                    raise TidelogError(
-                        ErrorCode.UNKNOWN_PARTITION,
-                        tried=f"read {topic.name}-{number}, as assign says",
-                        happened=f"{topic.name} has {len(epochs)} partitions",
-                    )
-                place = TopicPartition(topic.name, number)
-                found[place] = (topic.topic_id.hex(), epochs[number])
-        return found
-
-    def _topic_names(self) -> list[str]:
+    def _topics(self) -> dict[str, TopicView]:
         if self._options.topic_pattern is not None:
             pattern = re.compile(self._options.topic_pattern)
-            return [name for name in sorted(self._admin.list_topics()) if pattern.fullmatch(name)]
-        return list(self._options.topics or sorted(self._options.assigned))
+            every = self._client.all_topics(LOOKUP_MS)
+            return {name: topic for name, topic in every.items() if pattern.fullmatch(name)}
+        found = self._client.topics(self._named(), LOOKUP_MS)
+        missing = frozenset(self._named()) - found.keys()
+        if missing - self._missing:
+            found = self._client.topics(self._named(), LOOKUP_MS, grace_ms=self._grace_ms)
+            missing = frozenset(self._named()) - found.keys()
+        self._missing = missing
+        return found
+
+    def _named(self) -> tuple[str, ...]:
+        return self._options.topics or tuple(sorted(self._options.assigned))
 
 
-def _to_progress(
-    partitions: dict[TopicPartition, tuple[str, int]], found: dict[TopicPartition, int]
-) -> Progress:
-    by_topic: dict[str, TopicProgress] = {}
-    for place, (topic_id, epoch) in sorted(partitions.items()):
-        progress = by_topic.setdefault(
-            place.topic, TopicProgress(topic_id=topic_id, offsets={}, leader_epochs={})
+def check_named(view: View) -> None:
+    """Raises for a topic or a partition that is named and was never there."""
+    if view.missing:
+        raise TidelogError(
+            ErrorCode.UNKNOWN_TOPIC,
+            tried=f"read {', '.join(view.missing)}",
+            happened=f"there is no topic {view.missing[0]!r}",
+            hint="check the name, or create the topic with `tidelog topic create`",
         )
-        progress.offsets[place.partition] = found[place]
-        progress.leader_epochs[place.partition] = epoch
-    return by_topic
+    for topic, number in view.lacking:
+        count = sum(name.topic == topic for name in view.partitions)
+        raise TidelogError(
+            ErrorCode.UNKNOWN_PARTITION,
+            tried=f"read {topic}-{number}, as assign says",
+            happened=f"{topic} does not have it; of those that assign names it has {count}",
+        )
+
+
+def _ids(view: View) -> dict[str, bytes]:
+    return {name.topic: topic_id for name, topic_id in view.partitions.items()}
+
+
+def _with_epochs(progress: Progress, ends: Progress) -> Progress:
+    return {
+        topic: msgspec.structs.replace(each, leader_epochs=dict(ends[topic].leader_epochs))
+        for topic, each in progress.items()
+    }

@@ -23,7 +23,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 INITIAL: Final[dict[str, object]] = {"initial": True}
 
 
-class TopicProgress(msgspec.Struct, frozen=True, kw_only=True):
+class TopicProgress(msgspec.Struct, frozen=True):
     """How far one topic was read."""
 
     topic_id: str

@@ -4,11 +4,15 @@ Pure: from positions to positions.
 """
 
 import itertools
+from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.client import TopicPartition
+from tidelog.spark.losses import Loss, cut_below, topic_gone, trimmed
 from tidelog.spark.offsets import Progress, TopicProgress
-from tidelog.wire.errors import ErrorCode, TidelogError
+
+NO_EPOCH = -1
 
 
 class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,23 +23,40 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
+    leader_epoch: int = NO_EPOCH
+    """No record of the range is of a later one; -1: not known."""
 
     @property
     def length(self) -> int:
         """How many offsets."""
         return self.end - self.start
 
+    @property
+    def place(self) -> str:
+        """As errors name the partition."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the partitions that a checkpoint knows."""
+
+    losses: tuple[Loss, ...] = ()
+    restarts: Progress = {}
+    """Where reading begins of partitions that cannot be read on from where they stood."""
+
 
 def plan_ranges(start: Progress, end: Progress) -> list[OffsetRange]:
     """What lies between two positions, without empty ranges.
 
-    Every partition of `end` is in `start` too: `with_new_partitions` saw to it.
+    A partition that `start` does not know is read from its beginning: whoever planned otherwise
+    has said so in the offset's base.
     """
     ranges = []
     for topic, ended in sorted(end.items()):
-        begun = start[topic]
+        begun = start.get(topic)
+        begins = begun.offsets if begun and begun.topic_id == ended.topic_id else {}
         for partition, end_offset in sorted(ended.offsets.items()):
-            start_offset = begun.offsets[partition]
+            start_offset = begins.get(partition, 0)
             if end_offset > start_offset:
                 ranges.append(
                     OffsetRange(
@@ -44,6 +65,7 @@ def plan_ranges(start: Progress, end: Progress) -> list[OffsetRange]:
                         partition=partition,
                         start=start_offset,
                         end=end_offset,
+                        leader_epoch=ended.leader_epochs.get(partition, NO_EPOCH),
                     )
                 )
     return ranges
@@ -52,7 +74,8 @@ def plan_ranges(start: Progress, end: Progress) -> list[OffsetRange]:
 def limit_rows(start: Progress, latest: Progress, max_rows: int) -> Progress:
     """Move on from `start` by at most `max_rows`, each partition by its share of what is there.
 
-    As long as anything is there, at least one record is planned.
+    As long as anything is there, at least one record is planned. Every partition of `latest` is in
+    `start` too.
     """
     assert max_rows >= 1, f"a limit of {max_rows} rows plans nothing"
     ranges = plan_ranges(start, latest)
@@ -86,63 +109,118 @@ def split_ranges(ranges: list[OffsetRange], min_partitions: int | None) -> list[
     return pieces
 
 
-def with_new_partitions(start: Progress, beginnings: Progress) -> Progress:
-    """Let topics and partitions that appeared since begin at the first record they keep.
+def compare(begun: Progress, found: Progress, cuts: Mapping[TopicPartition, int]) -> Comparison:
+    """What is lost of what was read: topics that are gone, logs that were truncated.
+
+    `cuts`: where logs part from what was read of them, as their leaders tell.
+    """
+    losses: list[Loss] = []
+    restarts: Progress = {}
+    for topic, was in sorted(begun.items()):
+        now = found.get(topic)
+        if now is None or now.topic_id != was.topic_id:
+            again_as = None if now is None else now.topic_id
+            losses.append(topic_gone(topic, was.topic_id, again_as=again_as))
+            continue
+        back: dict[int, int] = {}
+        for partition, offset in sorted(was.offsets.items()):
+            end = now.offsets.get(partition)
+            cut_at = min(
+                offset if end is None else end, cuts.get(TopicPartition(topic, partition), offset)
+            )
+            if cut_at < offset:
+                losses.append(cut_below(f"{topic}-{partition}", offset, cut_at))
+                back[partition] = cut_at
+        if back:
+            epochs = {partition: now.leader_epochs[partition] for partition in back}
+            restarts[topic] = TopicProgress(was.topic_id, back, epochs)
+    return Comparison(losses=tuple(losses), restarts=restarts)
+
+
+def to_compare(begun: Progress, found: Progress) -> dict[TopicPartition, tuple[int, int]]:
+    """Whose leaders must say whether what was read is still there: offset and leader epoch each.
+
+    As long as the epoch of the last record is the same, nothing was truncated below it.
+    """
+    asked = {}
+    for topic, was in begun.items():
+        now = found.get(topic)
+        if now is None or now.topic_id != was.topic_id:
+            continue
+        for partition, offset in was.offsets.items():
+            epoch = was.leader_epochs.get(partition, NO_EPOCH)
+            is_same = now.leader_epochs.get(partition, epoch) == epoch
+            if offset > 0 and epoch != NO_EPOCH and not is_same:
+                asked[TopicPartition(topic, partition)] = (offset, epoch)
+    return asked
+
+
+def new_partitions(begun: Progress, found: Progress) -> Progress:
+    """Topics and partitions of `found` that `begun` knows nothing of.
 
     A topic that was created again under its name is a new topic.
     """
-    extended = dict(start)
-    for topic, beginning in beginnings.items():
-        begun = start.get(topic)
-        if begun is None or begun.topic_id != beginning.topic_id:
-            extended[topic] = beginning
+    fresh: Progress = {}
+    for topic, now in found.items():
+        was = begun.get(topic)
+        known = was.offsets.keys() if was and was.topic_id == now.topic_id else ()
+        added = {number: offset for number, offset in now.offsets.items() if number not in known}
+        if added:
+            epochs = {number: now.leader_epochs[number] for number in added}
+            fresh[topic] = TopicProgress(now.topic_id, added, epochs)
+    return fresh
+
+
+def trimmed_unread(fresh: Progress, begun: Progress) -> list[Loss]:
+    """Partitions that came since and have lost records before they were read at all.
+
+    Of a topic that was created again the loss of the old one is told already.
+    """
+    return [
+        trimmed(f"{topic}-{partition}", 0, offset)
+        for topic, progress in sorted(fresh.items())
+        if topic not in begun or begun[topic].topic_id == progress.topic_id
+        for partition, offset in sorted(progress.offsets.items())
+        if offset > 0
+    ]
+
+
+def overlaid(under: Progress, over: Progress) -> Progress:
+    """What `over` says of a partition counts; another topic of the same name replaces all of it."""
+    joined = dict(under)
+    for topic, progress in over.items():
+        below = under.get(topic)
+        if below is None or below.topic_id != progress.topic_id:
+            joined[topic] = progress
             continue
-        extended[topic] = msgspec.structs.replace(
-            begun,
-            offsets={**beginning.offsets, **begun.offsets},
-            leader_epochs={**beginning.leader_epochs, **begun.leader_epochs},
+        joined[topic] = TopicProgress(
+            progress.topic_id,
+            {**below.offsets, **progress.offsets},
+            {**below.leader_epochs, **progress.leader_epochs},
         )
-    return extended
+    return joined
 
 
-def has_new_partitions(start: Progress, end: Progress) -> bool:
-    """Whether `end` names a topic or partition that `start` knows nothing of."""
-    return any(
-        topic not in start
-        or start[topic].topic_id != progress.topic_id
-        or progress.offsets.keys() - start[topic].offsets.keys()
-        for topic, progress in end.items()
-    )
+def capped(found: Progress, ends: Progress) -> Progress:
+    """What was there when an AvailableNow run began: no partition beyond its end then."""
+    kept: Progress = {}
+    for topic, now in found.items():
+        fixed = ends.get(topic)
+        if fixed is None or fixed.topic_id != now.topic_id:
+            continue
+        offsets = {
+            number: min(offset, fixed.offsets[number])
+            for number, offset in now.offsets.items()
+            if number in fixed.offsets
+        }
+        kept[topic] = msgspec.structs.replace(now, offsets=offsets)
+    return kept
 
 
 def never_back(start: Progress, latest: Progress) -> Progress:
     """The newest position, no partition before `start`: an end that was planned stays planned."""
     joined = {topic: _joined(start.get(topic), latest.get(topic)) for topic in {**start, **latest}}
     return {topic: progress for topic, progress in sorted(joined.items()) if progress is not None}
-
-
-def check_nothing_lost(start: Progress, latest: Progress) -> None:
-    """Raises for a topic that is gone or was created again, and for an end that moved back."""
-    for topic, begun in sorted(start.items()):
-        found = latest.get(topic)
-        if found is None or found.topic_id != begun.topic_id:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_ID,
-                tried=f"go on reading {topic} from a checkpoint",
-                happened=f"the topic with id {begun.topic_id} is gone"
-                + ("" if found is None else f"; {topic} was created again as {found.topic_id}"),
-                hint="records may be lost: begin with a new checkpoint, or set failOnDataLoss "
-                "to false to go on with what is there",
-            )
-        for partition, offset in sorted(begun.offsets.items()):
-            if found.offsets.get(partition, 0) < offset:
-                raise TidelogError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    tried=f"go on reading {topic}-{partition} from offset {offset}",
-                    happened=f"it ends at {found.offsets.get(partition, 0)} now",
-                    hint="records were lost: begin with a new checkpoint, or set "
-                    "failOnDataLoss to false to wait until the partition has grown again",
-                )
 
 
 def _moved(start: Progress, latest: Progress, shares: dict[tuple[str, int], int]) -> Progress:
@@ -170,4 +248,4 @@ def _joined(begun: TopicProgress | None, found: TopicProgress | None) -> TopicPr
         if partition not in offsets or offset > offsets[partition]:
             offsets[partition] = offset
             epochs[partition] = found.leader_epochs[partition]
-    return TopicProgress(topic_id=begun.topic_id, offsets=offsets, leader_epochs=epochs)
+    return TopicProgress(begun.topic_id, offsets, epochs)

@@ -120,6 +120,10 @@ class AsyncClusterCalls:
         """Ask the leaders; leaders that moved are looked up again."""
         for topic in dict.fromkeys(name.topic for name in wanted):
             await self.topic(topic, timeout_ms, tried=tried)
+        # Partitions may have been added since their topic was looked up.
+        grown = {name.topic for name in wanted if not self.metadata.has(*name)}
+        if grown:
+            await self.refresh(sorted(grown), timeout_ms)
         found: dict[TopicPartition, OffsetAnswer] = {}
         word = LeadersWord()
 

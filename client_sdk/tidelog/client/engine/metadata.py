@@ -139,6 +139,11 @@ class MetadataCache:
             return None
         return broker, view.leader_epoch
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether the topic is known to have this partition."""
+        known = self.topics.get(topic)
+        return known is not None and 0 <= partition < len(known.partitions)
+
     def unknown_topic(self, name: str, *, tried: str, hint: str = "") -> TidelogError:
         """The error for a topic that does not exist, with the name that was probably meant."""
         nearest = nearest_name(name, self.topics, known_max=NAMES_COMPARED_MAX)

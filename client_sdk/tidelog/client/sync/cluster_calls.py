@@ -119,27 +119,68 @@ class ClusterCalls:
         return known
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, Wanted], timeout_ms: int, *, tried: str
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        timeout_ms: int,
+        *,
+        tried: str,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> dict[TopicPartition, OffsetAnswer]:
-        """Ask the leaders; leaders that moved are looked up again."""
+        """Ask the leaders; leaders that moved are looked up again.
+
+        With `topic_ids` a topic that has another id there counts as missing: UNKNOWN_TOPIC_ID.
+        """
         # A name that nobody knows is the caller's mistake: waiting would not make the topic appear.
         for topic in dict.fromkeys(name.topic for name in wanted):
             self.topic(topic, timeout_ms, tried=tried)
+        # Partitions may have been added since their topic was looked up.
+        grown = {name.topic for name in wanted if not self.metadata.has(*name)}
+        if grown:
+            self.refresh(sorted(grown), timeout_ms)
         found: dict[TopicPartition, OffsetAnswer] = {}
-        word = LeadersWord()
 
         def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
+            self._ask_leaders(missing, found, left_ms, tried, topic_ids or {})
+
+        self.until_led({name.topic for name in wanted}, timeout_ms, attempt)
+        return found
+
+    def until_led(self, topics: Iterable[str], timeout_ms: int, attempt: Callable[[int], T]) -> T:
+        """Try what only leaders can answer; after a failure they are looked up again."""
+        word = LeadersWord()
+        names = sorted(topics)
+
+        def attempt_and_look(left_ms: int) -> T:
             try:
-                self._ask_leaders(missing, found, left_ms, tried)
+                return attempt(left_ms)
             except TidelogError as error:
                 if error.retriable:
                     word.note(error)
-                    self._look_again({name.topic for name in missing}, left_ms, word)
+                    self._look_again(names, left_ms, word)
                 raise
 
-        self.until(timeout_ms, attempt, doubt=None)
-        return found
+        return self.until(timeout_ms, attempt_and_look, doubt=None)
+
+    def leader_of(
+        self, name: TopicPartition, topic_id: bytes | None, *, tried: str
+    ) -> tuple[bytes, str, int]:
+        """Topic id, the leader's address and its epoch; `topic_id`: the only id that will do."""
+        topic = self.metadata.topics.get(name.topic)
+        if topic is None:
+            raise self.metadata.unknown_topic(name.topic, tried=tried)
+        if topic_id not in (None, topic.topic_id):
+            raise _another_topic(name.topic, tried)
+        if not self.metadata.has(*name):
+            raise _not_there(self.metadata, name, tried)
+        leader = self.metadata.leader(name.topic, name.partition)
+        if leader is None:
+            raise TidelogError(
+                ErrorCode.NOT_LEADER,
+                tried=tried,
+                happened=f"{name.topic}-{name.partition} has no leader at the moment",
+            )
+        return topic.topic_id, leader[0].address, leader[1]
 
     def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:
         """Leaders may have moved."""
@@ -155,30 +196,21 @@ class ClusterCalls:
         found: dict[TopicPartition, OffsetAnswer],
         timeout_ms: int,
         tried: str,
+        topic_ids: Mapping[str, bytes],
     ) -> None:
         by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
         for name, (spec, timestamp_ms) in wanted.items():
-            topic = self.metadata.topics.get(name.topic)
-            if topic is None:
-                raise self.metadata.unknown_topic(name.topic, tried=tried)
-            if not 0 <= name.partition < len(topic.partitions):
-                raise _not_there(self.metadata, name, tried)
-            leader = self.metadata.leader(name.topic, name.partition)
-            if leader is None:
-                raise TidelogError(
-                    ErrorCode.NOT_LEADER,
-                    tried=tried,
-                    happened=f"{name.topic}-{name.partition} has no leader at the moment",
-                )
-            broker, leader_epoch = leader
+            topic_id, address, leader_epoch = self.leader_of(
+                name, topic_ids.get(name.topic), tried=tried
+            )
             query = OffsetQuery(
-                topic_id=topic.topic_id,
+                topic_id=topic_id,
                 partition=name.partition,
                 spec=spec,
                 leader_epoch=leader_epoch,
                 timestamp_ms=timestamp_ms,
             )
-            by_address.setdefault(broker.address, []).append((name, query))
+            by_address.setdefault(address, []).append((name, query))
         for address, asked in by_address.items():
             request = wire.list_offsets_request(query for _, query in asked)
             limit_ms = min(timeout_ms, self._request_timeout_ms)
@@ -187,6 +219,15 @@ class ClusterCalls:
                 if answer.error is not None:
                     raise answer.error
                 found[name] = answer
+
+
+def _another_topic(name: str, tried: str) -> TidelogError:
+    """The name stands for a topic that was made since; or the broker that was asked lags."""
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        tried=tried,
+        happened=f"topic {name!r} has another id now: it was deleted and created again",
+    )
 
 
 def _not_there(metadata: MetadataCache, name: TopicPartition, tried: str) -> TidelogError:

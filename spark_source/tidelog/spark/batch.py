@@ -1,0 +1,20 @@
+"""What a batch read reads: from a start to an end that are both resolved when it is planned.
+
+Both are of one view of the cluster, so that no range begins in one topic and ends in another.
+"""
+
+from tidelog.spark.cluster import Cluster, check_named
+from tidelog.spark.losses import report
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.planning import OffsetRange, plan_ranges, split_ranges
+
+
+def plan_batch(options: SourceOptions) -> list[OffsetRange]:
+    """Its tasks; none if there is nothing to read."""
+    with Cluster(options) as cluster:
+        view = cluster.look()
+        check_named(view)
+        start, lost = cluster.resolve(view, options.starting, "startingOffsets")
+        end, lost_too = cluster.resolve(view, options.ending, "endingOffsets")
+    report([*lost, *lost_too], fail_on_data_loss=options.fail_on_data_loss)
+    return split_ranges(plan_ranges(start, end), options.min_partitions)
