@@ -19,6 +19,7 @@ from tidelog.client.options import (
     build,
     is_idempotent,
 )
+from tidelog.client.security import security_variables
 
 
 def refused(make: object) -> TidelogError:
@@ -115,6 +116,35 @@ def test_without_bootstrap_servers_the_environment_and_then_localhost_counts(
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", "a:1, b")
     assert bootstrap_addresses("Producer", None) == ("a:1", "b:9192")
     assert bootstrap_addresses("Producer", ["[::1]:7", "::1"]) == ("[::1]:7", "[::1]:9192")
+
+
+def test_security_that_is_not_given_comes_from_the_environment() -> None:
+    environment = {
+        "TIDELOG_SECURITY_PROTOCOL": "SSL",
+        "TIDELOG_SSL_CAFILE": "ca.pem",
+        "TIDELOG_SSL_CERTFILE": "",
+        "TIDELOG_SSL_CHECK_HOSTNAME": "false",
+    }
+    assert security_variables("Producer", {"ssl_cafile": "mine.pem"}, environment) == {
+        "security_protocol": "SSL",
+        "ssl_check_hostname": False,
+    }
+    plaintext = {"security_protocol": "PLAINTEXT"}
+    assert security_variables("Producer", plaintext, environment) == {}
+    assert security_variables("Producer", {}, {}) == {}
+    for variable in ("TIDELOG_SECURITY_PROTOCOL", "TIDELOG_SSL_CHECK_HOSTNAME"):
+        error = refused(lambda name=variable: security_variables("Producer", {}, {name: "ssl"}))
+        assert variable in error.happened
+        assert variable in error.hint
+
+
+def test_a_client_takes_its_security_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_SECURITY_PROTOCOL", "SSL")
+    monkeypatch.setenv("TIDELOG_SSL_CAFILE", "nowhere.pem")
+    error = refused(AdminClient)
+    assert "nowhere.pem" in error.tried
 
 
 def test_making_and_closing_a_client_needs_no_cluster() -> None:

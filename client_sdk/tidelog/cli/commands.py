@@ -147,7 +147,8 @@ def overview(group: str = "") -> str:
             *lines,
             "",
             "Commands that talk to a cluster find it by -b HOST:PORT, else by TIDELOG_BOOTSTRAP,",
-            "else at localhost:9192. `tidelog COMMAND --help` tells more, with examples.",
+            "else at localhost:9192; TIDELOG_SECURITY_PROTOCOL=SSL and TIDELOG_SSL_CAFILE encrypt.",
+            "`tidelog COMMAND --help` tells more, with examples.",
         ]
     )
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from tidelog.client.security import check_security
+from tidelog.client.security import check_security, security_variables
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import nearest_name
@@ -39,7 +39,8 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     security_protocol: str = "PLAINTEXT"
-    """PLAINTEXT or SSL."""
+    """PLAINTEXT or SSL. This argument and those below: where one is not given, the variable of its
+    name counts, such as TIDELOG_SECURITY_PROTOCOL or TIDELOG_SSL_CAFILE."""
     ssl_cafile: str | None = None
     """PEM file of the authorities whose nodes are believed; default: those of the system."""
     ssl_certfile: str | None = None
@@ -223,6 +224,7 @@ def build(kind: type[Options], client: str, arguments: Mapping[str, Any]) -> Opt
             _refuse_early(client, name, value)
         else:
             raise _unknown(client, name, known)
+    given = {**security_variables(client, given, os.environ), **given}
     _check_types(client, kind, given)
     options = kind(**given)
     _check(client, options)

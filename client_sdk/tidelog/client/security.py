@@ -6,6 +6,7 @@ the first connection, nor read a file for a client in plaintext.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
+VARIABLE_PREFIX: Final = "TIDELOG_"
 _USER: Final = "this client"
+_FROM_ENVIRONMENT: Final[Mapping[str, Mapping[str, object] | None]] = {
+    "security_protocol": {PLAINTEXT: PLAINTEXT, SSL: SSL},
+    "ssl_cafile": None,
+    "ssl_certfile": None,
+    "ssl_keyfile": None,
+    "ssl_check_hostname": {"true": True, "false": False},
+}
+"""Arguments with the values that a variable may have; None: the name of a file."""
 
 
 class SecurityArguments(Protocol):
@@ -104,6 +114,33 @@ def security_of(client: str, options: SecurityArguments) -> Security:
         key=material.key,
         checks_host_name=options.ssl_check_hostname,
     )
+
+
+def security_variables(
+    client: str, given: Mapping[str, object], environment: Mapping[str, str]
+) -> dict[str, object]:
+    """The arguments that the environment gives, as TIDELOG_BOOTSTRAP gives the address.
+
+    Whoever says PLAINTEXT in the program means it: files of the environment do not contradict that.
+    """
+    if given.get("security_protocol") == PLAINTEXT:
+        return {}
+    found: dict[str, object] = {}
+    for name in _FROM_ENVIRONMENT:
+        variable = VARIABLE_PREFIX + name.upper()
+        text = environment.get(variable, "")
+        if not text or name in given:
+            continue
+        known = _FROM_ENVIRONMENT[name]
+        if known is not None and text not in known:
+            allowed = " or ".join(known)
+            raise _invalid(
+                client,
+                f"{variable} is {text!r}, it can be {allowed}",
+                f"correct or unset {variable}",
+            )
+        found[name] = text if known is None else known[text]
+    return found
 
 
 def check_security(client: str, options: SecurityArguments) -> None:

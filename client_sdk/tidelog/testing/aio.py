@@ -122,6 +122,7 @@ class AsyncTestCluster(ClusterBase):
     def producer(self, **arguments: Unpack[ProducerArguments]) -> AsyncProducer:
         """A producer of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = AsyncProducer(**arguments)
         self._keep(made)
         return made
@@ -129,6 +130,7 @@ class AsyncTestCluster(ClusterBase):
     def consumer(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> AsyncConsumer:
         """A consumer of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = AsyncConsumer(*topics, **arguments)
         self._keep(made)
         return made
@@ -136,6 +138,7 @@ class AsyncTestCluster(ClusterBase):
     def admin(self, **arguments: Unpack[AdminArguments]) -> AsyncAdminClient:
         """An admin client of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = AsyncAdminClient(**arguments)
         self._keep(made)
         return made

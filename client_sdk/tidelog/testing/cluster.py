@@ -123,6 +123,7 @@ class TestCluster(ClusterBase):
     def producer(self, **arguments: Unpack[ProducerArguments]) -> Producer:
         """A producer of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = Producer(**arguments)
         self._keep(made)
         return made
@@ -130,6 +131,7 @@ class TestCluster(ClusterBase):
     def consumer(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> Consumer:
         """A consumer of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = Consumer(*topics, **arguments)
         self._keep(made)
         return made
@@ -137,6 +139,7 @@ class TestCluster(ClusterBase):
     def admin(self, **arguments: Unpack[AdminArguments]) -> AdminClient:
         """An admin client of this cluster, closed at its end at the latest."""
         arguments.setdefault("bootstrap_servers", self.bootstrap)
+        arguments.setdefault("security_protocol", "PLAINTEXT")
         made = AdminClient(**arguments)
         self._keep(made)
         return made
