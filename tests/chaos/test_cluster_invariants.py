@@ -5,11 +5,13 @@ import pytest
 
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.state import PartitionLog
+from tidelog.chaos.checkers import partition_starts as starts
 from tidelog.chaos.checkers import partition_steps as steps
 from tidelog.chaos.checkers.cluster_board import (
     LATELY_NS,
     SOON_NS,
     ClusterBoard,
+    OwnTrim,
     PartitionBoard,
     Position,
 )
@@ -421,3 +423,75 @@ def test_a_start_derives_what_the_life_before_had() -> None:
     lives.on_death("n1", one, before)
     lives.on_start("n1", one, other)
     assert [text.split(":")[0] for text in board.violations] == ["rebuilt_segment"]
+
+
+# -- where copies begin ---------------------------------------------------------------------------
+
+
+def begun(start: int, epoch: int, *, leads: bool = False) -> PartitionLog:
+    """One of several replicas, whose log begins there by the word of that epoch's leader."""
+    log = log_at(9, watermark=9, start=start)
+    log.log_start_epoch = LeaderEpoch(epoch)
+    log.keep_uncommitted()
+    if leads:
+        log.led_from = Offset(9)
+    return log
+
+
+def test_a_start_is_decided_where_the_leader_of_its_epoch_has_it() -> None:
+    board = board_of()
+    starts.note_decided(board, 2, begun(7, 1))
+    assert board.decided_start == 0, "it follows, and says that it was its leader"
+    starts.note_decided(board, 1, begun(5, -1))
+    assert board.decided_start == 0, "nobody is known to have decided it"
+    starts.note_decided(board, 1, begun(5, 1))
+    assert board.decided_start == 5
+
+
+def test_of_an_epoch_that_nobody_has_seen_whoever_leads_is_believed() -> None:
+    board = board_of()
+    starts.note_decided(board, 2, begun(5, 4))
+    assert board.decided_start == 0
+    starts.note_decided(board, 2, begun(5, 4, leads=True))
+    assert board.decided_start == 5
+
+
+def test_an_only_replica_decides_though_nobody_leads() -> None:
+    board = board_of()
+    board.leaders[2] = -1
+    log = begun(5, 2)
+    log.uncommitted = None
+    starts.note_decided(board, 1, log)
+    assert board.decided_start == 5
+
+
+def test_a_start_that_no_leader_has_decided_is_found() -> None:
+    board = board_of()
+    board.decided_start = 5
+    before = Position(log_start_offset=3)
+    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(5, 1), before))
+    (found,) = starts.start_moves_by_a_leaders_word(board, "n2", begun(6, 1), before)
+    assert found.startswith("start_moved_alone: ")
+    before.log_start_offset = 6
+    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, 1), before))
+
+
+def test_one_in_sync_without_its_head_is_found() -> None:
+    board = board_of()
+    board.decided_start = 5
+    assert not list(starts.in_sync_holds_the_head(board, 2, begun(5, 1)))
+    (found,) = starts.in_sync_holds_the_head(board, 2, begun(6, -1))
+    assert found.startswith("in_sync_lacks_head: ")
+
+
+def test_what_an_earlier_version_had_trimmed_is_found_once_it_was_out_of_sync() -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition())))
+    (held,) = board.partitions.values()
+    held.own_trims[2] = OwnTrim(start=6)
+    assert not list(starts.in_sync_holds_the_head(held, 2, begun(6, -1))), "nobody knows it yet"
+    board.see_image(image(2, topic(partition(epoch=2, in_sync=(1, 3)))))
+    board.see_image(image(3, topic(partition(epoch=3))))
+    assert list(starts.in_sync_holds_the_head(held, 2, begun(6, -1)))
+    assert not list(starts.in_sync_holds_the_head(held, 2, begun(0, -1)))
+    assert not held.own_trims, "it was copied anew"

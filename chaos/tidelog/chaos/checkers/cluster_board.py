@@ -25,6 +25,7 @@ SOON_NS = 100_000_000
 class Position(msgspec.Struct, kw_only=True):
     """Where one replica stood when it was looked at last."""
 
+    log_start_offset: int = 0
     log_end_offset: int = 0
     flushed_offset: int = 0
     cut_count: int = 0
@@ -33,6 +34,14 @@ class Position(msgspec.Struct, kw_only=True):
     is_led: bool = False
     led_epoch: int = NO_EPOCH
     """The newest at which it was seen to lead."""
+
+
+class OwnTrim(msgspec.Struct, kw_only=True):
+    """A copy that its node has trimmed by its own word, as an earlier version did."""
+
+    start: int
+    has_left: bool = False
+    """The in-sync set was seen without it since: from then on it comes in whole, or not."""
 
 
 class PartitionBoard:
@@ -49,6 +58,14 @@ class PartitionBoard:
         self.committed = 0
         """The highest watermark of any leader."""
         self.positions: dict[int, Position] = {}
+        self.leaders: dict[int, int] = {int(partition.leader_epoch): int(partition.leader_id)}
+        """By leader epoch, who leads in it."""
+        self.decided_start = 0
+        """The highest log start that a leader has let its own log have."""
+        self.own_trims: dict[int, OwnTrim] = {}
+        """By node, copies that no leader has trimmed."""
+        self.unreadable_below = 0
+        """Such a copy has led: what is below its start was not to be read then."""
         self.epochs: dict[int, int] = {}
         """By leader epoch, what was committed when it was first seen in an image."""
         self.lacking: dict[int, None] = {}
@@ -184,6 +201,9 @@ class ClusterBoard:
         elif partition.leader_epoch > board.image.leader_epoch:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
+        board.leaders.setdefault(int(partition.leader_epoch), int(partition.leader_id))
+        for node_id, own_trim in board.own_trims.items():
+            own_trim.has_left |= node_id not in partition.in_sync_replicas
         before, holders, board.image = board.image, board.holders, partition
         if partition.partition_epoch > before.partition_epoch + 1:
             board.skipped_ns = self.now_ns()

@@ -23,6 +23,7 @@ from tidelog.v1 import metadata_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 
+LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
 METADATA_AGE_NS: Final = 2_000_000_000
 _ID_DIGITS: Final = 6
 
@@ -135,6 +136,28 @@ class ClusterClient:
                     epoch=each.leader_epoch,
                 )
         return found
+
+    async def offset_of(
+        self, topic: Incarnation, partition: int, spec: metadata_pb2.OffsetSpec.ValueType
+    ) -> int:
+        """Where the partition begins or ends, as its leader says; raises what it answered."""
+        leader = await self.find_leader(topic, partition)
+        if leader is None:
+            raise TidelogError(ErrorCode.NOT_LEADER, tried="ask for an offset", happened="nobody")
+        query = metadata_pb2.OffsetQuery(
+            topic_id=topic.topic_id, partition=partition, leader_epoch=-1, spec=spec
+        )
+        answer = await self.ask(
+            leader.address,
+            LIST_OFFSETS,
+            metadata_pb2.ListOffsetsRequest(queries=[query]),
+            metadata_pb2.ListOffsetsResponse,
+            timeout_ms=3_000,
+        )
+        (found,) = answer.answers
+        if found.HasField("error"):
+            raise error_of(found.error)
+        return found.offset
 
     async def find_leader(self, topic: Incarnation, partition: int) -> Leader | None:
         """Who leads the partition; asks if nobody is known."""

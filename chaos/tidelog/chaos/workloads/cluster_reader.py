@@ -12,9 +12,9 @@ from tidelog.chaos.workloads.log_client import (
     error_of,
     fetch_position,
 )
-from tidelog.v1 import fetch_pb2
+from tidelog.v1 import fetch_pb2, metadata_pb2
 from tidelog.wire.batch import CorruptBatch
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 _WAIT_MS: Final = 200
 _NEAR_NS: Final = 3_000_000_000
@@ -56,7 +56,19 @@ class ClusterReader:
             self.client.on_error(error)
             self.client.forget_leader(topic, partition)
             self._near.pop(key, None)
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._begin_at_start(topic, partition)
             return -1
+
+    async def _begin_at_start(self, topic: Incarnation, partition: int) -> None:
+        """Where it stands was trimmed: go on where the log begins, as a session of its own."""
+        try:
+            spec = metadata_pb2.OFFSET_SPEC_EARLIEST
+            start = await self.client.offset_of(topic, partition, spec)
+        except TidelogError as error:
+            self.client.on_error(error)
+        else:
+            self.begin_session(topic.key(partition), start)
 
     async def _find(self, topic: Incarnation, partition: int) -> str | None:
         """Whom to ask."""

@@ -6,6 +6,7 @@ Owns the lives of its process. It must never reach behind the ports of a node bu
 from collections.abc import Iterator
 from typing import Final
 
+from tidelog.broker.housekeeping.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas import Replica
 from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, Plan, PlannedNode
@@ -32,6 +33,7 @@ from tidelog.wire.errors import TidelogError
 CLUSTER_ID: Final = "simulated"
 QUORUM: Final = "quorum"
 DATA: Final = "data"
+_HOUSEKEEPING_MS: Final = 1_500
 
 
 class SpareDisks(Faults):
@@ -186,6 +188,8 @@ class ClusterNode:
                 session_timeout_ms=self.plan.session_timeout_ms,
             ),
             flush=FlushSettings(replicated_interval_ms=self.plan.flush_interval_ms),
+            # A run is short: retention has to come by more than once.
+            housekeeping=HousekeepingLimits(check_interval_ms=_HOUSEKEEPING_MS),
         )
 
     # -- looking -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.broker.handlers.trim import HIGH_WATERMARK
 from tidelog.chaos.sim.cluster.changes import GROW, PARTITIONS_MAX, REASSIGN, Changes
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
@@ -16,10 +17,18 @@ from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import CREATE_TOPICS
 from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.v1 import admin_pb2, common_pb2, partition_admin_pb2, topic_admin_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    common_pb2,
+    metadata_pb2,
+    partition_admin_pb2,
+    topic_admin_pb2,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId
 
+_TRIM: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
+_TRIM_ALL_PROBABILITY: Final = 0.15
 _DELETE: Final = "/tidelog.v1.TopicAdminService/DeleteTopics"
 _ELECT: Final = "/tidelog.v1.PartitionAdminService/ElectLeaders"
 KEPT_TOPIC: Final = "topic-0"
@@ -129,6 +138,8 @@ class Operator:
                 await self.create(
                     draw_topic(self._random, name, replication_max=self._replication_max)
                 )
+            elif kind == 10:
+                await self._trim()
         except TidelogError as error:
             self.client.on_error(error)
 
@@ -222,6 +233,25 @@ class Operator:
         move = partition_admin_pb2.Reassignment(partition=place, replicas=replicas)
         request = partition_admin_pb2.AlterReassignmentsRequest(reassignments=[move])
         await self.client.ask_any(REASSIGN, request, partition_admin_pb2.AlterReassignmentsResponse)
+
+    async def _trim(self) -> None:
+        """Below an offset of one partition; now and then all that is committed."""
+        topic = await self.some_topic()
+        number = 0 if topic is None else self._random.below(topic.partition_count)
+        leader = None if topic is None else await self.client.find_leader(topic, number)
+        if topic is None or leader is None:
+            return
+        place = common_pb2.TopicPartition(topic_id=topic.topic_id, partition=number)
+        before_offset = HIGH_WATERMARK
+        if not self._random.chance(_TRIM_ALL_PROBABILITY):
+            end = await self.client.offset_of(topic, number, metadata_pb2.OFFSET_SPEC_LATEST)
+            before_offset = self._random.below(1 + max(0, end))
+        request = topic_admin_pb2.DeleteRecordsRequest(
+            points=[topic_admin_pb2.TrimPoint(partition=place, before_offset=before_offset)]
+        )
+        answer = topic_admin_pb2.DeleteRecordsResponse
+        await self.client.ask(leader.address, _TRIM, request, answer, timeout_ms=3_000)
+        self._count("trim")
 
     async def _grow(self) -> None:
         topic = await self.some_topic()

@@ -53,6 +53,8 @@ class PlannedTopic(msgspec.Struct, frozen=True, kw_only=True):
     in_sync_min: int
     is_flush_sync: bool
     segment_bytes: int
+    retention_bytes: int
+    """-1: only an operator trims it."""
 
     def settings(self) -> dict[str, str]:
         """Wall clocks jump: no record is from the future, none is too old."""
@@ -62,6 +64,7 @@ class PlannedTopic(msgspec.Struct, frozen=True, kw_only=True):
             "min.insync.replicas": str(self.in_sync_min),
             "message.timestamp.after.max.ms": str(2**63 - 1),
             "retention.ms": "-1",
+            "retention.bytes": str(self.retention_bytes),
         }
 
 
@@ -141,4 +144,5 @@ def draw_topic(random: SeededRandom, name: str, *, replication_max: int) -> Plan
         in_sync_min=min(factor, (1, 2, 2)[random.below(3)]),
         is_flush_sync=random.chance(0.6),
         segment_bytes=(2_048, 8_192, 32_768)[random.below(3)],
+        retention_bytes=(-1, -1, 4_096)[random.below(3)],
     )

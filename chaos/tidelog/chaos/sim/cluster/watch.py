@@ -10,6 +10,7 @@ from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state import NOT_LED, PartitionLog
 from tidelog.broker.replicas import Replica
+from tidelog.chaos.checkers import partition_starts as starts
 from tidelog.chaos.checkers import partition_steps as steps
 from tidelog.chaos.checkers.cluster_board import (
     SOON_NS,
@@ -156,11 +157,13 @@ class ClusterWatch:
         board = self.board.partitions.get(log.key)
         if board is None or log.failure is not None:
             return
+        starts.note_decided(board, node.node_id, log)
         before, end_offset = board.positions.get(node.node_id), log.log_end_offset
         if before is None or self._logs.get((node.node_id, log.key)) is not log:
             # Another life, or a replica that was moved away and came back: another log.
             self._logs[node.node_id, log.key] = log
             before = board.positions[node.node_id] = Position(
+                log_start_offset=log.log_start_offset,
                 log_end_offset=log.log_end_offset,
                 high_watermark=log.high_watermark,
             )
@@ -175,6 +178,9 @@ class ClusterWatch:
         is_led = replica.is_led
         if is_led:
             before.led_epoch = log.leader_epoch
+            if log.log_start_offset > board.decided_start:
+                board.unreadable_below = max(board.unreadable_below, log.log_start_offset)
+        before.log_start_offset = log.log_start_offset
         before.log_end_offset = log.log_end_offset
         if not _is_being_cut(log, before):
             before.flushed_offset, before.cut_count = log.flushed_offset, log.cut_count
@@ -195,15 +201,23 @@ class ClusterWatch:
         self, node: ClusterNode, board: PartitionBoard, replica: Replica, before: Position
     ) -> None:
         log, name = replica.log, node.name
+        is_falling = log.high_watermark < before.high_watermark
+        if log.log_start_offset > board.decided_start or is_falling:
+            # Its leader may have decided that since it was looked at last.
+            self._note_decided(board)
         found = [
+            *starts.start_moves_by_a_leaders_word(board, name, log, before),
             *steps.offsets_in_order(board, name, log),
-            *steps.watermark_never_falls(board, name, log, before),
-            *steps.nothing_committed_is_truncated(board, name, log, before),
         ]
+        if before.high_watermark > board.decided_start:
+            # Of a copy that holds nothing but what a leader gave up all goes, and it begins anew.
+            found += steps.watermark_never_falls(board, name, log, before)
+            found += steps.nothing_committed_is_truncated(board, name, log, before)
         if node.node_id in board.image.in_sync_replicas:
             if not _is_being_cut(log, before):
                 found += steps.watermark_is_flushed(board, name, log)
             found += steps.in_sync_holds_committed(board, name, log)
+            found += starts.in_sync_holds_the_head(board, node.node_id, log)
         if replica.is_led:
             found += steps.one_leader_an_epoch(board, node.node_id, log.leader_epoch)
             found += steps.leader_holds_committed(board, name, log, log.leader_epoch)
@@ -220,6 +234,12 @@ class ClusterWatch:
                 found += steps.watermark_waits_for_all(board, name, log, self._ends(board))
         for violation in found:
             self.board.report(violation)
+
+    def _note_decided(self, board: PartitionBoard) -> None:
+        for other in self.nodes:
+            replica = other.replica(board.key)
+            if replica is not None:
+                starts.note_decided(board, other.node_id, replica.log)
 
     def _in_sync_known(self, node: ClusterNode, board: PartitionBoard) -> int:
         """As the metadata that the node acts on, or the newest, say, whichever set is larger.
@@ -367,6 +387,9 @@ class ClusterWatch:
         for board in (*self.board.deleted.values(), *self.board.partitions.values()):
             if board.loss is not None:
                 self.history.losses[board.name] = board.loss
+            # What is below may be gone; a leader that has not heard of it may show it still.
+            if trimmed_to := max(board.decided_start, board.unreadable_below):
+                self.history.trims[board.name] = trimmed_to
 
 
 def _is_being_cut(log: PartitionLog, position: Position) -> bool:
