@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,17 +58,35 @@ class LocalCluster:
         done = run_cli("storage", "format", "--config", str(self.file(node)), *arguments)
         assert (done.code, done.err) == (0, ""), done
 
-    def format_voters(self, *nodes: int) -> None:
-        """The nodes as the first voters of a new cluster."""
+    def format_voters(self, *nodes: int, strangers: Sequence[int] = ()) -> None:
+        """The nodes as the first voters of a new cluster; strangers believe in another one."""
         drawn = run_cli("storage", "random-uuid", "-n", str(len(nodes))).out.decode().split()
         voters = ",".join(
             f"{node}@{self.cluster[node]}/{uuid}" for node, uuid in zip(nodes, drawn, strict=True)
         )
         for node in nodes:
-            self.format(node, "-C", CLUSTER_ID, "--initial-voters", voters)
+            cluster_id = f"not-{CLUSTER_ID}" if node in strangers else CLUSTER_ID
+            self.format(node, "-C", cluster_id, "--initial-voters", voters)
 
     def start(self, *nodes: int) -> None:
         """All of them at once; returns when each serves."""
+        self.begin(*nodes)
+        for node in nodes:
+            self._wait(node, self._out(node), b"cluster: ")
+
+    def wait_logged(self, node: int, text: str) -> None:
+        """Until a node that was begun has said so."""
+        self._wait(node, self.log(node), text.encode())
+
+    def _wait(self, node: int, file: Path, text: bytes) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while text not in file.read_bytes():
+            assert self._processes[node].poll() is None, self.log(node).read_text("utf-8")
+            assert time.monotonic() < deadline, self.log(node).read_text("utf-8")
+            time.sleep(0.05)
+
+    def begin(self, *nodes: int) -> None:
+        """All of them at once, whether or not they can serve."""
         for node in nodes:
             with self.log(node).open("ab") as log, self._out(node).open("wb") as out:
                 self._processes[node] = subprocess.Popen(
@@ -77,12 +96,6 @@ class LocalCluster:
                     stdout=out,
                     stderr=log,
                 )
-        deadline = time.monotonic() + READY_SECONDS
-        for node in nodes:
-            while b"cluster: " not in self._out(node).read_bytes():
-                assert self._processes[node].poll() is None, self.log(node).read_text("utf-8")
-                assert time.monotonic() < deadline, self.log(node).read_text("utf-8")
-                time.sleep(0.05)
 
     def _out(self, node: int) -> Path:
         return self.directory / f"out{node}"

@@ -80,6 +80,17 @@ def test_topics_of_a_cluster_of_three_have_three_replicas_and_only_producers_mak
     assert cluster.ok("topic", "list", "-q").split() == ["orders"]
 
 
+def test_a_voter_of_another_cluster_is_named_as_the_reason_why_nobody_leads(
+    five: LocalCluster,
+) -> None:
+    five.format_voters(1, 2, 3, strangers=(2,))
+    five.begin(1, 2)
+    five.wait_logged(1, "no_controller")
+    told = five.log(1).read_text("utf-8")
+    assert "node 2: [WRONG_CLUSTER] it is meant for cluster 'test-cluster'" in told
+    assert "node 3: [UNAVAILABLE]" in told
+
+
 def test_a_quorum_grows_from_one_to_three_to_five_and_shrinks(five: LocalCluster) -> None:
     five.format(1, "--standalone", "-C", CLUSTER_ID)
     five.start(1)

@@ -56,7 +56,7 @@ def of_member(
         ports,
         cluster_id=role.storage.cluster_id,
         applied_index=lambda: role.quorum.applied_index,
-        trouble=lambda: role.quorum.failure or role.quorum.join_error,
+        trouble=lambda: role.quorum.failure or role.quorum.join_error or role.quorum.why_leaderless,
     )
 
 
@@ -101,7 +101,7 @@ def _side(
     trouble: Callable[[], TidelogError | None],
     run: Callable[[], Coroutine[object, object, None]] | None = None,
 ) -> MetadataSide:
-    controller = ControllerClient(ports.network, ports.clock, view)
+    controller = ControllerClient(ports.network, ports.clock, view, trouble)
     metadata = ClusterMetadata(
         source,
         controller,

@@ -26,6 +26,7 @@ WATCH_MS: Final = 1_000
 REFUSALS_MS: Final = 10_000
 """How often refusals by limits are told, if there were any."""
 LOST_AFTER: Final = 3
+LOST_AGAIN_AFTER: Final = 60
 """Looks in a row without an active controller before that is worth a line."""
 NS_PER_MS: Final = 1_000_000
 
@@ -111,7 +112,8 @@ class NodeWatch:
             leader = self._side.controller.leader()
             if leader is None:
                 missed += 1
-                if missed == LOST_AFTER:
+                # Once a minute: what stands in the way may be another thing by then.
+                if missed % LOST_AGAIN_AFTER == LOST_AFTER:
                     trouble = self._side.trouble()
                     log_events.warning("no_controller", error=trouble or "a majority is missing")
             else:

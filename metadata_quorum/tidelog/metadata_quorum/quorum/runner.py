@@ -68,7 +68,7 @@ from tidelog.metadata_quorum.raft.types import (
 from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.metadata_quorum.rpc.quorum_service import QuorumRpc
 from tidelog.ports import Clock, Method, Network, Random, TaskScope
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex
 
 MakeCore = Callable[[MemberId, Recovered, Options], Core]
@@ -201,6 +201,22 @@ class QuorumRunner(RequestDesk):
     def join_error(self) -> TidelogError | None:
         """Why this node was not let in when it asked last, if so."""
         return None if self._join is None else self._join.last_error
+
+    @property
+    def why_leaderless(self) -> TidelogError | None:
+        """What each member says, or does not, that was asked for its vote; None: nobody was."""
+        unanswered = self._transport.why_unanswered()
+        if not unanswered:
+            return None
+        reasons = "; ".join(
+            f"node {member_id.node_id}: [{error.code.name}] {error.happened}"
+            for member_id, error in sorted(unanswered.items())
+        )
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried="find a leader of the metadata quorum",
+            happened=f"a majority is missing: {reasons}",
+        )
 
     @property
     def full_disk(self) -> TidelogError | None:

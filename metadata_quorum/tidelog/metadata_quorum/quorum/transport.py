@@ -79,6 +79,8 @@ class QuorumTransport:
         """Of nodes that answered before the members were known here, and of those that left."""
         self._links: dict[MemberId, PeerLink] = {}
         self._calls: dict[MemberId, int] = {}
+        self._unanswered: dict[MemberId, TidelogError] = {}
+        """Why the last call to a member failed, until one works."""
         self._probes: dict[MemberId, None] = {}
         self._scope: TaskScope | None = None
         self.incoming = Incoming(limits)
@@ -126,6 +128,10 @@ class QuorumTransport:
         """Why the stream to a member broke last, for operators."""
         link = self._links.get(member_id)
         return None if link is None else link.last_error
+
+    def why_unanswered(self) -> dict[MemberId, TidelogError]:
+        """Of the present members that did not answer when they were asked last, for operators."""
+        return {key: error for key, error in self._unanswered.items() if key in self._addresses}
 
     # -- out -------------------------------------------------------------------------------------
 
@@ -179,8 +185,11 @@ class QuorumTransport:
     async def _call(self, receiver: MemberId, work: Coroutine[object, object, None]) -> None:
         try:
             await work
-        except TidelogError:
+        except TidelogError as error:
             self.messages_lost += 1
+            self._unanswered[receiver] = error
+        else:
+            self._unanswered.pop(receiver, None)
         finally:
             self._calls[receiver] -= 1
 

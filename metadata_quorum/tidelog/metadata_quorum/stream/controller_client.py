@@ -35,10 +35,18 @@ Attempt = Callable[[Leader, int], Awaitable[_T]]
 class ControllerClient:
     """Of one node."""
 
-    def __init__(self, network: Network, clock: Clock, view: QuorumView) -> None:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        view: QuorumView,
+        trouble: Callable[[], TidelogError | None] = lambda: None,
+    ) -> None:
+        """`trouble`: why this node knows no leader, as far as it can tell."""
         self._network = network
         self._clock = clock
         self._view = view
+        self._trouble = trouble
 
     def leader(self) -> Leader | None:
         """The active controller, as far as this node knows."""
@@ -88,13 +96,18 @@ class ControllerClient:
                         is_unknown = True
             await self._clock.sleep(min(pause_ms, left_ms))
             pause_ms = min(RETRY_MS, 2 * pause_ms)
-        happened = "no active controller is known" if last is None else _text(last)
+        happened = self._no_controller() if last is None else _text(last)
         raise TidelogError(
             ErrorCode.DEADLINE_EXCEEDED if is_unknown else ErrorCode.UNAVAILABLE,
             tried=tried,
             happened=f"within {self._ms_since(started_ns)} ms: {happened}",
             hint=MAJORITY_HINT,
         )
+
+    def _no_controller(self) -> str:
+        trouble = self._trouble()
+        known = "no active controller is known"
+        return known if trouble is None else f"{known}: {trouble.happened}"
 
     def _ms_since(self, then_ns: int) -> int:
         return (self._clock.monotonic_ns() - then_ns) // _NS_PER_MS
