@@ -38,6 +38,11 @@ def numbered(sequence: int, *, epoch: int = 0, records: int = 1) -> bytes:
     )
 
 
+async def hand_out_ids(client: PlainClient) -> None:
+    """A block of them, with 7 in it."""
+    await client.call("ProducerIdService/AllocateProducerId", b"")
+
+
 def code_of(error: errors_pb2.Error) -> ErrorCode:
     return ErrorCode(error.code)
 
@@ -45,6 +50,7 @@ def code_of(error: errors_pb2.Error) -> ErrorCode:
 def test_a_batch_that_is_sent_again_gets_the_offset_of_the_first() -> None:
     async def work(client: PlainClient) -> None:
         topic_id = await client.create_topic("t")
+        await hand_out_ids(client)
         offsets, codes = [], []
         for batch in (
             numbered(0, records=2),
@@ -79,6 +85,7 @@ async def produce_records(
 def test_plain_records_with_an_identity_are_stored_once() -> None:
     async def work(client: PlainClient) -> None:
         topic_id = await client.create_topic("t")
+        await hand_out_ids(client)
         for _ in range(2):
             answer = await produce_records(client, 0, 3)
             assert [place.offset for place in answer.places] == [0, 1, 2]

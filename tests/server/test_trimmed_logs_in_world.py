@@ -60,6 +60,9 @@ def test_what_only_a_deposed_leader_stored_is_not_acknowledged_as_sent_again() -
         await topic.in_sync(*here)
         await topic.produce(5)
         old = topic.now().leader_id
+        # Ids are handed out, and all brokers know of it.
+        await cluster.call(old, "ProducerIdService/AllocateProducerId", b"")
+        await topic.produce(1)
         for number in cluster.nodes:
             if number != old:
                 cluster.world.fabric.cut(f"n{old}", f"n{number}", FaultKind.PARTITION)

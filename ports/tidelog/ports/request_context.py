@@ -29,5 +29,13 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     request_room: RequestRoom = NO_REQUEST_LIMIT
     """Asked before anything is made of a message."""
 
+    @property
+    def caller(self) -> str:
+        """Whose share of a limit the call takes, whatever connection it comes over: its
+        principal's, else that of the machine that it comes from."""
+        if self.principal != ANONYMOUS:
+            return self.principal
+        return self.address.rpartition(":")[0] or self.address
+
 
 NO_DEADLINE_NS = (1 << 63) - 1

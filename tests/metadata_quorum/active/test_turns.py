@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.metadata_quorum.active.turns import AdminTurns, TurnLimits, caller_of
+from tidelog.metadata_quorum.active.turns import AdminTurns, TurnLimits
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import ANONYMOUS, CLIENT_LISTENER, NO_DEADLINE_NS
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -162,4 +162,4 @@ def test_a_caller_is_its_principal_else_its_machine(
         address=address,
         deadline_ns=NO_DEADLINE_NS,
     )
-    assert caller_of(context) == caller
+    assert context.caller == caller

@@ -17,6 +17,7 @@ from tidelog.broker.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, Broker
 from tidelog.broker.meter import Meter, count
 from tidelog.broker.node_time import WallTime
 from tidelog.broker.partition.owner import Appended
+from tidelog.broker.producer_admission import ProducerAdmission
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.metadata_quorum.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
@@ -163,6 +164,7 @@ class ProduceHandler:
         self._limits = limits
         self._metadata = metadata
         self._meter = meter or Meter(())
+        self._producers = ProducerAdmission()
 
     async def produce(
         self, context: RequestContext, request: ProduceRequest
@@ -172,13 +174,12 @@ class ProduceHandler:
 
     def submit(self, context: RequestContext, request: ProduceRequest) -> Submitted:
         """Check and queue every batch, without waiting."""
-        del context
         _validate_request(request)
         append_time_ms = self._time.wall_ms()
         outcomes: list[asyncio.Future[Appended] | TidelogError] = []
         for batch in request.batches:
             try:
-                outcomes.append(self._submit_batch(batch, request.acks, append_time_ms))
+                outcomes.append(self._submit_batch(context, batch, request.acks, append_time_ms))
             except TidelogError as error:
                 outcomes.append(error)
         places = [(batch.topic_id, batch.partition) for batch in request.batches]
@@ -233,7 +234,7 @@ class ProduceHandler:
         )
 
     def _submit_batch(
-        self, batch: PartitionBatch, acks: Acks, append_time_ms: int
+        self, context: RequestContext, batch: PartitionBatch, acks: Acks, append_time_ms: int
     ) -> "asyncio.Future[Appended]":
         tried = f"produce to {batch.topic_id.hex()}-{batch.partition}"
         replica = self._replicas.find(
@@ -243,6 +244,7 @@ class ProduceHandler:
             raise internal(replica.topic_name, tried=tried)
         header = _checked_header(batch, replica, tried)
         check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
+        self._admit_producer(context, replica, header, append_time_ms, tried)
         submitted = replica.directory.owner.submit(
             replica.log,
             batch.batch,
@@ -255,6 +257,28 @@ class ProduceHandler:
         meter.produced_records += header.record_count
         meter.produced_bytes += header.size_bytes
         return submitted
+
+    def _admit_producer(
+        self,
+        context: RequestContext,
+        replica: Replica,
+        header: BatchHeader,
+        now_ms: int,
+        tried: str,
+    ) -> None:
+        """A producer that the log knows was admitted with its first batch."""
+        if header.producer_id < 0 or self._metadata is None:
+            return
+        log = replica.log
+        if log.producers.find(header.producer_id) is None:
+            self._producers.admit(
+                context,
+                log.key,
+                header,
+                next_producer_id=self._metadata.image().next_producer_id,
+                now_ms=now_ms,
+                tried=tried,
+            )
 
 
 def _validate_request(request: ProduceRequest) -> None:

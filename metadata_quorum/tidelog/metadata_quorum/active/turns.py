@@ -20,8 +20,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.ports import Clock, RequestContext
-from tidelog.ports.request_context import ANONYMOUS
+from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _NS_PER_S: Final = 1_000_000_000
@@ -135,10 +134,3 @@ class AdminTurns:
                     "may",
                     hint="Wait for the answers of the others, or send fewer at a time.",
                 )
-
-
-def caller_of(context: RequestContext) -> str:
-    """Whose turn a call takes: its principal's, else that of the machine that it comes from."""
-    if context.principal != ANONYMOUS:
-        return context.principal
-    return context.address.rpartition(":")[0] or context.address

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from google.protobuf.message import DecodeError
 
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.active.turns import AdminTurns, caller_of
+from tidelog.metadata_quorum.active.turns import AdminTurns
 from tidelog.metadata_quorum.controller.damage import DamagedReplica, report_damaged
 from tidelog.metadata_quorum.controller.in_sync import (
     InSyncChange,
@@ -188,7 +188,7 @@ class ControllerService:
         # Counted by the broker as well, unless it is of an older release.
         held = count_message(asked.method, asked.request)
         tried = f"call {asked.method}"
-        await self._turns.wait(caller_of(client), held.total, tried=tried, timeout_ms=timeout_ms)
+        await self._turns.wait(client.caller, held.total, tried=tried, timeout_ms=timeout_ms)
         try:
             return await execute(client, asked.request, max(1, left_ms(client, self._clock)))
         except DecodeError as error:
