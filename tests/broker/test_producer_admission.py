@@ -1,5 +1,6 @@
 """Producers that a partition meets for the first time: handed-out ids, so many of one caller."""
 
+from contextlib import suppress
 from itertools import count
 
 import msgspec
@@ -50,16 +51,23 @@ def admitted(
     """How many of so many new producers come in."""
     found = 0
     for _ in range(producers):
-        try:
+        with suppress(TidelogError):
             admission.admit(
                 context, key, FIRST, next_producer_id=HANDED_OUT, now_ms=now_ms, tried="produce"
             )
-        except TidelogError as error:
-            assert error.code is ErrorCode.RESOURCE_EXHAUSTED
-            assert error.retriable
-        else:
             found += 1
     return found
+
+
+def test_a_caller_that_brought_in_its_share_is_told_so_and_may_try_again() -> None:
+    admission = ProducerAdmission()
+    admitted(admission, caller(), NEW_PRODUCERS_MAX)
+    with pytest.raises(TidelogError, match="10.0.0.1 has brought 2500 new producers") as caught:
+        admission.admit(
+            caller(), KEY, FIRST, next_producer_id=HANDED_OUT, now_ms=0, tried="produce"
+        )
+    assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert caught.value.retriable
 
 
 def test_one_caller_never_brings_in_as_many_as_a_log_remembers() -> None:
