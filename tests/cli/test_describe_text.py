@@ -1,5 +1,6 @@
 """What `topic describe`, `cluster describe` and `broker log-dirs` print, from values alone."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from tidelog.client.directory_types import BrokerLogDirs, LogDir, LogDirReplica
 from tidelog.client.types import (
     BrokerDescription,
     ClusterDescription,
+    IneligibleReplica,
     PartitionDescription,
     PartitionSummary,
     ReplicaDescription,
@@ -87,6 +89,17 @@ def test_a_partition_without_a_leader_says_who_may_lead() -> None:
     told = list(topic_describe.troubles(part(3, leader=-1, eligible=(2,))))
     assert told == ["partition 3 has no leader; may lead without a loss: 2"]
     assert next(topic_describe.troubles(part(3, leader=-1))).endswith("nobody")
+
+
+def test_a_replica_that_may_not_lead_is_named_with_the_reason_and_a_hint() -> None:
+    found = IneligibleReplica(broker_id=2, reason="its directory went back", hint="Wait.")
+    shown = msgspec.structs.replace(part(3), ineligible=(found,))
+    assert list(topic_describe.troubles(shown)) == [
+        "partition 3 on broker 2 may not lead: its directory went back",
+        "  hint: Wait.",
+    ]
+    printed = json.dumps(topic_describe.as_json(topic(shown)))
+    assert '"broker_id": 2, "reason": "its directory went back", "hint": "Wait."' in printed
 
 
 def test_conditions_choose_partitions_and_several_choose_more() -> None:

@@ -68,9 +68,9 @@ def configure(parser: Parser) -> None:
         parser,
         "a list of {name, topic_id, is_internal, partition_count, replication_factor, configs, "
         "partitions: [{partition, leader, leader_epoch, replicas, isr, eligible, "
-        "log_start_offset, high_watermark, size_bytes, replica_states: [{broker_id, "
-        "log_end_offset, flushed_offset, lag, caught_up_ago_ms, size_bytes, is_known, "
-        "failure}]}]}; -1: not known",
+        "ineligible: [{broker_id, reason, hint}], log_start_offset, high_watermark, size_bytes, "
+        "replica_states: [{broker_id, log_end_offset, flushed_offset, lag, caught_up_ago_ms, "
+        "size_bytes, is_known, failure}]}]}; -1: not known",
     )
     add_bootstrap(parser)
 
@@ -197,6 +197,12 @@ def troubles(part: "PartitionDescription") -> Iterator[str]:
             f"partition {part.partition} has no leader; may lead without a loss: "
             f"{listed(part.eligible) if part.eligible else 'nobody'}"
         )
+    for replica in part.ineligible:
+        yield (
+            f"partition {part.partition} on broker {replica.broker_id} may not lead: "
+            f"{replica.reason}"
+        )
+        yield f"  hint: {replica.hint}"
     for each in part.replica_states:
         if each.failure is not None:
             error = each.failure
@@ -228,6 +234,14 @@ def as_json(topic: "TopicDescription") -> dict[str, object]:
                 "log_start_offset": each.log_start_offset,
                 "high_watermark": each.high_watermark,
                 "size_bytes": each.size_bytes,
+                "ineligible": [
+                    {
+                        "broker_id": replica.broker_id,
+                        "reason": replica.reason,
+                        "hint": replica.hint,
+                    }
+                    for replica in each.ineligible
+                ],
                 "replica_states": [_replica_json(state) for state in each.replica_states],
             }
             for each in topic.partitions

@@ -144,6 +144,15 @@ class ReplicaDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Why it has stopped."""
 
 
+class IneligibleReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that may not lead, and why."""
+
+    broker_id: int
+    reason: str
+    hint: str
+    """What becomes of it, or what to do."""
+
+
 class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One partition; -1 stands for what the answering broker did not know."""
 
@@ -159,6 +168,8 @@ class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Who may lead without losing acknowledged records."""
     replica_states: tuple[ReplicaDescription, ...] = ()
     """Of each replica in their order, if they were asked for."""
+    ineligible: tuple[IneligibleReplica, ...] = ()
+    """Those that may not lead for a cause that the metadata know: not one that only lags."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from tidelog.client.types import (
     BrokerDescription,
     ClusterDescription,
     CreatedTopic,
+    IneligibleReplica,
     NewTopic,
     PartitionDescription,
     PartitionSummary,
@@ -410,6 +411,10 @@ def _read_description(topic: admin_pb2.TopicDescription) -> TopicDescription:
                 size_bytes=part.size_bytes,
                 eligible=tuple(part.eligible_replicas),
                 replica_states=tuple(_read_replica(each) for each in part.replica_states),
+                ineligible=tuple(
+                    IneligibleReplica(broker_id=each.broker_id, reason=each.reason, hint=each.hint)
+                    for each in part.ineligible_replicas
+                ),
             )
             for part in topic.partitions
         ),

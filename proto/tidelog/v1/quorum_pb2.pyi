@@ -308,6 +308,8 @@ class AppendEntriesRequest(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_BYTES_FIELD_NUMBER: _builtins.int
     LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
+    MATCHED_INDEX_FIELD_NUMBER: _builtins.int
+    MATCHED_TERM_FIELD_NUMBER: _builtins.int
     term: _builtins.int
     """The leader's term."""
     previous_index: _builtins.int
@@ -328,6 +330,13 @@ class AppendEntriesRequest(_message.Message):
     """With a snapshot: `host:port` of the sender's cluster listener. A receiver that is far behind may
     know no members yet that name the sender; it fetches the snapshot there.
     """
+    matched_index: _builtins.int
+    """The receiver has acknowledged all up to here to this leader in this term. One whose log ends
+    before that runs on an old copy of its directory: it counts for nothing until it has fetched
+    that again. 0: nothing is said.
+    """
+    matched_term: _builtins.int
+    """That entry's term."""
     @_builtins.property
     def route(self) -> Global___QuorumRoute:
         """Who leads whom."""
@@ -355,10 +364,12 @@ class AppendEntriesRequest(_message.Message):
         snapshot: Global___QuorumSnapshotId | None = ...,
         snapshot_bytes: _builtins.int = ...,
         leader_address: _builtins.str = ...,
+        matched_index: _builtins.int = ...,
+        matched_term: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "entries", b"entries", "leader_address", b"leader_address", "previous_index", b"previous_index", "previous_term", b"previous_term", "round", b"round", "route", b"route", "snapshot", b"snapshot", "snapshot_bytes", b"snapshot_bytes", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "entries", b"entries", "leader_address", b"leader_address", "matched_index", b"matched_index", "matched_term", b"matched_term", "previous_index", b"previous_index", "previous_term", b"previous_term", "round", b"round", "route", b"route", "snapshot", b"snapshot", "snapshot_bytes", b"snapshot_bytes", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

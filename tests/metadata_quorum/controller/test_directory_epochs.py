@@ -16,6 +16,7 @@ from tidelog.metadata_quorum.controller.directory_epochs import (
     epoch_above,
     epochs_at_registration,
     epochs_when_served,
+    ineligible_replicas,
 )
 from tidelog.metadata_quorum.controller.in_sync import (
     InSyncChange,
@@ -370,3 +371,31 @@ def _of(number: int, *, is_online: bool = True) -> BrokerDirectory:
 
 def _stored(epochs: dict[int, int]) -> dict[bytes, BrokerEpoch]:
     return {clusters.directory(1, number): BrokerEpoch(epoch) for number, epoch in epochs.items()}
+
+
+def test_a_replica_that_may_not_lead_is_told_with_the_reason_and_what_becomes_of_it() -> None:
+    disks = three()
+    copied = disks.stored[2]
+    disks.start(2)
+    served = disks.epoch(2)
+    all_in_sync(disks)
+    assert list(ineligible_replicas(disks.image, partition(disks.image))) == []
+    disks.die(1, 3, 2)
+    disks.start(2, stored=copied)
+    (told,) = ineligible_replicas(disks.image, partition(disks.image))
+    assert told.broker_id == TWO
+    assert f"it held broker epoch {copied}, and was served under {served}" in told.reason
+    assert told.hint == "Start broker 3: it fetches what it lacks from there."
+    disks.start(3, stored=0)
+    (two, three_) = ineligible_replicas(disks.image, partition(disks.image))
+    assert two.hint == three_.hint
+    assert "The longest log of the brokers 1, 2, 3 leads" in two.hint
+    disks = three()
+    copied = disks.stored[2]
+    disks.start(2)
+    all_in_sync(disks)
+    disks.start(2, stored=copied)
+    (told,) = ineligible_replicas(disks.image, partition(disks.image))
+    assert told.hint == "It fetches what it lacks from broker 3, and is in sync then."
+    all_in_sync(disks)
+    assert list(ineligible_replicas(disks.image, partition(disks.image))) == []

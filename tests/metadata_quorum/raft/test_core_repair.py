@@ -5,7 +5,14 @@ from tests.metadata_quorum.raft.storms import SMALL
 from tidelog.metadata_quorum.raft.effects import FetchSnapshot, Persist, ResetLog, Role
 from tidelog.metadata_quorum.raft.inputs import CorruptEntry, SnapshotFetched
 from tidelog.metadata_quorum.raft.messages import AppendRequest, VoteRequest, VoteResponse
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind, MemberId, Snapshot, SnapshotId
+from tidelog.metadata_quorum.raft.types import (
+    Entry,
+    EntryKind,
+    HardState,
+    MemberId,
+    Snapshot,
+    SnapshotId,
+)
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -290,3 +297,63 @@ def test_a_single_voter_that_repairs_stays_down_and_says_so() -> None:
     quorum.run(10_000)
     state = quorum.state(1)
     assert (state.role, state.is_repairing) == (Role.FOLLOWER, True)
+
+
+def _roll_back(quorum: Quorum, node: MemberId, entries_kept: int) -> None:
+    """An old copy of its directory takes the directory's place, under its id."""
+    quorum.crash(node)
+    disk = quorum.at(node).disk
+    disk.entries = disk.entries[:entries_kept]
+    disk.hard_state = HardState(term=disk.entries[-1].term)
+    quorum.at(node).seen = None
+
+
+def _tell(quorum: Quorum, leader: MemberId, old: MemberId) -> None:
+    """It starts, hears of the leader, and has flushed what it was told."""
+    quorum.start(old)
+    for _ in range(1_000):
+        if quorum.state(old).is_repairing:
+            break
+        quorum.deliver()
+        quorum.flush(leader)
+        quorum.tick(leader)
+    assert quorum.state(old).is_repairing
+    quorum.flush(old)
+
+
+def test_a_voter_on_an_old_copy_is_told_so_by_a_leader_that_has_its_acknowledgement() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = _written(quorum, 8)
+    voter = _follower(quorum, leader)
+    end = quorum.at(voter).disk.last_index
+    last_term = quorum.at(voter).disk.term_at(end)
+    _roll_back(quorum, voter, 4)
+    _tell(quorum, leader, voter)
+    repair = quorum.at(voter).disk.hard_state.repair
+    assert repair is not None
+    assert (repair.from_index, repair.last_index, repair.last_term) == (5, end, last_term)
+    quorum.run_until(lambda: not quorum.state(voter).is_repairing)
+    assert quorum.at(voter).disk.last_index >= end
+    quorum.propose(leader, b"after")
+    quorum.run(1_000)
+    assert quorum.at(voter).applied == quorum.at(leader).applied
+
+
+def test_a_voter_on_an_old_copy_judges_votes_by_what_it_had_once_it_was_told() -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = quorum.elect()
+    old, behind = (each for each in quorum.machines if each != leader)
+    quorum.run(500)
+    quorum.isolate(behind)
+    for number in range(6):
+        quorum.propose(leader, b"%d" % number)
+        quorum.settle()
+    _roll_back(quorum, old, 2)
+    _tell(quorum, leader, old)
+    quorum.crash(leader)
+    quorum.network.clear()
+    quorum.heal()
+    quorum.run(10_000)
+    assert quorum.leader() is None, "the two that are left lack what was committed"
+    quorum.start(leader)
+    quorum.run_until(lambda: quorum.leader() == leader)

@@ -40,6 +40,8 @@ class FakeController:
         self.valid_epoch = valid_epoch
         self.registered = 0
         self.beats = 0
+        self.registrations: list[broker_session_pb2.RegisterBrokerRequest] = []
+        self.heartbeats: list[broker_session_pb2.BrokerSessionRequest] = []
 
     def leader(self) -> Leader | None:
         """Always the same."""
@@ -47,7 +49,8 @@ class FakeController:
 
     async def call(self, peer: str, method: str, message: bytes, *, timeout_ms: int) -> bytes:
         """A registration; the last epoch again and again."""
-        del peer, method, message, timeout_ms
+        del peer, method, timeout_ms
+        self.registrations.append(broker_session_pb2.RegisterBrokerRequest.FromString(message))
         self.registered += 1
         epoch = self.epochs.pop(0) if len(self.epochs) > 1 else self.epochs[0]
         return broker_session_pb2.RegisterBrokerResponse(broker_epoch=epoch).SerializeToString()
@@ -69,6 +72,7 @@ class FakeStream:
     async def send(self, message: bytes) -> None:
         """As the port says."""
         self.last = broker_session_pb2.BrokerSessionRequest.FromString(message)
+        self.controller.heartbeats.append(self.last)
 
     async def receive(self) -> bytes | None:
         """As the port says."""
@@ -395,5 +399,76 @@ def test_a_broker_knows_that_it_is_fenced_before_its_image_does() -> None:
         told.append(broker.is_fenced)
         assert told == [True, False, True]
         running.cancel()
+
+    simulate(work)
+
+
+def test_a_broker_asks_to_serve_only_once_its_epoch_is_stored() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7], 7)
+        is_stored = asyncio.Event()
+
+        async def store(epoch: BrokerEpoch) -> Mapping[bytes, BrokerEpoch]:
+            await is_stored.wait()
+            return {HERE.uuid: epoch}
+
+        broker = session(ports, controller, LocalImage(), store_epoch=store)
+        await broker.register()
+        running = asyncio.ensure_future(broker.run())
+        broker.want_unfence()
+        await asyncio.sleep(5)
+        assert not any(each.wants_unfence for each in controller.heartbeats)
+        is_stored.set()
+        await asyncio.sleep(1)
+        assert controller.heartbeats[-1].wants_unfence
+        running.cancel()
+
+    simulate(work)
+
+
+def test_another_epoch_is_stored_as_well_before_the_broker_asks_to_serve_under_it() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 9], valid_epoch=9)
+        stored: list[int] = []
+
+        async def store(epoch: BrokerEpoch) -> Mapping[bytes, BrokerEpoch]:
+            await asyncio.sleep(1)
+            stored.append(epoch)
+            return {HERE.uuid: epoch}
+
+        image = shows(8, OTHERS, directory=HERE)
+        broker = session(ports, controller, image, store_epoch=store)
+        await broker.register()
+        await broker.store_epoch()
+        broker.want_unfence()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await broker.run()
+        assert stored == [7, 9]
+        for each in controller.heartbeats:
+            assert each.broker_epoch in stored or not each.wants_unfence
+        assert controller.heartbeats[-1].wants_unfence
+        first, second = (list(each.stored_epochs) for each in controller.registrations)
+        assert first == []
+        (told,) = second
+        assert (told.directory_uuid, told.broker_epoch) == (HERE.uuid, 7)
+
+    simulate(work)
+
+
+def test_a_directory_in_which_the_epoch_could_not_be_stored_is_registered_as_failed() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = FakeController([7, 8], valid_epoch=8)
+
+        async def store(epoch: BrokerEpoch) -> Mapping[bytes, BrokerEpoch]:
+            return {}
+
+        broker = session(ports, controller, LocalImage(), store_epoch=store)
+        await broker.register()
+        await broker.store_epoch()
+        await broker.register()
+        first, second = controller.registrations
+        assert [each.is_online for each in first.directories] == [True]
+        assert [each.is_online for each in second.directories] == [False]
 
     simulate(work)

@@ -10,8 +10,9 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replica_failures import ReplicaFailure
 from tidelog.broker.replicas import Replica, Replicas
 from tidelog.broker.replication.in_sync_keeper import FollowerState
+from tidelog.metadata_quorum.controller.directory_epochs import Ineligible, ineligible_replicas
 from tidelog.metadata_quorum.controller.topics import unknown_topic
-from tidelog.metadata_quorum.image import TopicImage
+from tidelog.metadata_quorum.image import PartitionImage, TopicImage
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
 from tidelog.wire.ids import BrokerId, TopicId
@@ -62,6 +63,10 @@ class AdminHandler:
             else:
                 topics.append(topic)
         return topics
+
+    def ineligible(self, partition: PartitionImage) -> tuple[Ineligible, ...]:
+        """Replicas that may not lead for a cause that the metadata know."""
+        return tuple(ineligible_replicas(self._metadata.image(), partition))
 
     async def describe_cluster(self, context: RequestContext) -> ClusterView:
         """All brokers, and the image to count replicas in."""

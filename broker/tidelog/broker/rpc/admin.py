@@ -95,6 +95,10 @@ class AdminRpc:
                     {*partition.in_sync_replicas, *partition.eligible_replicas}
                 ),
             )
+            for found in self._handler.ineligible(partition):
+                each.ineligible_replicas.add(
+                    broker_id=found.broker_id, reason=found.reason, hint=found.hint
+                )
             replica = self._handler.replica(topic.topic_id, partition.partition)
             if replica is not None and replica.is_led:
                 each.log_start_offset = replica.log.log_start_offset

@@ -31,12 +31,20 @@ that happened:
 What becomes of the replicas in a directory that went back is `PartitionState.go_back`'s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tidelog.metadata_quorum.image import NO_DIRECTORY, BrokerImage, PartitionImage
+import msgspec
+
+from tidelog.metadata_quorum.image import (
+    NO_DIRECTORY,
+    NO_LEADER,
+    BrokerImage,
+    Image,
+    PartitionImage,
+)
 from tidelog.metadata_quorum.records import BrokerDirectory, DirectoryEpoch
-from tidelog.wire.ids import BrokerEpoch
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 NO_STORED_EPOCH: Final = BrokerEpoch(-1)
 """The directory was looked at, and holds no epoch."""
@@ -44,6 +52,14 @@ STORED_EPOCH_MAX: Final = BrokerEpoch(2**53)
 """A larger one was never given: the next ones would not fit their field for long."""
 ABSENT_MAX: Final = 100
 """Directories that a broker does not name any more, of which the expectation is kept."""
+
+
+class Ineligible(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that may not lead, in words."""
+
+    broker_id: BrokerId
+    reason: str
+    hint: str
 
 
 def epochs_at_registration(
@@ -95,6 +111,37 @@ def has_gone_back(broker: BrokerImage, partition: PartitionImage) -> bool:
     gone = [each.uuid for each in broker.directory_epochs if each.went_back_from is not None]
     directory = partition.directory_of(broker.broker_id)
     return bool(gone) and (directory == NO_DIRECTORY or directory in gone)
+
+
+def ineligible_replicas(image: Image, partition: PartitionImage) -> Iterator[Ineligible]:
+    """Replicas that lie in directories which went back and have not been let in since."""
+    sure = (*partition.in_sync_replicas, *partition.eligible_replicas)
+    for broker_id in sorted(partition.replicas):
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker_id in sure or not has_gone_back(broker, partition):
+            continue
+        gone = [each for each in broker.directory_epochs if each.went_back_from is not None]
+        directory = partition.directory_of(broker_id)
+        found = next((each for each in gone if each.uuid == directory), gone[0])
+        yield Ineligible(
+            broker_id=broker_id,
+            reason=f"its data directory went back in time: it held broker epoch "
+            f"{found.went_back_to}, and was served under {found.went_back_from}",
+            hint=_what_becomes_of_it(partition),
+        )
+
+
+def _what_becomes_of_it(partition: PartitionImage) -> str:
+    if partition.leader_id != NO_LEADER:
+        return f"It fetches what it lacks from broker {partition.leader_id}, and is in sync then."
+    sure = (*partition.in_sync_replicas, *partition.eligible_replicas)
+    if sure:
+        return f"Start broker {' or '.join(map(str, sure))}: it fetches what it lacks from there."
+    return (
+        f"The longest log of the brokers {', '.join(map(str, partition.last_known_eligible))} "
+        "leads once all of them are there; `tidelog partition elect-leaders --unclean` waits for "
+        "nobody."
+    )
 
 
 def _judged(uuid: bytes, before: DirectoryEpoch | None, found: BrokerEpoch) -> DirectoryEpoch:

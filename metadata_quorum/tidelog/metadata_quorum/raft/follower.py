@@ -25,6 +25,8 @@ def on_append_request(node: Node, request: AppendRequest) -> None:
     transitions.set_leader(node, request.sender)
     node.lease_until_ms = node.now_ms + node.options.election_timeout_ms
     node.start_election_timer()
+    if node.installing is None and node.refetch is None:
+        repair.on_matched(node, request)
     if node.installing is not None:
         snapshots.respond_position(node, request)
     elif node.refetch is not None:

@@ -6,7 +6,7 @@ an answer promises was flushed before the answer was sent.
 
 import msgspec
 
-from tidelog.metadata_quorum.raft.types import Entry, MemberId, SnapshotId
+from tidelog.metadata_quorum.raft.types import NO_INDEX, NO_TERM, Entry, MemberId, SnapshotId
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -53,6 +53,11 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="append_reque
     snapshot: SnapshotId | None = None
     """The leader's log no longer holds what the receiver lacks: fetch this and install it."""
     snapshot_bytes: int = 0
+    matched_index: LogIndex = NO_INDEX
+    """The receiver has acknowledged all up to here to this leader, in this term. One whose log ends
+    before that has lost what it had flushed: its directory went back in time. 0: not said."""
+    matched_term: Term = NO_TERM
+    """The term of that entry."""
 
 
 class AppendResponse(msgspec.Struct, frozen=True, kw_only=True, tag="append_response"):

@@ -1,4 +1,5 @@
-"""A member whose storage lost entries that it had acknowledged, until they are there again.
+"""A member whose storage lost entries that it had acknowledged, until they are there again: they
+are damaged, or an old copy of the directory has none of them.
 
 Owns the repair of the hard state and what is fetched again. Until it ends, the member judges votes
 by the last entry that it ever had, never campaigns, and never reports a match. The argument why
@@ -28,6 +29,19 @@ def on_corrupt_entry(node: Node, index: LogIndex) -> None:
     node.set_repair(Repair(from_index=from_index, last_index=last_index, last_term=last_term))
     node.refetch = Refetch(next_index=from_index)
     node.persistence.forget_from(from_index)
+
+
+def on_matched(node: Node, request: AppendRequest) -> None:
+    """The leader has this member's acknowledgement of an entry that its log does not reach: an old
+    copy of the directory was put in the place of the one that held it. Nothing of the log is
+    damaged, but its end is missing, and with it what votes have to be judged by.
+    """
+    if request.matched_index <= node.log.last_index:
+        return
+    first_lost = LogIndex(node.log.last_index + 1)
+    last_term, last_index = max(node.last_ever(), (request.matched_term, request.matched_index))
+    node.set_repair(Repair(from_index=first_lost, last_index=last_index, last_term=last_term))
+    node.refetch = Refetch(next_index=first_lost)
 
 
 def on_append_request(node: Node, request: AppendRequest) -> None:

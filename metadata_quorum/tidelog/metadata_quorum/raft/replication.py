@@ -8,7 +8,7 @@ from tidelog.metadata_quorum.raft.messages import AppendRequest
 from tidelog.metadata_quorum.raft.node import Node
 from tidelog.metadata_quorum.raft.progress import Pace, Progress
 from tidelog.metadata_quorum.raft.roles import LeaderState
-from tidelog.metadata_quorum.raft.types import Entry
+from tidelog.metadata_quorum.raft.types import NO_INDEX, NO_TERM, Entry
 from tidelog.wire.ids import LogIndex, Term
 
 
@@ -120,6 +120,8 @@ def _send(
     entries: tuple[Entry, ...],
 ) -> None:
     progress.commit_sent = node.commit_index
+    # Of an entry that is compacted the term is not known any more: then nothing is said.
+    matched_term = node.log.term_at(progress.match_index) or NO_TERM
     node.send(
         AppendRequest(
             sender=node.id,
@@ -130,6 +132,8 @@ def _send(
             entries=entries,
             commit_index=node.commit_index,
             round=leader.round,
+            matched_index=progress.match_index if matched_term else NO_INDEX,
+            matched_term=matched_term,
         )
     )
 

@@ -38,6 +38,10 @@ def _is_append_sound(request: AppendRequest) -> bool:
         or request.previous_index < 1
     ):
         return False
+    if (request.matched_index == 0) != (request.matched_term == 0):
+        return False
+    if request.matched_index < 0 or not 0 <= request.matched_term <= request.term:
+        return False
     index, term = request.previous_index, request.previous_term
     if (index == 0) != (term == 0):
         return False

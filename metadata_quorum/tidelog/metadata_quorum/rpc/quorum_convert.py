@@ -57,6 +57,8 @@ def encode_append_request(
         previous_term=request.previous_term,
         commit_index=request.commit_index,
         round=request.round,
+        matched_index=request.matched_index,
+        matched_term=request.matched_term,
     )
     fill_route(message.route, here, request.receiver)
     for entry in request.entries:
@@ -103,6 +105,8 @@ def decode_append_request(here: Identity, data: bytes) -> AppendRequest:
         round=message.round,
         snapshot=snapshot,
         snapshot_bytes=message.snapshot_bytes,
+        matched_index=LogIndex(message.matched_index),
+        matched_term=Term(message.matched_term),
     )
 
 
