@@ -76,8 +76,8 @@ GROWTH_CASES: Final[dict[str, GrowthCase]] = {
     ),
     "rolled-back": GrowthCase(
         directory_goes_back,
-        "an old copy of a data directory is put back while every broker is dead",
-        *(24, 24, 0, 3),
+        "an old copy of a data directory is put back, alone and while every broker is dead",
+        *(24, 24, 0, 4),
     ),
 }
 

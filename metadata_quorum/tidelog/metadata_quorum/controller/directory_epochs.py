@@ -17,9 +17,9 @@ that happened:
     that it replaces as soon as the broker was unfenced under E. It went back in time.
  2. A crash before E is stored leaves the epoch before, and a crash before the unfencing leaves E:
     both are at or above `served_epoch`, and nothing was acknowledged under E.
- 3. A copy made under E and put back while E is the last epoch cannot be told from the original.
-    It has to be made while the node is stopped and not put back over later epochs, which is what
-    `docs/operations.md` says.
+ 3. A copy made under E and put back while E is the last epoch cannot be told from the original:
+    made after an orderly stop it lacks nothing, made while the process ran it lacks what was
+    acknowledged since, and counts all the same. `docs/operations.md` says so.
  4. A directory without an expectation is one that no process has served with that stores epochs:
     it is new, or this is the first start after an upgrade. It counts as it did before.
  5. A process of an older release stores nothing and names nothing: what was expected of its
