@@ -125,7 +125,7 @@ async def stopped_cleanly(world: World) -> tuple[SimulatedDisk, OpenedDirectory]
     return start(world), directory
 
 
-def test_a_clean_start_equals_the_long_way_and_touches_no_partition() -> None:
+def test_a_clean_start_equals_the_long_way_and_opens_no_partitions_file() -> None:
     world = World(1)
 
     async def main() -> None:
@@ -134,7 +134,7 @@ def test_a_clean_start_equals_the_long_way_and_touches_no_partition() -> None:
         after = await open_directory(disk, PLACED)
         assert after.checkpoint_damage is None
         assert after.restored == 2
-        assert not [path for path in touched if path.startswith(DIRECTORY)]
+        assert not [path for path in touched if path.startswith(f"{DIRECTORY}/")]
         old, new = before.logs[KEY].log, after.logs[KEY].log
         assert segment_shape(new) == segment_shape(old)
         assert new.leader_epochs.starts == old.leader_epochs.starts

@@ -8,7 +8,7 @@ import pytest
 from tests.ports.abilities import Ability
 from tests.ports.adapters import World
 from tests.ports.disk_steps import append, codes_of, read_all
-from tidelog.ports import Append, TaskScope
+from tidelog.ports import Append, FileUnusable, TaskScope
 from tidelog.wire.errors import ErrorCode
 
 BAD_PATHS = ["", "/etc/passwd", "..", "../x", "a/../../x", "a//b", "./a", "a/.", "a/"]
@@ -261,6 +261,24 @@ def test_the_content_stays_when_the_directory_is_opened_again(world: World) -> N
         return await read_all(disk, file), size_bytes
 
     assert world.run(run()) == (b"first second", 5)
+
+
+def test_7_a_path_that_is_not_as_it_should_be_is_told_from_a_disk_that_has_failed(
+    world: World,
+) -> None:
+    async def run() -> list[bytes]:
+        disk = await world.disk()
+        await disk.make_directory("a")
+        there = await disk.open("log", create=True)
+        for path, create in (("gone", False), ("a", False), ("a/gone", False), ("log", True)):
+            with pytest.raises(FileUnusable) as caught:
+                await disk.open(path, create=create)
+            assert caught.value.code is ErrorCode.STORAGE_FAILED
+        await append(disk, there, b"goes on")
+        await disk.flush([there], directories=[""])
+        return [await read_all(disk, there)]
+
+    assert world.run(run()) == [b"goes on"]
 
 
 def test_a_cancelled_append_takes_effect_or_does_not_but_keeps_the_order(world: World) -> None:

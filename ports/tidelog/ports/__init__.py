@@ -9,7 +9,7 @@ from tidelog.ports.answer_room import AnswerRoom
 from tidelog.ports.authorizer import AllowAll, Authorizer
 from tidelog.ports.certificates import CertificateNews, Certificates, NoCertificates
 from tidelog.ports.clock import Clock
-from tidelog.ports.disk import Append, Disk, File
+from tidelog.ports.disk import Append, Disk, File, FileUnusable
 from tidelog.ports.host import Host
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
@@ -48,6 +48,7 @@ __all__ = [
     "DeathHint",
     "Disk",
     "File",
+    "FileUnusable",
     "Host",
     "Job",
     "JobFiles",

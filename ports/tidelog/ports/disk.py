@@ -13,9 +13,11 @@ simulated disk (tests/ports holds both to it):
     STORAGE_FAILED: the pages may be marked clean, so trying again would lie.
  6. Paths are relative to the directory, with `/`, and never leave it.
  7. Every failure is a TidelogError: STORAGE_FAILED (I/O error, a path that is not allowed or not
-    there), STORAGE_FULL (no space), STORAGE_IN_USE (lock), CLOSED (after shutdown or close). An
-    append that failed may have taken effect in part: until the file is truncated, further appends
-    to it fail, so that nothing is written behind a tear.
+    there; `FileUnusable` where `open` or `list` found fault with the path and not with the disk:
+    nothing is there, something else is, or it may not be touched), STORAGE_FULL (no space),
+    STORAGE_IN_USE (lock), CLOSED (after shutdown or close). An append that failed may have taken
+    effect in part: until the file is truncated, further appends to it fail, so that nothing is
+    written behind a tear.
  8. What was submitted takes effect although its caller is cancelled; the pieces of an append
     belong to the disk until it has ended.
 """
@@ -24,6 +26,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+
+from tidelog.wire.errors import TidelogError
+
+
+class FileUnusable(TidelogError):
+    """STORAGE_FAILED, of one file or directory: the disk below has not failed, and other files are
+    as they were. Whoever needs this one stops, and nobody else."""
 
 
 class File(Protocol):
@@ -58,7 +67,7 @@ class Disk(Protocol):
     async def open(self, path: str, *, create: bool = False) -> File:
         """Open a file for reading and appending; with `create` it must not exist yet.
 
-        A missing file (or, with `create`, an existing one) raises STORAGE_FAILED.
+        A missing file (or, with `create`, an existing one) raises FileUnusable.
         """
         ...
 

@@ -1,7 +1,8 @@
 """Writes the clean checkpoint at the end of a clean stop, and consumes it at the next start.
 
 Thin I/O around `clean_checkpoint`. It must never leave a checkpoint behind once anything else is
-written to the directory, nor restore a log of which the marks tell something else.
+written to the directory, nor restore a log of which the marks tell something else, or a file is
+gone: somebody may have moved it while the node was down.
 """
 
 import struct
@@ -19,12 +20,12 @@ from tidelog.broker.log.clean_checkpoint import (
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
 from tidelog.broker.partition.marks_file import read_marks
-from tidelog.ports import Append, Disk
+from tidelog.ports import Append, Disk, FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
@@ -76,6 +77,20 @@ async def consume_checkpoint(
     if removed:
         await disk.flush([], directories=[""])
     return logs, damage
+
+
+async def has_its_files(disk: Disk, log: PartitionLog) -> bool:
+    """Whether every file of a restored log has its name; False also where that cannot be seen.
+
+    Lengths are looked at by whoever opens a file first: one that differs stops its partition then.
+    """
+    try:
+        names = await disk.list(directory_name(log.key))
+    except FileUnusable:
+        return False
+    wanted = [segment.key.path for segment in log.segments]
+    wanted += [each.key.sidecar_path for each in log.segments if each.summary is not None]
+    return all(path.rpartition("/")[2] in names for path in wanted)
 
 
 def restore(clean: CleanLog, leader_epoch: LeaderEpoch, marks: PartitionMarks) -> PartitionLog:

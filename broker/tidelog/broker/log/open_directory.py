@@ -3,8 +3,9 @@
 Owns the order of an opening. It must never let anything be served before it is durable, nor remove
 a segment before the mark that allows it is.
 
-    marks ─▶ consume the checkpoint ─▶ open what it does not tell of, a bounded number at a time
-      ─▶ few flush rounds for all ─▶ marks made anew ─▶ remove what lies below the logs' starts
+    marks ─▶ consume the checkpoint, which is believed of logs that have all their files
+      ─▶ open what it does not tell of, a bounded number at a time ─▶ few flush rounds for all
+      ─▶ marks made anew ─▶ remove what lies below the logs' starts
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from tidelog.broker.log import open_log as logs
 from tidelog.broker.log.clean_checkpoint import CleanLog
 from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
-from tidelog.broker.log.open_checkpoint import consume_checkpoint, restore
+from tidelog.broker.log.open_checkpoint import consume_checkpoint, has_its_files, restore
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.partition.ballast import give_up_ballast
 from tidelog.broker.partition.marks_file import MarksFile, make_marks_file, read_marks
@@ -65,6 +66,7 @@ async def open_directory(
     found: dict[PartitionKey, OpenedLog] = {}
     if known is not None:
         damage = _restore_clean(clean, placed, known, found) or damage
+    await _drop_incomplete(disk, found)
     restored = len(found)
     committed = {key: clean[key].committed_offset for key in found}
     longer = {
@@ -145,6 +147,20 @@ def _restore_clean(
             ),
         )
     return damage
+
+
+async def _drop_incomplete(disk: Disk, found: dict[PartitionKey, OpenedLog]) -> None:
+    """What lacks a file is opened as after a crash: that tells which, and stops the partition."""
+    waiting = iter(list(found.items()))
+
+    async def look() -> None:
+        for key, each in waiting:
+            if not await has_its_files(disk, each.log):
+                del found[key]
+
+    async with TaskScope() as scope:
+        for number in range(min(OPENINGS_MAX, len(found))):
+            scope.start(look(), name=f"looking for files {number}")
 
 
 def _tells_of_files(known: Mapping[PartitionKey, PartitionMarks] | None, key: PartitionKey) -> bool:

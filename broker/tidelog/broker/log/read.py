@@ -43,6 +43,7 @@ from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.sidecar import DIGEST_BYTES
 from tidelog.broker.log.sidecar_reader import SidecarReader
 from tidelog.broker.log.state import NO_GAPS, PartitionLog
+from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
@@ -120,7 +121,8 @@ class LogReader:
             except TidelogError as error:
                 if not is_current(log, segment) or _bound_of(log, upper_bound) < bound:
                     continue
-                if error.code is ErrorCode.STORAGE_CORRUPT:
+                if error.code is ErrorCode.STORAGE_CORRUPT or isinstance(error, FileUnusable):
+                    # A file that is gone is gone for all readers: it is copied from a replica.
                     self._files.fail(log.key, error)
                 raise
             if found is None:

@@ -214,7 +214,7 @@ class DirectoryCore:
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
         match message:
             case WriteEnded():
-                core_write.on_write_ended(self, message.error, effects)
+                core_write.on_write_ended(self, message, effects)
             case FlushEnded():
                 self._on_flush_ended(message.error, effects)
             case Tick():

@@ -180,7 +180,8 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         return
     _end(core, cut)
     if error is not None:
-        if core.failure is None and error.code is ErrorCode.STORAGE_CORRUPT:
+        is_of_one_log = message.is_of_one_log or error.code is ErrorCode.STORAGE_CORRUPT
+        if core.failure is None and is_of_one_log:
             core_stop.fail_partition(core, message.key, error, effects)
         elif core.failure is None:
             core_stop.stop(core, error, effects)

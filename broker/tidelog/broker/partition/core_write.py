@@ -21,6 +21,7 @@ from tidelog.broker.partition.messages import (
     SegmentWrite,
     Truncate,
     Write,
+    WriteEnded,
     Written,
 )
 from tidelog.broker.partition.rounds import Awaiting, SegmentPlan, WriteRound
@@ -28,6 +29,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
+    from tidelog.broker.log.names import PartitionKey
     from tidelog.broker.partition.core import DirectoryCore
 
 
@@ -105,8 +107,8 @@ def _plan_rolls(core: DirectoryCore, round_: WriteRound) -> None:
                 core.make_dirty(partition)
 
 
-def on_write_ended(core: DirectoryCore, error: TidelogError | None, effects: list[Effect]) -> None:
-    round_ = core.write
+def on_write_ended(core: DirectoryCore, message: WriteEnded, effects: list[Effect]) -> None:
+    error, round_ = message.error, core.write
     assert round_ is not None, "a write ended that never began"
     core.write = None
     for plan in round_.plans:
@@ -114,12 +116,34 @@ def on_write_ended(core: DirectoryCore, error: TidelogError | None, effects: lis
     if core.failure is not None:
         core_stop.refuse_write(core, round_, core.failure, effects)
     elif error is None:
+        for key, unusable in message.unusable.items():
+            _leave_out(core, round_, key, unusable, effects)
         _take_in(core, round_, effects)
     elif error.code is ErrorCode.STORAGE_FULL:
         _cut_back(core, round_, error, effects)
     else:
         core_stop.refuse_write(core, round_, error, effects)
         core_stop.stop(core, error, effects)
+
+
+def _leave_out(
+    core: DirectoryCore,
+    round_: WriteRound,
+    key: PartitionKey,
+    error: TidelogError,
+    effects: list[Effect],
+) -> None:
+    """Nothing of one partition was written, for want of its file: it stops, and nobody else.
+
+    Its log is as it was before the round: what was planned for it was never taken in.
+    """
+    refused = [each.append.token for each in round_.planned if each.append.key == key]
+    refused += [each.append.token for each in round_.again if each.append.key == key]
+    effects += [Refuse(token=token, error=error) for token in refused]
+    round_.planned = [each for each in round_.planned if each.append.key != key]
+    round_.again = [each for each in round_.again if each.append.key != key]
+    round_.plans = [each for each in round_.plans if each.partition.log.key != key]
+    core_stop.fail_partition(core, key, error, effects)
 
 
 def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> None:

@@ -1,5 +1,7 @@
 """What a data directory's core is told, and what it wants done. Pure."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tidelog.broker.log.marks import Mark, PartitionMarks
@@ -205,6 +207,8 @@ class WriteEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The write in flight is over."""
 
     error: TidelogError | None = None
+    unusable: Mapping[PartitionKey, TidelogError] = {}
+    """Partitions of which the file could not be written to, and why; the others were written."""
 
 
 class TruncateEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +233,8 @@ class CutEnded(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
     cut: TailCut | None = None
     error: TidelogError | None = None
+    is_of_one_log: bool = False
+    """A file of this partition is not as it was left: nothing is wrong with the disk."""
 
 
 class FlushEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 from tidelog.broker.log.marks import MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.open_log import OpenedLog
+from tidelog.broker.partition import marks_file
 from tidelog.broker.partition.ballast import give_up_ballast, take_ballast
 from tidelog.broker.partition.core import FLUSH_INTERVAL_MS, DirectoryCore
 from tidelog.broker.partition.core_removal import known_marks
@@ -48,7 +49,7 @@ from tidelog.broker.partition.owner_requests import QUEUED_BYTES_MAX as QUEUED_B
 from tidelog.broker.partition.owner_requests import Appended as Appended
 from tidelog.broker.partition.owner_requests import OwnerRequests
 from tidelog.broker.partition.rounds import Following
-from tidelog.ports import Append, Disk, File, TaskScope
+from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
@@ -219,18 +220,18 @@ class DirectoryOwner(OwnerRequests):
                 assert_never(effect)
 
     async def _write(self, effect: Write, scope: TaskScope) -> None:
-        failure = None
+        failure, unusable = None, dict[PartitionKey, TidelogError]()
         try:
-            await self._append_or_make_room(effect)
+            unusable = await self._append_or_make_room(effect)
             self._marks.take_in()
         except TidelogError as error:
             failure = error
-        self._end(WriteEnded(error=failure), scope)
+        self._end(WriteEnded(error=failure, unusable=unusable), scope)
 
-    async def _append_or_make_room(self, effect: Write) -> None:
+    async def _append_or_make_room(self, effect: Write) -> dict[PartitionKey, TidelogError]:
         """A trim that does not fit could never free the room that it lacks."""
         try:
-            await self._append(effect)
+            return await self._append(effect)
         except TidelogError as error:
             is_trim = any(mark.kind is MarkKind.LOG_START for mark in effect.marks)
             if error.code is not ErrorCode.STORAGE_FULL or not is_trim:
@@ -239,14 +240,20 @@ class DirectoryOwner(OwnerRequests):
             if not await give_up_ballast(self._disk):
                 raise
             await self._cut_back([(each.segment, each.byte_position) for each in effect.writes])
-            await self._append(effect)
+            return await self._append(effect)
 
-    async def _append(self, effect: Write) -> None:
-        appends = []
+    async def _append(self, effect: Write) -> dict[PartitionKey, TidelogError]:
+        """The partitions that were left out, because their files are not as they were."""
+        appends, unusable = [], dict[PartitionKey, TidelogError]()
         for each in effect.writes:
             file = self._files.find(each.segment)
             if file is None or file.size_bytes != each.byte_position:
-                file = await self._files.for_write(each)
+                try:
+                    file = await self._files.for_write(each)
+                except FileUnusable as error:
+                    await self._check_there(error)
+                    unusable[each.segment.partition] = error
+                    continue
             appends.append(Append(file, each.pieces))
         if self._marks.is_long:
             replaced = self._marks
@@ -254,7 +261,14 @@ class DirectoryOwner(OwnerRequests):
             self._retired += [replaced.file, replaced.starts]
         if effect.marks:
             appends += self._marks.append(effect.marks)
-        await self._disk.append(appends)
+        if appends:
+            await self._disk.append(appends)
+        return unusable
+
+    async def _check_there(self, error: FileUnusable) -> None:
+        """One file may be gone; where all are, the disk has been taken away from under us."""
+        if marks_file.NAME not in await self._disk.list():
+            raise TidelogError(ErrorCode.STORAGE_FAILED, tried=error.tried, happened=error.happened)
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
         # A trim that waits for its mark to be flushed has written it to the file that goes.
@@ -310,6 +324,8 @@ class DirectoryOwner(OwnerRequests):
     async def _cut(self, effect: CutTail, scope: TaskScope) -> None:
         try:
             cut = await cut_tail(self._disk, self._files, effect)
+        except FileUnusable as error:
+            ended = CutEnded(key=effect.key, error=error, is_of_one_log=True)
         except TidelogError as error:
             ended = CutEnded(key=effect.key, error=error)
         else:

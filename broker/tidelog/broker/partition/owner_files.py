@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
 from tidelog.broker.partition.messages import SegmentWrite
-from tidelog.ports import Disk, File
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.ports import Disk, File, FileUnusable
+from tidelog.wire.errors import ErrorCode
 
 
 class SegmentFiles:
@@ -47,14 +47,15 @@ class SegmentFiles:
         return kept
 
     async def for_write(self, write: SegmentWrite) -> File:
-        """The segment's file. An empty one may be missing: a round that did not fit began it."""
+        """The segment's file; FileUnusable if it is not as it was left. An empty one may be
+        missing: a round that did not fit began it."""
         key = write.segment
         file = self._files.get(key)
         if file is None:
             is_there = not write.is_new and (write.byte_position > 0 or await self._exists(key))
             file = await (self.opened(key) if is_there else self._create(key))
         if file.size_bytes != write.byte_position:
-            raise TidelogError(
+            raise FileUnusable(
                 ErrorCode.STORAGE_FAILED,
                 tried=f"append to {self._disk.name}/{key.path}",
                 happened=f"it has {file.size_bytes} bytes, {write.byte_position} are known: "

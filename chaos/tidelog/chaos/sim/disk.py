@@ -17,7 +17,7 @@ from tidelog.chaos.sim.loop import SimulatedLoop
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.trace import Trace
-from tidelog.ports.disk import Append, File
+from tidelog.ports.disk import Append, File, FileUnusable
 from tidelog.ports.real.disk_lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -235,7 +235,7 @@ class SimulatedDisk:
         place = self._medium.find(path)
         if create:
             if place is not None:
-                raise _storage_failed(tried, "it exists already")
+                raise _unusable(tried, "it exists already")
             parent, name = self._parent(path, tried)
             if self.faults.fires(FaultKind.NO_SPACE):
                 self.faults.took_effect(FaultKind.NO_SPACE, self.name, f"the name {path}")
@@ -243,7 +243,7 @@ class SimulatedDisk:
             place = Inode()
             self._medium.change_names(NameChange(added=(parent, name, place)))
         if not isinstance(place, Inode):
-            raise _storage_failed(tried, "there is no such file")
+            raise _unusable(tried, "there is no such file")
         self._trace.note(self.name, "disk:create" if create else "disk:open", path)
         for file in self._files:
             if file.inode is place:
@@ -430,6 +430,10 @@ def _check_path(path: str, tried: str) -> None:
 
 def _storage_full(tried: str) -> TidelogError:
     return TidelogError(ErrorCode.STORAGE_FULL, tried=tried, happened="no space is left")
+
+
+def _unusable(tried: str, happened: str) -> TidelogError:
+    return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)
 
 
 def _storage_failed(tried: str, happened: str) -> TidelogError:

@@ -12,21 +12,39 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidelog.ports.disk import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 IOVEC_MAX: Final = 1_024
 """IOV_MAX of Linux and macOS."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_THE_PATH: Final = frozenset(
+    {
+        errno.ENOENT,
+        errno.EEXIST,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
+)
+"""What a look at a path may meet on a disk in order: somebody has moved, replaced or locked a file.
+EIO, EROFS and all else say that the disk has failed."""
 
 Piece = bytes | bytearray | memoryview
 
 
 def storage_error(error: OSError, tried: str) -> TidelogError:
     """An operating system's error as one of the storage errors."""
-    code = ErrorCode.STORAGE_FULL if error.errno in _FULL else ErrorCode.STORAGE_FAILED
     name = errno.errorcode.get(error.errno or 0, "")
-    return TidelogError(code, tried=tried, happened=f"{name} {error.strerror or error}".strip())
+    happened = f"{name} {error.strerror or error}".strip()
+    if error.errno in _OF_THE_PATH:
+        return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)
+    code = ErrorCode.STORAGE_FULL if error.errno in _FULL else ErrorCode.STORAGE_FAILED
+    return TidelogError(code, tried=tried, happened=happened)
 
 
 def write_all(descriptor: int, pieces: Sequence[Piece], byte_position: int) -> int:
