@@ -57,6 +57,8 @@ def by_records(node: Node, offset: int) -> TidelogError | None:
         cast(MetadataHandler, Topics()),
         unused,
         node.handler(),
+        unused,
+        broker_id=unused,
         time=unused,
         random=unused,
         limits=BrokerLimits(),

@@ -404,8 +404,8 @@ def test_a_topic_is_created_by_the_first_plain_records_unless_that_is_switched_o
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
         assert "auto_create_topics = true" in caught.value.hint
 
-    with_node(allowed)
-    with_node(refused, settings=configuration(auto_create_topics="false"))
+    with_node(allowed, settings=configuration(auto_create_topics="true"))
+    with_node(refused)
 
 
 def test_an_answer_of_several_partitions_stays_within_its_bytes() -> None:

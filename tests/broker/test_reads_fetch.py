@@ -223,6 +223,8 @@ def test_plain_records_are_read_from_batches_of_which_compaction_has_left_some()
         cast(MetadataHandler, Topics()),
         unused,
         node.handler(),
+        unused,
+        broker_id=unused,
         time=unused,
         random=unused,
         limits=BrokerLimits(),

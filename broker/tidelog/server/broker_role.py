@@ -28,6 +28,7 @@ from tidelog.broker.meter import Meter
 from tidelog.broker.node_time import NodeTime
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.log_dirs import LogDirsRpc
+from tidelog.broker.rpc.produce_peers import ProducePeers
 from tidelog.broker.rpc.producer_id import ControllerBlocks
 from tidelog.broker.rpc.table import Handlers
 from tidelog.metadata_quorum.controller.brokers import NO_CLEAN_SHUTDOWN, Registration
@@ -90,18 +91,13 @@ class BrokerRole:
             limits=configuration.replication_limits(),
         )
 
-        self._log_dirs = LogDirsRpc(
-            LogDirsHandler(self.replicas),
-            side.source,
-            ports.network,
-            cluster_id=identity.cluster_id,
-            broker_id=broker_id,
-            address_of=self.replication.address_of,
-        )
+        self._log_dirs = self._make_log_dirs()
         self._leadership = Leadership(
             self._read_index, self.replicas.wait_applied, is_in_contact=self._is_in_contact
         )
         self._fetch = self._make_fetch()
+        self._produce = self._make_produce()
+        self._produce_peers = self._make_produce_peers()
         self.groups = BrokerGroups(
             self.replicas,
             ports,
@@ -115,10 +111,32 @@ class BrokerRole:
             is_in_contact=self._is_in_contact,
         )
 
+    def _make_log_dirs(self) -> LogDirsRpc:
+        return LogDirsRpc(
+            LogDirsHandler(self.replicas),
+            self._side.source,
+            self._ports.network,
+            cluster_id=self._identity.cluster_id,
+            broker_id=BrokerId(self._configuration.node_id),
+            address_of=self.replication.address_of,
+        )
+
     def _make_fetch(self) -> FetchHandler:
         places = ReadPlaces(self._side.metadata, BrokerId(self._configuration.node_id))
         limits = self._configuration.broker_limits()
         return FetchHandler(self.replicas, limits, self._leadership, places)
+
+    def _make_produce(self) -> ProduceHandler:
+        limits = self._configuration.broker_limits()
+        return ProduceHandler(self.replicas, self.time, limits, self._side.metadata, self._meter)
+
+    def _make_produce_peers(self) -> ProducePeers:
+        return ProducePeers(
+            self._ports.network,
+            cluster_id=self._identity.cluster_id,
+            address_of=self.replication.address_of,
+            timeout_ms=self._configuration.broker_limits().produce_timeout_ms,
+        )
 
     def _is_in_contact(self) -> bool:
         return self.session is not None and is_in_contact(self.session)
@@ -145,6 +163,7 @@ class BrokerRole:
             **self.replication.methods(),
             **self._log_dirs.peer_methods(),
             **self.groups.methods(),
+            **self._produce_peers.methods(self._produce),
         }
 
     @property
@@ -199,8 +218,7 @@ class BrokerRole:
         """What clients may ask."""
         ports, limits = self._ports, self._configuration.broker_limits()
         metadata, replicas = self._side.metadata, self.replicas
-        produce = ProduceHandler(replicas, self.time, limits, metadata, self._meter)
-        fetch = self._fetch
+        produce, fetch = self._produce, self._fetch
         topics = MetadataHandler(
             metadata, replicas, limits, auto_create_topics=self._configuration.auto_create_topics
         )
@@ -209,7 +227,14 @@ class BrokerRole:
             producer_ids=self._producer_ids,
             fetch=fetch,
             records=RecordsHandler(
-                topics, produce, fetch, time=self.time, random=ports.random, limits=limits
+                topics,
+                produce,
+                fetch,
+                self._produce_peers.produce,
+                broker_id=BrokerId(self._configuration.node_id),
+                time=self.time,
+                random=ports.random,
+                limits=limits,
             ),
             metadata=topics,
             offsets=OffsetsHandler(replicas, self._leadership),

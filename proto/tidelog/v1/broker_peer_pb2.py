@@ -29,9 +29,10 @@ from tidelog.v1 import group_admin_pb2 as tidelog_dot_v1_dot_group__admin__pb2
 from tidelog.v1 import groups_pb2 as tidelog_dot_v1_dot_groups__pb2
 from tidelog.v1 import log_dirs_pb2 as tidelog_dot_v1_dot_log__dirs__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
+from tidelog.v1 import produce_pb2 as tidelog_dot_v1_dot_produce__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/broker_peer.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x16tidelog/v1/fetch.proto\x1a\x1ctidelog/v1/group_admin.proto\x1a\x17tidelog/v1/groups.proto\x1a\x19tidelog/v1/log_dirs.proto\x1a\x18tidelog/v1/options.proto\"v\n\x19\x44\x65scribeOwnLogDirsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x1a\x44\x65scribeOwnLogDirsResponse\x12\'\n\x0b\x64irectories\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\xda\x04\n\x17\x43oordinateGroupsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x36\n\theartbeat\x18\x04 \x01(\x0b\x32!.tidelog.v1.GroupHeartbeatRequestH\x00\x12\x32\n\x06\x63ommit\x18\x05 \x01(\x0b\x32 .tidelog.v1.CommitOffsetsRequestH\x00\x12\x30\n\x05\x66\x65tch\x18\x06 \x01(\x0b\x32\x1f.tidelog.v1.FetchOffsetsRequestH\x00\x12-\n\x04list\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.ListGroupsRequestH\x00\x12\x35\n\x08\x64\x65scribe\x18\x08 \x01(\x0b\x32!.tidelog.v1.DescribeGroupsRequestH\x00\x12=\n\ralter_offsets\x18\t \x01(\x0b\x32$.tidelog.v1.AlterGroupOffsetsRequestH\x00\x12?\n\x0e\x64\x65lete_offsets\x18\n \x01(\x0b\x32%.tidelog.v1.DeleteGroupOffsetsRequestH\x00\x12\x38\n\rdelete_groups\x18\x0b \x01(\x0b\x32\x1f.tidelog.v1.DeleteGroupsRequestH\x00\x12:\n\x0eremove_members\x18\x0c \x01(\x0b\x32 .tidelog.v1.RemoveMembersRequestH\x00\x42\x06\n\x04\x63\x61ll\"\xa7\x04\n\x18\x43oordinateGroupsResponse\x12\x37\n\theartbeat\x18\x01 \x01(\x0b\x32\".tidelog.v1.GroupHeartbeatResponseH\x00\x12\x33\n\x06\x63ommit\x18\x02 \x01(\x0b\x32!.tidelog.v1.CommitOffsetsResponseH\x00\x12\x31\n\x05\x66\x65tch\x18\x03 \x01(\x0b\x32 .tidelog.v1.FetchOffsetsResponseH\x00\x12.\n\x04list\x18\x04 \x01(\x0b\x32\x1e.tidelog.v1.ListGroupsResponseH\x00\x12\x36\n\x08\x64\x65scribe\x18\x05 \x01(\x0b\x32\".tidelog.v1.DescribeGroupsResponseH\x00\x12>\n\ralter_offsets\x18\x06 \x01(\x0b\x32%.tidelog.v1.AlterGroupOffsetsResponseH\x00\x12@\n\x0e\x64\x65lete_offsets\x18\x07 \x01(\x0b\x32&.tidelog.v1.DeleteGroupOffsetsResponseH\x00\x12\x39\n\rdelete_groups\x18\x08 \x01(\x0b\x32 .tidelog.v1.DeleteGroupsResponseH\x00\x12;\n\x0eremove_members\x18\t \x01(\x0b\x32!.tidelog.v1.RemoveMembersResponseH\x00\x42\x08\n\x06\x61nswer\"\\\n\x19\x44\x65scribeOwnOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"H\n\x1a\x44\x65scribeOwnOffsetsResponse\x12*\n\npartitions\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.OwnOffsets\"\x8f\x01\n\nOwnOffsets\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\"N\n\x0f\x46\x65tchOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.FetchRequest\"<\n\x10\x46\x65tchOwnResponse\x12(\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.FetchResponse2\xec\x03\n\x11\x42rokerPeerService\x12}\n\x12\x44\x65scribeOwnLogDirs\x12%.tidelog.v1.DescribeOwnLogDirsRequest\x1a&.tidelog.v1.DescribeOwnLogDirsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90N\x12z\n\x10\x43oordinateGroups\x12#.tidelog.v1.CoordinateGroupsRequest\x1a$.tidelog.v1.CoordinateGroupsResponse\"\x1b\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\r\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x18\xa0\x8d\x06\x12~\n\x12\x44\x65scribeOwnOffsets\x12%.tidelog.v1.DescribeOwnOffsetsRequest\x1a&.tidelog.v1.DescribeOwnOffsetsResponse\"\x19\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x0b\x08\x80\x80@\x10\x90N\x18\xa0\x8d\x06\x12\\\n\x08\x46\x65tchOwn\x12\x1b.tidelog.v1.FetchOwnRequest\x1a\x1c.tidelog.v1.FetchOwnResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/broker_peer.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x16tidelog/v1/fetch.proto\x1a\x1ctidelog/v1/group_admin.proto\x1a\x17tidelog/v1/groups.proto\x1a\x19tidelog/v1/log_dirs.proto\x1a\x18tidelog/v1/options.proto\x1a\x18tidelog/v1/produce.proto\"v\n\x19\x44\x65scribeOwnLogDirsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x1a\x44\x65scribeOwnLogDirsResponse\x12\'\n\x0b\x64irectories\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\xda\x04\n\x17\x43oordinateGroupsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x36\n\theartbeat\x18\x04 \x01(\x0b\x32!.tidelog.v1.GroupHeartbeatRequestH\x00\x12\x32\n\x06\x63ommit\x18\x05 \x01(\x0b\x32 .tidelog.v1.CommitOffsetsRequestH\x00\x12\x30\n\x05\x66\x65tch\x18\x06 \x01(\x0b\x32\x1f.tidelog.v1.FetchOffsetsRequestH\x00\x12-\n\x04list\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.ListGroupsRequestH\x00\x12\x35\n\x08\x64\x65scribe\x18\x08 \x01(\x0b\x32!.tidelog.v1.DescribeGroupsRequestH\x00\x12=\n\ralter_offsets\x18\t \x01(\x0b\x32$.tidelog.v1.AlterGroupOffsetsRequestH\x00\x12?\n\x0e\x64\x65lete_offsets\x18\n \x01(\x0b\x32%.tidelog.v1.DeleteGroupOffsetsRequestH\x00\x12\x38\n\rdelete_groups\x18\x0b \x01(\x0b\x32\x1f.tidelog.v1.DeleteGroupsRequestH\x00\x12:\n\x0eremove_members\x18\x0c \x01(\x0b\x32 .tidelog.v1.RemoveMembersRequestH\x00\x42\x06\n\x04\x63\x61ll\"\xa7\x04\n\x18\x43oordinateGroupsResponse\x12\x37\n\theartbeat\x18\x01 \x01(\x0b\x32\".tidelog.v1.GroupHeartbeatResponseH\x00\x12\x33\n\x06\x63ommit\x18\x02 \x01(\x0b\x32!.tidelog.v1.CommitOffsetsResponseH\x00\x12\x31\n\x05\x66\x65tch\x18\x03 \x01(\x0b\x32 .tidelog.v1.FetchOffsetsResponseH\x00\x12.\n\x04list\x18\x04 \x01(\x0b\x32\x1e.tidelog.v1.ListGroupsResponseH\x00\x12\x36\n\x08\x64\x65scribe\x18\x05 \x01(\x0b\x32\".tidelog.v1.DescribeGroupsResponseH\x00\x12>\n\ralter_offsets\x18\x06 \x01(\x0b\x32%.tidelog.v1.AlterGroupOffsetsResponseH\x00\x12@\n\x0e\x64\x65lete_offsets\x18\x07 \x01(\x0b\x32&.tidelog.v1.DeleteGroupOffsetsResponseH\x00\x12\x39\n\rdelete_groups\x18\x08 \x01(\x0b\x32 .tidelog.v1.DeleteGroupsResponseH\x00\x12;\n\x0eremove_members\x18\t \x01(\x0b\x32!.tidelog.v1.RemoveMembersResponseH\x00\x42\x08\n\x06\x61nswer\"\\\n\x19\x44\x65scribeOwnOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"H\n\x1a\x44\x65scribeOwnOffsetsResponse\x12*\n\npartitions\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.OwnOffsets\"\x8f\x01\n\nOwnOffsets\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\"\x92\x01\n\x11ProduceOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x04 \x01(\t\x12+\n\x07produce\x18\x05 \x01(\x0b\x32\x1a.tidelog.v1.ProduceRequest\"B\n\x12ProduceOwnResponse\x12,\n\x07produce\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse\"N\n\x0f\x46\x65tchOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.FetchRequest\"<\n\x10\x46\x65tchOwnResponse\x12(\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.FetchResponse2\xd2\x04\n\x11\x42rokerPeerService\x12}\n\x12\x44\x65scribeOwnLogDirs\x12%.tidelog.v1.DescribeOwnLogDirsRequest\x1a&.tidelog.v1.DescribeOwnLogDirsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90N\x12z\n\x10\x43oordinateGroups\x12#.tidelog.v1.CoordinateGroupsRequest\x1a$.tidelog.v1.CoordinateGroupsResponse\"\x1b\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\r\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x18\xa0\x8d\x06\x12~\n\x12\x44\x65scribeOwnOffsets\x12%.tidelog.v1.DescribeOwnOffsetsRequest\x1a&.tidelog.v1.DescribeOwnOffsetsResponse\"\x19\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x0b\x08\x80\x80@\x10\x90N\x18\xa0\x8d\x06\x12\x64\n\nProduceOwn\x12\x1d.tidelog.v1.ProduceOwnRequest\x1a\x1e.tidelog.v1.ProduceOwnResponse\"\x17\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x12\\\n\x08\x46\x65tchOwn\x12\x1b.tidelog.v1.FetchOwnRequest\x1a\x1c.tidelog.v1.FetchOwnResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,26 +45,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERPEERSERVICE'].methods_by_name['CoordinateGroups']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\r\010\200\200\200\010\020\240\234\001\030\240\215\006'
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnOffsets']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnOffsets']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\013\010\200\200@\020\220N\030\240\215\006'
+  _globals['_BROKERPEERSERVICE'].methods_by_name['ProduceOwn']._loaded_options = None
+  _globals['_BROKERPEERSERVICE'].methods_by_name['ProduceOwn']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\t\010\200\200\200\010\020\240\234\001'
   _globals['_BROKERPEERSERVICE'].methods_by_name['FetchOwn']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['FetchOwn']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\007\010\200\200@\020\350\007'
-  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_start=226
-  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_end=344
-  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_start=346
-  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_end=415
-  _globals['_COORDINATEGROUPSREQUEST']._serialized_start=418
-  _globals['_COORDINATEGROUPSREQUEST']._serialized_end=1020
-  _globals['_COORDINATEGROUPSRESPONSE']._serialized_start=1023
-  _globals['_COORDINATEGROUPSRESPONSE']._serialized_end=1574
-  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_start=1576
-  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_end=1668
-  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_start=1670
-  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_end=1742
-  _globals['_OWNOFFSETS']._serialized_start=1745
-  _globals['_OWNOFFSETS']._serialized_end=1888
-  _globals['_FETCHOWNREQUEST']._serialized_start=1890
-  _globals['_FETCHOWNREQUEST']._serialized_end=1968
-  _globals['_FETCHOWNRESPONSE']._serialized_start=1970
-  _globals['_FETCHOWNRESPONSE']._serialized_end=2030
-  _globals['_BROKERPEERSERVICE']._serialized_start=2033
-  _globals['_BROKERPEERSERVICE']._serialized_end=2525
+  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_start=252
+  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_end=370
+  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_start=372
+  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_end=441
+  _globals['_COORDINATEGROUPSREQUEST']._serialized_start=444
+  _globals['_COORDINATEGROUPSREQUEST']._serialized_end=1046
+  _globals['_COORDINATEGROUPSRESPONSE']._serialized_start=1049
+  _globals['_COORDINATEGROUPSRESPONSE']._serialized_end=1600
+  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_start=1602
+  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_end=1694
+  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_start=1696
+  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_end=1768
+  _globals['_OWNOFFSETS']._serialized_start=1771
+  _globals['_OWNOFFSETS']._serialized_end=1914
+  _globals['_PRODUCEOWNREQUEST']._serialized_start=1917
+  _globals['_PRODUCEOWNREQUEST']._serialized_end=2063
+  _globals['_PRODUCEOWNRESPONSE']._serialized_start=2065
+  _globals['_PRODUCEOWNRESPONSE']._serialized_end=2131
+  _globals['_FETCHOWNREQUEST']._serialized_start=2133
+  _globals['_FETCHOWNREQUEST']._serialized_end=2211
+  _globals['_FETCHOWNRESPONSE']._serialized_start=2213
+  _globals['_FETCHOWNRESPONSE']._serialized_end=2273
+  _globals['_BROKERPEERSERVICE']._serialized_start=2276
+  _globals['_BROKERPEERSERVICE']._serialized_end=2870
 # @@protoc_insertion_point(module_scope)

@@ -13,6 +13,7 @@ from tidelog.v1 import fetch_pb2 as _fetch_pb2
 from tidelog.v1 import group_admin_pb2 as _group_admin_pb2
 from tidelog.v1 import groups_pb2 as _groups_pb2
 from tidelog.v1 import log_dirs_pb2 as _log_dirs_pb2
+from tidelog.v1 import produce_pb2 as _produce_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -329,6 +330,70 @@ class OwnOffsets(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OwnOffsets: _TypeAlias = OwnOffsets  # noqa: Y015
+
+@_typing.final
+class ProduceOwnRequest(_message.Message):
+    """What to write, and for whom."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    PRODUCE_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    principal: _builtins.str
+    """Who the client is, as the calling broker knows it."""
+    client_id: _builtins.str
+    """What the client calls itself."""
+    client_address: _builtins.str
+    """From where it calls, `host:port`."""
+    @_builtins.property
+    def produce(self) -> _produce_pb2.ProduceRequest:
+        """As a client asks."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        produce: _produce_pb2.ProduceRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["produce", b"produce"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "principal", b"principal", "produce", b"produce"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProduceOwnRequest: _TypeAlias = ProduceOwnRequest  # noqa: Y015
+
+@_typing.final
+class ProduceOwnResponse(_message.Message):
+    """What became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def produce(self) -> _produce_pb2.ProduceResponse:
+        """As a client is answered."""
+
+    def __init__(
+        self,
+        *,
+        produce: _produce_pb2.ProduceResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["produce", b"produce"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["produce", b"produce"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProduceOwnResponse: _TypeAlias = ProduceOwnResponse  # noqa: Y015
 
 @_typing.final
 class FetchOwnRequest(_message.Message):

@@ -50,6 +50,11 @@ class BrokerPeerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ProduceOwn = channel.unary_unary(
+                '/tidelog.v1.BrokerPeerService/ProduceOwn',
+                request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnResponse.FromString,
+                _registered_method=True)
         self.FetchOwn = channel.unary_unary(
                 '/tidelog.v1.BrokerPeerService/FetchOwn',
                 request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.SerializeToString,
@@ -82,6 +87,13 @@ class BrokerPeerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProduceOwn(self, request, context):
+        """Writes sealed batches for a client of the easy path that is connected to the calling broker.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchOwn(self, request, context):
         """Reads partitions for a client of the easy path that is connected to the calling broker.
         """
@@ -106,6 +118,11 @@ def add_BrokerPeerServiceServicer_to_server(servicer, server):
                     servicer.DescribeOwnOffsets,
                     request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.SerializeToString,
+            ),
+            'ProduceOwn': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProduceOwn,
+                    request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnResponse.SerializeToString,
             ),
             'FetchOwn': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchOwn,
@@ -195,6 +212,33 @@ class BrokerPeerService(object):
             '/tidelog.v1.BrokerPeerService/DescribeOwnOffsets',
             tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsRequest.SerializeToString,
             tidelog_dot_v1_dot_broker__peer__pb2.DescribeOwnOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProduceOwn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerPeerService/ProduceOwn',
+            tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__peer__pb2.ProduceOwnResponse.FromString,
             options,
             channel_credentials,
             insecure,

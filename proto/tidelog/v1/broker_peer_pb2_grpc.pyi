@@ -39,6 +39,8 @@ class BrokerPeerServiceStub:
     """A call about groups that the broker which is asked coordinates. It answers of no other group."""
     DescribeOwnOffsets: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnOffsetsRequest, _broker_peer_pb2.DescribeOwnOffsetsResponse]
     """Between which offsets partitions hold committed records, as their leader knows it."""
+    ProduceOwn: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.ProduceOwnRequest, _broker_peer_pb2.ProduceOwnResponse]
+    """Writes sealed batches for a client of the easy path that is connected to the calling broker."""
     FetchOwn: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]
     """Reads partitions for a client of the easy path that is connected to the calling broker."""
 
@@ -53,6 +55,8 @@ class BrokerPeerServiceAsyncStub(BrokerPeerServiceStub):
     """A call about groups that the broker which is asked coordinates. It answers of no other group."""
     DescribeOwnOffsets: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.DescribeOwnOffsetsRequest, _broker_peer_pb2.DescribeOwnOffsetsResponse]  # type: ignore[assignment]
     """Between which offsets partitions hold committed records, as their leader knows it."""
+    ProduceOwn: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.ProduceOwnRequest, _broker_peer_pb2.ProduceOwnResponse]  # type: ignore[assignment]
+    """Writes sealed batches for a client of the easy path that is connected to the calling broker."""
     FetchOwn: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]  # type: ignore[assignment]
     """Reads partitions for a client of the easy path that is connected to the calling broker."""
 
@@ -82,6 +86,14 @@ class BrokerPeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_peer_pb2.DescribeOwnOffsetsResponse, _abc.Awaitable[_broker_peer_pb2.DescribeOwnOffsetsResponse]]:
         """Between which offsets partitions hold committed records, as their leader knows it."""
+
+    @_abc_1.abstractmethod
+    def ProduceOwn(
+        self,
+        request: _broker_peer_pb2.ProduceOwnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_peer_pb2.ProduceOwnResponse, _abc.Awaitable[_broker_peer_pb2.ProduceOwnResponse]]:
+        """Writes sealed batches for a client of the easy path that is connected to the calling broker."""
 
     @_abc_1.abstractmethod
     def FetchOwn(

@@ -114,7 +114,9 @@ class ProduceRecordsRequest(_message.Message):
     brokers; else the answer is UNKNOWN_TOPIC.
     """
     partition: _builtins.int
-    """Absent: chosen by the key as BATCH.md tells, or one for the whole request if there is no key."""
+    """Absent: chosen by the key as BATCH.md tells; records without a key all go to one, drawn among
+    those that the broker leads.
+    """
     timeout_ms: _builtins.int
     """How long the broker may wait for the acknowledgement, in milliseconds; 0: its default. When it
     is over the records are answered DEADLINE_EXCEEDED, and their outcome is unknown.
@@ -219,10 +221,13 @@ class RecordPlace(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """The partition that it went to."""
     offset: _builtins.int
     """Its offset; -1 with an error."""
+    leader_id: _builtins.int
+    """With NOT_LEADER, FENCED_LEADER_EPOCH: the broker that leads the partition. Absent: not known."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset: the record is stored."""
@@ -233,12 +238,15 @@ class RecordPlace(_message.Message):
         partition: _builtins.int = ...,
         offset: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
+        leader_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "error", b"error", "leader_id", b"leader_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "error", b"error", "leader_id", b"leader_id", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
+    _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
 
 Global___RecordPlace: _TypeAlias = RecordPlace  # noqa: Y015
 

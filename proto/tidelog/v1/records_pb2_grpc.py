@@ -29,8 +29,11 @@ class RecordsServiceStub(object):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     def __init__(self, channel):
@@ -55,16 +58,21 @@ class RecordsServiceServicer(object):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     def ProduceRecords(self, request, context):
         """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
         failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
-        call fails as a whole only before anything was written; otherwise each place tells. After a
-        broken connection the outcome is unknown: send the request again only with a producer identity,
-        or if duplicates do no harm.
+        call fails as a whole only before anything was written; otherwise each place tells, and records
+        of one partition share one fate. Send again only the records whose place has an error that is
+        `retriable`, in their order, with `partition` set to that place's partition; where its error is
+        DEADLINE_EXCEEDED they may be stored already. After a broken connection the outcome of all is
+        unknown: send the request again only with a producer identity, or if duplicates do no harm.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,8 +110,11 @@ class RecordsService(object):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     @staticmethod

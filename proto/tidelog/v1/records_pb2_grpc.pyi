@@ -30,8 +30,11 @@ class RecordsServiceStub:
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     @_typing.overload
@@ -41,9 +44,11 @@ class RecordsServiceStub:
     ProduceRecords: _grpc.UnaryUnaryMultiCallable[_records_pb2.ProduceRecordsRequest, _records_pb2.ProduceRecordsResponse]
     """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
     failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
-    call fails as a whole only before anything was written; otherwise each place tells. After a
-    broken connection the outcome is unknown: send the request again only with a producer identity,
-    or if duplicates do no harm.
+    call fails as a whole only before anything was written; otherwise each place tells, and records
+    of one partition share one fate. Send again only the records whose place has an error that is
+    `retriable`, in their order, with `partition` set to that place's partition; where its error is
+    DEADLINE_EXCEEDED they may be stored already. After a broken connection the outcome of all is
+    unknown: send the request again only with a producer identity, or if duplicates do no harm.
     """
     FetchRecords: _grpc.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]
     """Reads plain records of one partition from an offset on."""
@@ -53,17 +58,22 @@ class RecordsServiceAsyncStub(RecordsServiceStub):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ProduceRecords: _aio.UnaryUnaryMultiCallable[_records_pb2.ProduceRecordsRequest, _records_pb2.ProduceRecordsResponse]  # type: ignore[assignment]
     """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
     failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
-    call fails as a whole only before anything was written; otherwise each place tells. After a
-    broken connection the outcome is unknown: send the request again only with a producer identity,
-    or if duplicates do no harm.
+    call fails as a whole only before anything was written; otherwise each place tells, and records
+    of one partition share one fate. Send again only the records whose place has an error that is
+    `retriable`, in their order, with `partition` set to that place's partition; where its error is
+    DEADLINE_EXCEEDED they may be stored already. After a broken connection the outcome of all is
+    unknown: send the request again only with a producer identity, or if duplicates do no harm.
     """
     FetchRecords: _aio.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]  # type: ignore[assignment]
     """Reads plain records of one partition from an offset on."""
@@ -72,8 +82,11 @@ class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
     the batches. Slower than ProduceService and FetchService, and the same guarantees.
 
-    Send each call to the leader of its partition, which metadata names. Another broker may pass it
-    on or answer NOT_LEADER; then refresh metadata and ask the leader.
+    ProduceRecords may be sent to any broker: what another one leads is passed on to it, and records
+    without a key go to partitions that the broker which is asked leads, where it leads any. Passing
+    on costs a hop; a client that sends each partition's records to its leader saves it. FetchRecords
+    is to be sent to the leader of its partition, which metadata names; another broker answers
+    NOT_LEADER.
     """
 
     @_abc_1.abstractmethod
@@ -84,9 +97,11 @@ class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_records_pb2.ProduceRecordsResponse, _abc.Awaitable[_records_pb2.ProduceRecordsResponse]]:
         """Writes plain records; the answer comes when all of them are acknowledged as ACKS_ALL says, have
         failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
-        call fails as a whole only before anything was written; otherwise each place tells. After a
-        broken connection the outcome is unknown: send the request again only with a producer identity,
-        or if duplicates do no harm.
+        call fails as a whole only before anything was written; otherwise each place tells, and records
+        of one partition share one fate. Send again only the records whose place has an error that is
+        `retriable`, in their order, with `partition` set to that place's partition; where its error is
+        DEADLINE_EXCEEDED they may be stored already. After a broken connection the outcome of all is
+        unknown: send the request again only with a producer identity, or if duplicates do no harm.
         """
 
     @_abc_1.abstractmethod

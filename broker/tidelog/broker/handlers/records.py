@@ -3,7 +3,7 @@
 Goes through the same handlers as sealed batches do, so that it gives the same guarantees.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,8 +21,8 @@ from tidelog.broker.handlers.produce import (
 )
 from tidelog.broker.limits import RECORDS_ANSWER_BYTES, BrokerLimits
 from tidelog.broker.node_time import WallTime
-from tidelog.metadata_quorum.image import TopicImage
-from tidelog.ports import Random, RequestContext
+from tidelog.metadata_quorum.image import NO_LEADER, TopicImage
+from tidelog.ports import Random, RequestContext, TaskScope
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.wire.batch import (
     DecodedRecord,
@@ -35,7 +35,13 @@ from tidelog.wire.batch import (
     route_sum,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BrokerId,
+)
 from tidelog.wire.partitioner import partition_for_key
 
 RECORD_ENVELOPE_BYTES: Final = 48
@@ -83,6 +89,14 @@ class RecordPlace(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     error: TidelogError | None
+    leader_id: int | None = None
+    """Of one that another broker should have been sent: which one; None: not known."""
+
+
+PassOn = Callable[
+    [RequestContext, BrokerId, ProduceRequest], Awaitable[Sequence[PartitionAcknowledgement]]
+]
+"""Writes at another broker; its errors stand in the acknowledgements."""
 
 
 class FetchRecordsRequest(msgspec.Struct, frozen=True):
@@ -112,7 +126,9 @@ class RecordsHandler:
         topics: MetadataHandler,
         produce: ProduceHandler,
         fetch: FetchHandler,
+        pass_on: PassOn,
         *,
+        broker_id: BrokerId,
         time: WallTime,
         random: Random,
         limits: BrokerLimits,
@@ -120,6 +136,8 @@ class RecordsHandler:
         self._topics = topics
         self._produce = produce
         self._fetch = fetch
+        self._pass_on = pass_on
+        self._broker_id = broker_id
         self._time = time
         self._random = random
         self._limits = limits
@@ -127,7 +145,7 @@ class RecordsHandler:
     async def produce_records(
         self, context: RequestContext, request: ProduceRecordsRequest
     ) -> list[RecordPlace]:
-        """Seal one batch a partition, append them, tell each record's place."""
+        """Seal one batch a partition, append them here or at their leaders, tell each place."""
         tried = f"produce records to {request.topic}"
         self._validate(request, tried)
         self._validate_size(request, tried)
@@ -136,14 +154,35 @@ class RecordsHandler:
         by_partition: dict[int, list[int]] = {}
         for place, partition in enumerate(partitions):
             by_partition.setdefault(partition, []).append(place)
-        batches = [
-            self._seal(request, topic, partition, places)
-            for partition, places in by_partition.items()
-        ]
-        answers = await self._produce.produce(
-            context, ProduceRequest(batches, Acks.ALL, request.timeout_ms)
-        )
-        return _places(partitions, answers)
+        by_leader: dict[BrokerId, list[PartitionBatch]] = {}
+        for partition, places in by_partition.items():
+            leader_id = topic.partitions[partition].leader_id
+            # Without a leader this broker says so as well as any other.
+            target = self._broker_id if leader_id == NO_LEADER else leader_id
+            batch = self._seal(request, topic, partition, places)
+            by_leader.setdefault(target, []).append(batch)
+        return _places(partitions, await self._write(context, by_leader, request.timeout_ms))
+
+    async def _write(
+        self,
+        context: RequestContext,
+        by_leader: Mapping[BrokerId, list[PartitionBatch]],
+        timeout_ms: int,
+    ) -> list[PartitionAcknowledgement]:
+        """At all leaders at the same time: nobody waits for the slowest one before it."""
+        found: list[PartitionAcknowledgement] = []
+
+        async def write(broker_id: BrokerId, batches: list[PartitionBatch]) -> None:
+            request = ProduceRequest(batches, Acks.ALL, timeout_ms)
+            if broker_id == self._broker_id:
+                found.extend(await self._produce.produce(context, request))
+            else:
+                found.extend(await self._pass_on(context, broker_id, request))
+
+        async with TaskScope() as scope:
+            for broker_id, batches in by_leader.items():
+                scope.start(write(broker_id, batches), name=f"records of broker {broker_id}")
+        return found
 
     async def fetch_records(
         self, context: RequestContext, request: FetchRecordsRequest
@@ -222,11 +261,17 @@ class RecordsHandler:
                     happened=f"partition {request.partition}, the topic has {count}",
                 )
             return [request.partition] * len(request.records)
-        keyless = self._random.below(count)
+        keyless = self._keyless(topic)
         return [
             keyless if record.key is None else partition_for_key(record.key, count)
             for record in request.records
         ]
+
+    def _keyless(self, topic: TopicImage) -> int:
+        """One that this broker leads, which saves a hop; else one that somebody leads."""
+        led = [each.partition for each in topic.partitions if each.leader_id == self._broker_id]
+        led = led or [each.partition for each in topic.partitions if each.leader_id != NO_LEADER]
+        return led[self._random.below(len(led))] if led else 0
 
     def _seal(
         self,
@@ -263,7 +308,7 @@ def _places(
         number = seen.get(partition, 0)
         seen[partition] = number + 1
         offset = -1 if answer.error else answer.base_offset + number
-        places.append(RecordPlace(partition, offset, answer.error))
+        places.append(RecordPlace(partition, offset, answer.error, answer.leader_id))
     return places
 
 

@@ -15,9 +15,11 @@ from tidelog.broker.handlers.produce import (
 )
 from tidelog.broker.rpc.errors import fill_error
 from tidelog.broker.rpc.metering import Metering
+from tidelog.metadata_quorum.rpc.errors import read_error
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import TopicId
 
 PRODUCE_STREAM = "/tidelog.v1.ProduceService/ProduceStream"
 
@@ -26,6 +28,12 @@ _ACKS = {
     produce_pb2.ACKS_ALL: Acks.ALL,
     produce_pb2.ACKS_LEADER: Acks.LEADER,
     produce_pb2.ACKS_NONE: Acks.NONE,
+}
+
+_ACKS_OUT = {
+    Acks.ALL: produce_pb2.ACKS_ALL,
+    Acks.LEADER: produce_pb2.ACKS_LEADER,
+    Acks.NONE: produce_pb2.ACKS_NONE,
 }
 
 
@@ -47,6 +55,38 @@ def read_request(message: produce_pb2.ProduceRequest) -> ProduceRequest:
         message.timeout_ms,
         message.transactional_id,
     )
+
+
+def fill_request(message: produce_pb2.ProduceRequest, request: ProduceRequest) -> None:
+    """The way back of `read_request`."""
+    message.acks = _ACKS_OUT[request.acks]
+    message.timeout_ms = request.timeout_ms
+    message.transactional_id = request.transactional_id
+    for batch in request.batches:
+        message.batches.add(
+            topic_id=batch.topic_id,
+            partition=batch.partition,
+            leader_epoch=batch.leader_epoch,
+            batch=batch.batch,
+            route_sum=batch.route_sum,
+        )
+
+
+def read_response(message: produce_pb2.ProduceResponse) -> list[PartitionAcknowledgement]:
+    """The way back of `fill_response`."""
+    return [
+        PartitionAcknowledgement(
+            topic_id=TopicId(each.topic_id),
+            partition=each.partition,
+            error=read_error(each.error) if each.HasField("error") else None,
+            base_offset=each.base_offset,
+            append_time_ms=each.append_time_ms,
+            log_start_offset=each.log_start_offset,
+            leader_epoch=each.leader_epoch,
+            leader_id=each.leader_id if each.HasField("leader_id") else None,
+        )
+        for each in message.acknowledgements
+    ]
 
 
 def fill_response(

@@ -36,7 +36,9 @@ class RecordsRpc:
         # With an identity the partition knows a resend again.
         response = records_pb2.ProduceRecordsResponse(duplicates_possible=identity is None)
         for place in places:
-            each = response.places.add(partition=place.partition, offset=place.offset)
+            each = response.places.add(
+                partition=place.partition, offset=place.offset, leader_id=place.leader_id
+            )
             if place.error is not None:
                 fill_error(each.error, place.error)
         return response.SerializeToString()
