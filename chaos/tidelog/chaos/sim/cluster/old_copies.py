@@ -41,12 +41,16 @@ class OldCopies:
         self._kept: dict[int, Copied] = {}
         self._restores = 0
 
-    def take(self, node: ClusterNode) -> None:
+    def has_copy(self, node: ClusterNode) -> bool:
+        """Whether there is one, new or old."""
+        return node.node_id in self._kept
+
+    def take(self, node: ClusterNode, *, is_certain: bool = False) -> None:
         """Maybe, of a node that is dead; a directory that has rotted is none to go back to."""
         if FaultKind.ROLLBACK not in self._world.faults.enabled:
             return
         medium, broker = node.machine.medium(DATA), self._broker(node)
-        if broker is None or medium.flips or not self._random.chance(_KEPT):
+        if broker is None or medium.flips or not (is_certain or self._random.chance(_KEPT)):
             return
         self._kept[node.node_id] = Copied(tree=medium.copy(), epoch=int(broker.epoch))
 

@@ -298,8 +298,13 @@ class ClusterTroubles:
     def _roll_back(self, victim: ClusterNode) -> None:
         """An old copy of the victim's directory takes its place; mostly everything else dies as
         well, so that it may be the first to come back. Now and then of all nodes: such a cluster
-        may lose what was written since, and has to come back all the same."""
+        may lose what was written since, and has to come back all the same. Where there is no copy
+        yet the victim dies for one."""
         self._watch.look()
+        if not self.old_copies.has_copy(victim):
+            self.kill(victim, is_machine=False)
+            self.old_copies.take(victim, is_certain=True)
+            return
         is_of_all = self._random.chance(_OF_ALL)
         victims = self._nodes if is_of_all else [victim]
         restored = [each for each in victims if self.old_copies.may_restore(each)]
