@@ -138,6 +138,17 @@ async def wall_jump(world: World) -> bool:
     return abs(clock.wall_ms() - clock.monotonic_ns() // 1_000_000 - before) > 1
 
 
+async def wrong_start_clock(world: World) -> bool:
+    """A process that starts sees another day than the one before it."""
+    victim = node(world)
+    machine = victim.machine
+    before = victim.ports.clock.wall_ms()
+    await act_if_active(world, FaultKind.WRONG_START_CLOCK, victim)
+    victim.kill()
+    again = machine.start("node", wait_forever)
+    return abs(again.ports.clock.wall_ms() - before) > 3_600_000
+
+
 async def clock_rate(world: World) -> bool:
     """A second of the loop is no second of the machine."""
     victim = node(world)
@@ -458,6 +469,7 @@ SCENES: Final[dict[FaultKind, Observe]] = {
     FaultKind.MACHINE_CRASH: machine_crash,
     FaultKind.PAUSE: pause,
     FaultKind.WALL_JUMP: wall_jump,
+    FaultKind.WRONG_START_CLOCK: wrong_start_clock,
     FaultKind.NETWORK_DELAY: network_delay,
     FaultKind.BREAK: break_,
     FaultKind.PARTITION: partition,

@@ -12,6 +12,11 @@ import msgspec
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.history import Excuse, Loss
 from tidelog.metadata_quorum.controller.partition_state import in_sync_min, is_flush_sync
+from tidelog.metadata_quorum.controller.setting_catalogue import (
+    RETENTION_BYTES,
+    RETENTION_MS,
+    TIMESTAMP_TYPE,
+)
 from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage, TopicImage
 
 VIOLATIONS_MAX = 12
@@ -20,6 +25,10 @@ LATELY_NS = 5_000_000_000
 """An answer may have been on its way for so long."""
 SOON_NS = 100_000_000
 """A process that does not stand still goes by what it knows of metadata sooner."""
+
+
+ANY_START = 2**63 - 1
+"""Where a trim lets a log begin that leaves nothing of what is committed."""
 
 
 class Position(msgspec.Struct, kw_only=True):
@@ -53,6 +62,9 @@ class PartitionBoard:
         """As in a history."""
         self._in_sync_min = in_sync_min(topic)
         self.is_flush_sync = is_flush_sync(topic)
+        self.is_append_time = topic.configuration.get(TIMESTAMP_TYPE) == "LogAppendTime"
+        self.is_kept_by_time_alone = topic.configuration.get(RETENTION_BYTES, "-1") == "-1"
+        self.retention_ms = int(topic.configuration.get(RETENTION_MS, "-1"))
         self.image = partition
         """The newest that anybody has seen."""
         self.committed = 0
@@ -164,6 +176,12 @@ class ClusterBoard:
         self.deleted: dict[str, PartitionBoard] = {}
         """By name, partitions whose topics are gone."""
         self.now_ns = now_ns
+        self.trims: dict[PartitionKey, int] = {}
+        """The highest offset below which somebody has asked to delete."""
+
+    def see_trim(self, key: PartitionKey, before_offset: int) -> None:
+        """Somebody is about to ask for it."""
+        self.trims[key] = max(before_offset, self.trims.get(key, 0))
 
     def report(self, violation: str) -> None:
         """Something that must not be; one text is told once."""

@@ -5,6 +5,7 @@ a replica; the second compares all bytes. Compacted topics are left out: their s
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,7 +13,13 @@ from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
 from tidelog.chaos.checkers.log_derived import walk
 from tidelog.chaos.checkers.log_medium import seen_bytes
+from tidelog.chaos.sim.clock import WALL_START_MS
 from tidelog.chaos.sim.medium import Medium
+from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE, CLOCK_SKEW_MAX_MS
+from tidelog.wire.batch import BatchHeader
+
+_NS_PER_MS: Final = 1_000_000
+_OFF_MAX_MS: Final = int(CATALOGUE[CLOCK_SKEW_MAX_MS].default)
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -53,6 +60,7 @@ class BytesWatch:
                 if header.base_offset < done:
                     continue
                 own = Content(header.crc, header.leader_epoch, header.size_bytes)
+                self._check_stamp(board, node, header)
                 known = contents.setdefault(header.base_offset, own)
                 if known != own:
                     self._board.report(
@@ -60,6 +68,17 @@ class BytesWatch:
                         f"{header.base_offset}, {known} was committed there"
                     )
         self._checked[key] = log.high_watermark
+
+    def _check_stamp(self, board: PartitionBoard, node: str, header: BatchHeader) -> None:
+        """The time of an append is one of this run, by whichever clock it was stamped."""
+        if not board.is_append_time:
+            return
+        now_ms = WALL_START_MS + self._board.now_ns() // _NS_PER_MS
+        if not WALL_START_MS - _OFF_MAX_MS <= header.max_timestamp <= now_ms + _OFF_MAX_MS:
+            self._board.report(
+                f"stamped_off: {board.name}: {node} has a batch at {header.base_offset} that is "
+                f"{header.max_timestamp - now_ms} ms ahead of the time"
+            )
 
     def compare_whole(
         self, board: PartitionBoard, held: Sequence[tuple[str, PartitionLog, Medium]]

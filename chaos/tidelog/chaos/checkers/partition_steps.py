@@ -21,6 +21,19 @@ def offsets_in_order(board: PartitionBoard, node: str, log: PartitionLog) -> Fou
         )
 
 
+def starts_by_the_clusters_clock(
+    board: PartitionBoard, node: str, log: PartitionLog, *, age_ms: int, trimmed_to: int
+) -> Found:
+    """Nothing is deleted by time before it is old by a right clock. `age_ms`: how old the oldest
+    record may be; `trimmed_to`: below which offset clients have asked to delete."""
+    is_young = board.retention_ms < 0 or age_ms < board.retention_ms
+    if log.log_start_offset > trimmed_to and is_young and board.is_kept_by_time_alone:
+        yield (
+            f"deleted_too_early: {board.name} at {node} begins at {log.log_start_offset}, no "
+            f"record is older than {age_ms} ms, retention.ms is {board.retention_ms}"
+        )
+
+
 def watermark_never_falls(
     board: PartitionBoard, node: str, log: PartitionLog, before: Position
 ) -> Found:

@@ -9,6 +9,9 @@ from typing import Final, Protocol
 from tidelog.chaos.sim.loop import SimulatedLoop
 
 WALL_START_MS: Final = 1_750_000_000_000
+DAY_MS: Final = 86_400_000
+WRONG_STARTS_MS: Final = (DAY_MS, -DAY_MS, -WALL_START_MS, 4_102_444_800_000 - WALL_START_MS)
+"""How far ahead a machine's clock may be when it starts: a day either way, 1970, 2100."""
 _NS_PER_MS: Final = 1_000_000
 
 

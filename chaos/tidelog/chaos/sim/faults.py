@@ -25,6 +25,7 @@ class FaultKind(enum.Enum):
     MACHINE_CRASH = "machine_crash"
     PAUSE = "pause"
     WALL_JUMP = "wall_jump"
+    WRONG_START_CLOCK = "wrong_start_clock"
 
     NETWORK_DELAY = "network_delay"
     BREAK = "break"

@@ -7,7 +7,7 @@ has to start (a crash, a partition, a pause) start here. It acts only with kinds
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from tidelog.chaos.sim.clock import sleep_ns
+from tidelog.chaos.sim.clock import WRONG_STARTS_MS, sleep_ns
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import CopiedTree
 from tidelog.chaos.sim.process import Machine, Process
@@ -37,6 +37,7 @@ class Nemesis:
             FaultKind.MACHINE_CRASH: self._crash_machine,
             FaultKind.PAUSE: self._pause,
             FaultKind.WALL_JUMP: self._jump_wall,
+            FaultKind.WRONG_START_CLOCK: self._set_wrong_clock,
             FaultKind.PARTITION: self._partition,
             FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
             FaultKind.READ_ONLY: self._make_read_only,
@@ -82,6 +83,11 @@ class Nemesis:
 
     async def _jump_wall(self, victim: Process) -> None:
         victim.machine.jump_wall(self._random.between(-_JUMP_MS_MAX, _JUMP_MS_MAX))
+
+    async def _set_wrong_clock(self, victim: Process) -> None:
+        """Whoever starts the process again finds it."""
+        offset_ms = WRONG_STARTS_MS[self._random.below(len(WRONG_STARTS_MS))]
+        victim.machine.set_wrong_clock(offset_ms)
 
     async def _partition(self, victim: Process) -> None:
         for peer in self._chosen_peers():

@@ -173,6 +173,8 @@ class Machine:
         self._world = world
         self.crashes = 0
         self._started = 0
+        self._is_clock_wrong = False
+        """Since nothing ran here: nobody has seen it yet."""
 
     @property
     def boot_id(self) -> str:
@@ -194,6 +196,10 @@ class Machine:
         process = Process(self._world, self, name, self._started)
         self.processes[name] = process
         self._world.trace.note(name, "process:start")
+        if self._is_clock_wrong:
+            self._is_clock_wrong = False
+            offset = f"{self.wall_offset_ms} ms"
+            self._world.faults.took_effect(FaultKind.WRONG_START_CLOCK, self.name, offset)
         process.begin(start)
         return process
 
@@ -228,6 +234,16 @@ class Machine:
         self.clock_rate = rate
         if rate != 1.0:
             self._world.faults.took_effect(FaultKind.CLOCK_RATE, self.name, f"{rate:.2f}")
+
+    def set_wrong_clock(self, offset_ms: int) -> None:
+        """Let the next process that starts find a wall clock that is so far ahead."""
+        self.wall_offset_ms = offset_ms
+        self._is_clock_wrong = True
+
+    def put_clock_right(self) -> None:
+        """Somebody has set it."""
+        self.wall_offset_ms = 0
+        self._is_clock_wrong = False
 
     def jump_wall(self, offset_ms: int) -> None:
         """Move the wall clock; ticks go on as they were."""

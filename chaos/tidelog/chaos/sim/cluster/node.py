@@ -33,7 +33,6 @@ from tidelog.wire.errors import TidelogError
 CLUSTER_ID: Final = "simulated"
 QUORUM: Final = "quorum"
 DATA: Final = "data"
-_HOUSEKEEPING_MS: Final = 1_500
 
 
 class SpareDisks(Faults):
@@ -189,7 +188,7 @@ class ClusterNode:
             ),
             flush=FlushSettings(replicated_interval_ms=self.plan.flush_interval_ms),
             # A run is short: retention has to come by more than once.
-            housekeeping=HousekeepingLimits(check_interval_ms=_HOUSEKEEPING_MS),
+            housekeeping=HousekeepingLimits(check_interval_ms=self.plan.check_interval_ms),
         )
 
     # -- looking -------------------------------------------------------------------------------

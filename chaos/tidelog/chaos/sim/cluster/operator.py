@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.handlers.trim import HIGH_WATERMARK
+from tidelog.broker.log.names import PartitionKey
+from tidelog.chaos.checkers.cluster_board import ANY_START
 from tidelog.chaos.sim.cluster.changes import GROW, PARTITIONS_MAX, REASSIGN, Changes
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
@@ -25,7 +27,7 @@ from tidelog.v1 import (
     topic_admin_pb2,
 )
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionId, TopicId
 
 _TRIM: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
 _TRIM_ALL_PROBABILITY: Final = 0.15
@@ -57,8 +59,10 @@ class Operator:
         replication_max: int,
         newest: Callable[[], Image],
         kill: Callable[[ClusterNode], None],
+        on_trim: Callable[[PartitionKey, int], None],
     ) -> None:
         self.client = client
+        self._on_trim = on_trim
         self.newest = newest
         """Metadata, as anybody shows them."""
         self.kill = kill
@@ -241,6 +245,7 @@ class Operator:
         leader = None if topic is None else await self.client.find_leader(topic, number)
         if topic is None or leader is None:
             return
+        key = PartitionKey(TopicId(topic.topic_id), PartitionId(number))
         place = common_pb2.TopicPartition(topic_id=topic.topic_id, partition=number)
         before_offset = HIGH_WATERMARK
         if not self._random.chance(_TRIM_ALL_PROBABILITY):
@@ -250,6 +255,7 @@ class Operator:
             points=[topic_admin_pb2.TrimPoint(partition=place, before_offset=before_offset)]
         )
         answer = topic_admin_pb2.DeleteRecordsResponse
+        self._on_trim(key, ANY_START if before_offset == HIGH_WATERMARK else before_offset)
         await self.client.ask(leader.address, _TRIM, request, answer, timeout_ms=3_000)
         self._count("trim")
 

@@ -14,6 +14,8 @@ KINDS: Final = tuple(
     if not kind.value.startswith("datagram") and kind is not FaultKind.CLOCK_RATE
 )
 _CHANGE_PROBABILITY: Final = 0.2
+_APPEND_TIME_PROBABILITY: Final = 0.3
+RETENTION_MS: Final = 3_600_000
 DISK_KINDS: Final = frozenset(
     {
         FaultKind.READ_ERROR,
@@ -55,15 +57,19 @@ class PlannedTopic(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int
     retention_bytes: int
     """-1: only an operator trims it."""
+    is_append_time: bool = False
 
     def settings(self) -> dict[str, str]:
-        """Wall clocks jump: no record is from the future, none is too old."""
+        """A run is shorter than the retention: by a right clock no record is ever too old. No
+        record is from the future either, whatever a broker's clock shows."""
+        stamped = "LogAppendTime" if self.is_append_time else "CreateTime"
         return {
+            "message.timestamp.type": stamped,
             "segment.bytes": str(self.segment_bytes),
             "flush": "sync" if self.is_flush_sync else "replicated",
             "min.insync.replicas": str(self.in_sync_min),
             "message.timestamp.after.max.ms": str(2**63 - 1),
-            "retention.ms": "-1",
+            "retention.ms": str(RETENTION_MS),
             "retention.bytes": str(self.retention_bytes),
         }
 
@@ -78,6 +84,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator has to carry out."""
     faulty_disk: int
     """The node whose disks fail."""
+    wrong_clock: int
+    """The node whose wall clock is wrong now and then: with more of them a majority might agree on
+    a wrong time, and nobody could see that."""
+    check_interval_ms: int
+    """Between two looks at what is too old."""
     producers: int
     readers: int
     election_timeout_ms: int
@@ -97,9 +108,14 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         PlannedNode(node_id=number, rack=f"rack-{number % racks}", is_controller=number <= voters)
         for number in range(1, count + 1)
     )
+    clocks = seeds.purpose("clocks")
     topics = tuple(
         draw_topic(random, f"topic-{number}", replication_max=replication_max)
         for number in range(1 + random.below(3))
+    )
+    topics = tuple(
+        msgspec.structs.replace(each, is_append_time=clocks.chance(_APPEND_TIME_PROBABILITY))
+        for each in topics
     )
     has_guest = not nodes[-1].is_controller
     kinds = [kind for kind in KINDS if has_guest or kind is not FaultKind.WIPE]
@@ -111,6 +127,8 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
             seeds.purpose("changes"), has_guest=has_guest, has_several=len(topics) > 1
         ),
         faulty_disk=1 + random.below(count),
+        wrong_clock=1 + clocks.below(count),
+        check_interval_ms=(500, 1_500, 3_000)[clocks.below(3)],
         producers=2 + random.below(2),
         readers=1 + random.below(2),
         election_timeout_ms=(600, 1_000)[random.below(2)],

@@ -20,6 +20,8 @@ from tidelog.wire.ids import PartitionId, TopicId
 
 _OPAQUE_FROM: Final = 16
 """From the magic byte on a broker never changes a batch: offset and epoch lie before."""
+_STAMPED_FROM: Final = 43
+"""Of a topic whose records carry the time of their append: from the producer's id on."""
 _NEVER_NS: Final = -LATELY_NS
 
 
@@ -81,7 +83,7 @@ class AnswersWatch:
         board = self._board.partitions.get(key)
         if board is None or board.excuse is not None:
             return
-        opaque = batch.batch[_OPAQUE_FROM:]
+        opaque = batch.batch[_STAMPED_FROM if board.is_append_time else _OPAQUE_FROM :]
         # Another one that answers has not heard yet that it was left: it counts on several copies.
         answering = self._answering(exchange)
         now_ns = exchange.fabric.loop.now_ns

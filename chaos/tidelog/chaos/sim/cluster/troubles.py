@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers.cluster_board import PartitionBoard
+from tidelog.chaos.sim.clock import WRONG_STARTS_MS
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
@@ -28,6 +29,7 @@ _ACT_NS: Final = (150 * MS, 1_200 * MS)
 _CUT_NS: Final = (300 * MS, 6_000 * MS)
 _READ_ONLY_NS: Final = (50 * MS, 1_500 * MS)
 _WATCH_NS: Final = 100 * MS
+_WRONG_NS: Final = (1_000 * MS, 12_000 * MS)
 _RESTART_PROBABILITY: Final = 0.12
 _JUMP_MS_MAX: Final = 86_400_000
 _DEAD_AT_ONCE: Final = 0.25
@@ -61,6 +63,7 @@ class ClusterTroubles:
             FaultKind.MACHINE_CRASH: self._crash_machine,
             FaultKind.PAUSE: self._pause,
             FaultKind.WALL_JUMP: self._jump_wall,
+            FaultKind.WRONG_START_CLOCK: self._start_wrong,
             FaultKind.PARTITION: self._partition,
             FaultKind.PARTITION_ONE_WAY: self._partition_one_way,
             FaultKind.READ_ONLY: self._make_read_only,
@@ -228,7 +231,20 @@ class ClusterTroubles:
         self.resumed = victim
 
     def _jump_wall(self, victim: ClusterNode) -> None:
+        """Of the machine whose clock is wrong now and then."""
+        victim = self._clock_victim()
         victim.machine.jump_wall(self._random.between(-_JUMP_MS_MAX, _JUMP_MS_MAX))
+
+    def _start_wrong(self, victim: ClusterNode) -> None:
+        """Its process dies, and the next one finds a wrong clock; later somebody puts it right."""
+        victim = self._clock_victim()
+        self.kill(victim, is_machine=False)
+        offset_ms = WRONG_STARTS_MS[self._random.below(len(WRONG_STARTS_MS))]
+        victim.machine.set_wrong_clock(offset_ms)
+        self._agenda.after(self._random.between(*_WRONG_NS), victim.machine.put_clock_right)
+
+    def _clock_victim(self) -> ClusterNode:
+        return self._nodes[self._nodes[0].plan.wrong_clock - 1]
 
     def _partition(self, victim: ClusterNode) -> None:
         """As drawn, clients on either side; healed later."""

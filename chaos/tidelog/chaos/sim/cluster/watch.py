@@ -23,8 +23,11 @@ from tidelog.chaos.checkers.history import Excuse, History
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.loop import START_NS
 from tidelog.metadata_quorum.image import Image
 from tidelog.wire.ids import BrokerId
+
+_NS_PER_MS = 1_000_000
 
 
 class ClusterWatch:
@@ -51,6 +54,10 @@ class ClusterWatch:
 
     def _now_ns(self) -> int:
         return self.nodes[0].world.loop.now_ns
+
+    def _age_ms(self) -> int:
+        """How old the oldest record can be: all of them were written in this run."""
+        return (self._now_ns() - START_NS) // _NS_PER_MS
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -208,6 +215,13 @@ class ClusterWatch:
         found = [
             *starts.start_moves_by_a_leaders_word(board, name, log, before),
             *steps.offsets_in_order(board, name, log),
+            *steps.starts_by_the_clusters_clock(
+                board,
+                name,
+                log,
+                age_ms=self._age_ms(),
+                trimmed_to=self.board.trims.get(board.key, 0),
+            ),
         ]
         if before.high_watermark > board.decided_start:
             # Of a copy that holds nothing but what a leader gave up all goes, and it begins anew.

@@ -34,6 +34,12 @@ from tidelog.broker.replication.stream_messages import (
     PartitionNews,
 )
 from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.chaos.sim.planted.of_clocks import (
+    hold_the_time_of_the_start,
+    ignore_the_verdict,
+    stamp_with_any_clock,
+    take_the_latest_clock,
+)
 from tidelog.chaos.sim.planted.of_moves import (
     leave_one_alone_too_early,
     reassign_before_the_copy,
@@ -428,6 +434,9 @@ _OF_PRODUCERS: Final = frozenset(
 )
 
 
+_EARLY: Final = frozenset({"deleted_too_early", "vanished", "unseen", "lost_write"})
+
+
 def _plant(make: Any, expected: frozenset[str]) -> Plant:
     return Plant(make=make, expected=expected)
 
@@ -473,6 +482,10 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
     "trim_what_is_followed": _plant(trim_what_is_followed, frozenset({"start_moved_alone"})),
+    "ignore_the_verdict": _plant(ignore_the_verdict, _EARLY),
+    "take_the_latest_clock": _plant(take_the_latest_clock, _EARLY),
+    "hold_the_time_of_the_start": _plant(hold_the_time_of_the_start, _EARLY),
+    "stamp_with_any_clock": _plant(stamp_with_any_clock, frozenset({"stamped_off"}) | _EARLY),
     "leave_one_alone_too_early": _plant(
         leave_one_alone_too_early, frozenset({"left_alone"}) | _LOST
     ),

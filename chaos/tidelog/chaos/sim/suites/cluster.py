@@ -124,6 +124,7 @@ class ClusterRun:
             replication_max=REPLICATION_MAX,
             newest=lambda: self.watch.board.newest,
             kill=lambda node: self.troubles.kill(node, is_machine=False),
+            on_trim=self.watch.board.see_trim,
         )
         await operator.run()
 
