@@ -88,6 +88,14 @@ def test_a_clock_that_shows_1970_before_anybody_was_asked_stamps_the_stored_time
     assert trust.now_ms(Reading(4_000, 9_000)) == NOON_MS
 
 
+def test_before_anybody_was_asked_the_time_goes_on_from_what_was_stored() -> None:
+    trust = ClockTrust(stored=stored(), boot_id="this boot")
+    trust.hear(ClockVerdict(state=ClockState.NO_MAJORITY, skew_max_ms=TOLERANCE_MS), at(5_000))
+    assert trust.now_ms(at(9_000, DAY_MS)) == NOON_MS + 9_000
+    assert trust.now_ms(at(9_000, -DAY_MS)) == NOON_MS + 9_000
+    assert not trust.may_expire(at(9_000))
+
+
 def test_the_first_start_of_a_lone_node_believes_its_clock() -> None:
     trust = ClockTrust(boot_id="this boot")
     trust.hear(ALONE, at(0))

@@ -19,7 +19,6 @@ from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
 from tidelog.chaos.checkers.history import Excuse
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
-from tidelog.chaos.sim.clock import WALL_START_MS
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
 from tidelog.metadata_quorum.image_map import ImageMap
@@ -106,25 +105,6 @@ def test_a_log_is_never_cut_below_its_watermark() -> None:
     before = position(end=9, watermark=4)
     assert not list(steps.nothing_committed_is_truncated(board_of(), "n1", log_at(4), before))
     assert list(steps.nothing_committed_is_truncated(board_of(), "n1", log_at(3), before))
-
-
-def test_nothing_is_deleted_before_it_is_old_by_a_right_clock() -> None:
-    of_an_hour = topic(partition(), retention_ms="3600000")
-    board = PartitionBoard(KEY, of_an_hour, partition())
-    by_size = topic(partition(), retention_ms="3600000", retention_bytes="9")
-
-    def found(board: PartitionBoard, start: int, age_ms: int, trimmed_to: int = 0) -> int:
-        log = log_at(9, watermark=9, start=start)
-        by_clock = steps.starts_by_the_clusters_clock
-        return len(list(by_clock(board, "n1", log, age_ms=age_ms, trimmed_to=trimmed_to)))
-
-    assert found(board, 0, 10_000) == 0
-    assert found(board, 4, 3_600_000) == 0
-    assert found(board, 4, 3_599_999) == 1
-    assert found(board, 4, 0, trimmed_to=4) == 0
-    assert found(board, 4, 0, trimmed_to=3) == 1
-    assert found(board_of(), 4, 10**12) == 1, "never by time"
-    assert found(PartitionBoard(KEY, by_size, partition()), 4, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -432,23 +412,6 @@ def test_replicas_are_the_same_below_the_watermark() -> None:
     found = differing(("a", "b"), ("a", "c"), 2)
     assert {text.split(":")[0] for text in found} == {"replicas_differ"}
     assert len(found) == 2, "headers one by one, and all bytes"
-
-
-def stamps(times_ms: tuple[int, ...], *, topic_type: str) -> list[str]:
-    board = ClusterBoard(now_ns=lambda: 9_000_000_000)
-    of_type = topic(partition(), message_timestamp_type=topic_type)
-    one, watch = PartitionBoard(KEY, of_type, partition()), BytesWatch(board)
-    log, medium = stored("a", "b", times_ms=times_ms, watermark=2)
-    watch.check("n1", 1, one, log, medium)
-    return [text.split(":")[0] for text in board.violations]
-
-
-def test_the_time_of_an_append_is_one_of_the_run() -> None:
-    right, day = WALL_START_MS + 8_000, 86_400_000
-    assert stamps((right, right + 1_000), topic_type="LogAppendTime") == []
-    assert stamps((right, right - day), topic_type="LogAppendTime") == ["stamped_off"]
-    assert stamps((right + day, 0), topic_type="LogAppendTime") == ["stamped_off", "stamped_off"]
-    assert stamps((0, right + day), topic_type="CreateTime") == []
 
 
 # -- lives -------------------------------------------------------------------------------------

@@ -84,11 +84,16 @@ class ClockTrust:
     def now_ms(self, now: Reading) -> int:
         """The time to stamp things with: the wall clock's, unless it is known to be off.
 
-        Before the first verdict a clock that shows less than was stored is behind for certain.
+        Before the first line the time goes on from what was stored, if the machine was up since; if
+        not, a clock that shows less than that is behind for certain.
         """
-        if self._line is None:
-            return max(now.wall_ms, self._stored.wall_ms if self._stored is not None else 0)
-        return now.wall_ms if self._is_on_line(now) else self._line_ms(now)
+        if self._line is not None:
+            return now.wall_ms if self._is_on_line(now) else self._line_ms(now)
+        if self._stored is None:
+            return now.wall_ms
+        if self._was_up(now):
+            return self._stored.wall_ms + now.uptime_ms - self._stored.uptime_ms
+        return max(now.wall_ms, self._stored.wall_ms)
 
     def to_store(self, now: Reading) -> StoredTime | None:
         """What to keep for the next start; None: the clock is not believed now."""
@@ -128,9 +133,13 @@ class ClockTrust:
         stored = self._stored
         if stored is None:
             return told
-        if stored.boot_id == self._boot_id and stored.uptime_ms <= told.uptime_ms:
-            return Reading(stored.wall_ms, stored.uptime_ms)
-        return Reading(stored.wall_ms, told.uptime_ms)
+        return Reading(stored.wall_ms, stored.uptime_ms if self._was_up(told) else told.uptime_ms)
+
+    def _was_up(self, now: Reading) -> bool:
+        """Whether the machine has been up since the stored moment."""
+        stored = self._stored
+        is_same = stored is not None and stored.boot_id == self._boot_id
+        return is_same and stored is not None and stored.uptime_ms <= now.uptime_ms
 
     def _line_ms(self, now: Reading) -> int:
         assert self._line is not None, "there is a line to be read"

@@ -485,7 +485,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "ignore_the_verdict": _plant(ignore_the_verdict, _EARLY),
     "take_the_latest_clock": _plant(take_the_latest_clock, _EARLY),
     "hold_the_time_of_the_start": _plant(hold_the_time_of_the_start, _EARLY),
-    "stamp_with_any_clock": _plant(stamp_with_any_clock, frozenset({"stamped_off"}) | _EARLY),
+    "stamp_with_any_clock": _plant(stamp_with_any_clock, frozenset({"stamped_early"}) | _EARLY),
     "leave_one_alone_too_early": _plant(
         leave_one_alone_too_early, frozenset({"left_alone"}) | _LOST
     ),
