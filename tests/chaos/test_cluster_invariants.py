@@ -17,7 +17,6 @@ from tidelog.chaos.checkers.cluster_board import (
 )
 from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
 from tidelog.chaos.checkers.history import Excuse
-from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
@@ -394,24 +393,6 @@ def stored(
         directory = child
     medium.change_names(NameChange(added=(directory, name, inode)))
     return log, medium
-
-
-def differing(ours: tuple[str, ...], theirs: tuple[str, ...], watermark: int) -> list[str]:
-    board, one = ClusterBoard(), board_of()
-    watch = BytesWatch(board)
-    held = [stored(*ours, watermark=watermark), stored(*theirs, watermark=watermark)]
-    for number, (log, medium) in enumerate(held):
-        watch.check(f"n{number}", 1, one, log, medium)
-    watch.compare_whole(one, [(f"n{n}", log, medium) for n, (log, medium) in enumerate(held)])
-    return board.violations
-
-
-def test_replicas_are_the_same_below_the_watermark() -> None:
-    assert differing(("a", "b"), ("a", "b"), 2) == []
-    assert differing(("a", "b"), ("a", "c"), 1) == []
-    found = differing(("a", "b"), ("a", "c"), 2)
-    assert {text.split(":")[0] for text in found} == {"replicas_differ"}
-    assert len(found) == 2, "headers one by one, and all bytes"
 
 
 # -- lives -------------------------------------------------------------------------------------

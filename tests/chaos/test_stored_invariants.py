@@ -1,4 +1,4 @@
-"""Invariants of time find what a wrong clock has deleted or stamped."""
+"""Invariants of stored bytes and of time find replicas that differ, and what a wrong clock did."""
 
 from tests.chaos.test_cluster_invariants import KEY, board_of, log_at, partition, stored, topic
 from tidelog.chaos.checkers import partition_steps as steps
@@ -41,3 +41,21 @@ def test_the_time_of_an_append_is_none_before_the_run() -> None:
     assert stamps((right, right - day), topic_type="LogAppendTime") == ["stamped_early"]
     assert stamps((right + day, 0), topic_type="LogAppendTime") == ["stamped_early"]
     assert stamps((0, right + day), topic_type="CreateTime") == []
+
+
+def differing(ours: tuple[str, ...], theirs: tuple[str, ...], watermark: int) -> list[str]:
+    board, one = ClusterBoard(), board_of()
+    watch = BytesWatch(board)
+    held = [stored(*ours, watermark=watermark), stored(*theirs, watermark=watermark)]
+    for number, (log, medium) in enumerate(held):
+        watch.check(f"n{number}", 1, one, log, medium)
+    watch.compare_whole(one, [(f"n{n}", log, medium) for n, (log, medium) in enumerate(held)])
+    return board.violations
+
+
+def test_replicas_are_the_same_below_the_watermark() -> None:
+    assert differing(("a", "b"), ("a", "b"), 2) == []
+    assert differing(("a", "b"), ("a", "c"), 1) == []
+    found = differing(("a", "b"), ("a", "c"), 2)
+    assert {text.split(":")[0] for text in found} == {"replicas_differ"}
+    assert len(found) == 2, "headers one by one, and all bytes"
