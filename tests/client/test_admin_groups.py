@@ -87,7 +87,7 @@ def test_groups_are_listed_by_name_page_by_page(server: GroupServer, admin: Both
 def test_a_list_that_lacks_somebodys_groups_says_so(server: GroupServer, admin: Both) -> None:
     server.missing_coordinators = 2
     with pytest.raises(TidelogError, match="2 coordinators") as caught:
-        admin.call("list_groups")
+        admin.call("list_groups", (), (), 300)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     found = admin.call("try_list_groups")
     assert (len(found.groups), found.missing_coordinators) == (2, 2)

@@ -23,7 +23,7 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
-from tidelog.client.engine.waiting import AGAIN_NS, FIRST_NS
+from tidelog.client.engine.times import AGAIN_NS, FIRST_NS
 from tidelog.wire.errors import CATALOGUE, ErrorCode
 
 RETRIABLE = sorted(code for code, meaning in CATALOGUE.items() if meaning.retriable)

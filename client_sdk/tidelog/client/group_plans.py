@@ -65,11 +65,11 @@ class Settling(Generic[T]):
     """Asks until every name has an answer that stays, or the time is over."""
 
     def __init__(
-        self, plan: Plan[T], limit_ms: int, clock: Callable[[], float] = time.monotonic
+        self, plan: Plan[T], limit_ms: int, clock: Callable[[], float] | None = None
     ) -> None:
         self._plan = plan
-        self._clock = clock
-        self._deadline = clock() + limit_ms / 1000
+        self._clock = clock or time.monotonic
+        self._deadline = self._clock() + limit_ms / 1000
         self.doubt = plan.doubt()
         """Of the request under way, and of those before it where it is repeated."""
         self._asked: list[str] = []

@@ -5,6 +5,7 @@ answer or with an error that says what was asked and why it did not work.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -19,6 +20,7 @@ from tidelog.client.engine.tries import Doubt, LeadersWord, Tries
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+_log = logging.getLogger("tidelog.client")
 T = TypeVar("T")
 Wanted = tuple[OffsetSpec, int]
 
@@ -86,8 +88,11 @@ class AsyncClusterCalls:
                 return await attempt(tries.left_ms(time.monotonic_ns()))
             except TidelogError as error:
                 further = tries.fail(error, time.monotonic_ns())
+                text = tries.waiting_text(error, time.monotonic_ns())
             if isinstance(further, TidelogError):
                 raise further
+            if text is not None:
+                _log.warning(text)
             await asyncio.sleep(further / 1000)
 
     async def refresh(

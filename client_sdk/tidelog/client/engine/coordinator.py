@@ -7,7 +7,6 @@ answer.
 
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.group_messages import FindCoordinator
-from tidelog.client.engine.group_settings import QUIET_FAILURES
 from tidelog.client.engine.tries import Reason
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -37,6 +36,8 @@ class CoordinatorDesk:
         self.reason = Reason()
         """Why it does not work, since it worked last."""
         self.retry_at_ns = 0
+        self.failing_since_ns: int | None = None
+        """Since when nobody who needs it was answered; None: it works, or nobody needs it."""
         self._backoff = backoff
 
     def tick(self, now_ns: int) -> FindCoordinator | None:
@@ -74,13 +75,11 @@ class CoordinatorDesk:
         """It answered a real request."""
         self.failures = 0
         self.reason = Reason()
-
-    @property
-    def is_worth_a_line(self) -> bool:
-        """Whether this failure is the one that the log is told of."""
-        return self.failures == QUIET_FAILURES
+        self.failing_since_ns = None
 
     def _wait(self, error: TidelogError, now_ns: int) -> None:
         self.failures += 1
         self.reason.note(error)
+        if self.failing_since_ns is None:
+            self.failing_since_ns = now_ns
         self.retry_at_ns = now_ns + self._backoff.delay_ns(self.failures)

@@ -35,6 +35,7 @@ from tidelog.client.engine.group_settings import (
 )
 from tidelog.client.engine.membership import Membership, Stage
 from tidelog.client.engine.offsets_desk import Commit, Lookup, OffsetsDesk
+from tidelog.client.engine.times import AGAIN_NS, FIRST_NS
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -50,7 +51,7 @@ class GroupCore:
         self.membership = Membership(settings, self.coordinator, backoff)
         self.desk = OffsetsDesk(settings, self.coordinator, backoff)
         self._effects: list[GroupEffect] = []
-        self._is_missing_noted = False
+        self._missing_told_at_ns: int | None = None
 
     def note_poll(self, polled_at_ns: int | None) -> None:
         """When the user's last poll ended; None: he is inside one."""
@@ -77,7 +78,6 @@ class GroupCore:
             case CoordinatorFailed():
                 self.coordinator.on_failed(message.error, now_ns)
                 self.desk.on_no_coordinator(message.error)
-                self._on_no_coordinator(message.error)
             case HeartbeatAnswered():
                 self._on_heartbeat(message, now_ns)
             case CommitAnswered():
@@ -99,6 +99,7 @@ class GroupCore:
         if was_member and membership.stage is not Stage.JOINED:
             self._on_stopped()
         is_needed = membership.is_coordinator_needed or desk.is_coordinator_needed
+        self._tell_missing(now_ns, is_needed=is_needed)
         search = self.coordinator.tick(now_ns) if is_needed else None
         member_id, epoch = self._stamp
         effects = [*self._effects, *desk.tick(now_ns, member_id, epoch), *told]
@@ -111,7 +112,7 @@ class GroupCore:
         """When `tick` has something to do if no message comes; None: never."""
         deadlines = [self.membership.next_deadline_ns(), self.desk.next_deadline_ns()]
         if self.membership.is_coordinator_needed or self.desk.is_coordinator_needed:
-            deadlines.append(self.coordinator.next_deadline_ns())
+            deadlines += [self.coordinator.next_deadline_ns(), self._tell_at_ns]
         return min((each for each in deadlines if each is not None), default=None)
 
     # Who may commit.
@@ -190,10 +191,6 @@ class GroupCore:
         self.membership.on_answer(message, now_ns)
         if was_member and self.membership.stage is not Stage.JOINED:
             self._on_stopped()
-        if self._is_missing_noted and message.answer.error is None:
-            self._is_missing_noted = False
-            text = f"group {self.settings.group!r}: the coordinator answers again"
-            self._effects.append(Note(severity=Severity.INFO, text=text))
 
     def _on_stopped(self) -> None:
         """The membership ended: what was wanted under it cannot be stored any more."""
@@ -202,9 +199,32 @@ class GroupCore:
             self.desk.fail_commits(self.settings.member_id, loss)
             self.desk.drop_starts()
 
-    def _on_no_coordinator(self, error: TidelogError) -> None:
-        if not self.coordinator.is_worth_a_line:
-            return
-        self._is_missing_noted = True
-        text = f"group {self.settings.group!r} has no coordinator, the search goes on: {error}"
-        self._effects.append(Note(severity=Severity.WARNING, text=text))
+    @property
+    def _tell_at_ns(self) -> int | None:
+        """When the log is to be told that nothing works; None: something does."""
+        since_ns = self.coordinator.failing_since_ns
+        if since_ns is None:
+            return None
+        told_at_ns = self._missing_told_at_ns
+        return since_ns + FIRST_NS if told_at_ns is None else told_at_ns + AGAIN_NS
+
+    def _tell_missing(self, now_ns: int, *, is_needed: bool) -> None:
+        """A line while the coordinator is missing or does not answer, and one when that is over."""
+        desk, group = self.coordinator, self.settings.group
+        if not is_needed:
+            desk.failing_since_ns = None
+        since_ns, tell_at_ns = desk.failing_since_ns, self._tell_at_ns
+        if since_ns is None:
+            if self._missing_told_at_ns is not None and is_needed:
+                text = f"group {group!r}: the coordinator answers again"
+                self._effects.append(Note(severity=Severity.INFO, text=text))
+            self._missing_told_at_ns = None
+        elif tell_at_ns is not None and now_ns >= tell_at_ns:
+            self._missing_told_at_ns = now_ns
+            waited_s = (now_ns - since_ns) / 1e9
+            where = "" if desk.address is None else f" at {desk.address}"
+            text = (
+                f"waiting: group {group!r} has no coordinator that answers{where}, "
+                f"for {waited_s:.0f} s: {desk.reason.told}; the search goes on"
+            )
+            self._effects.append(Note(severity=Severity.WARNING, text=text))

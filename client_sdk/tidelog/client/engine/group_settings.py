@@ -14,8 +14,6 @@ SESSION_TIMEOUT_MS: Final = 45_000
 HEARTBEAT_INTERVAL_MS: Final = 3_000
 """Kept where a coordinator tells none."""
 HEARTBEAT_TIMEOUT_MS_MIN: Final = 1_000
-QUIET_FAILURES: Final = 3
-"""So many failed searches for the coordinator are not worth a line in the log."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):

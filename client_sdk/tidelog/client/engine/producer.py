@@ -160,8 +160,8 @@ class ProducerCore:
 
     def next_deadline_ns(self) -> int | None:
         """When `tick` has something to do if no message comes; None: never."""
-        desks = (self.topics.next_deadline_ns(), self.producer_ids.next_deadline_ns())
-        deadlines = [due_at_ns for due_at_ns in desks if due_at_ns is not None]
+        parts = (self.topics, self.producer_ids, self._watch)
+        deadlines = [due for part in parts if (due := part.next_deadline_ns()) is not None]
         delivery_ns = self.settings.delivery_timeout_ms * NS_PER_MS
         is_idempotent = self.settings.is_idempotent
         if is_idempotent and self.lanes:

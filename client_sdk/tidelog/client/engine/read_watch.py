@@ -24,8 +24,8 @@ from tidelog.client.engine.fetch_link import FetchLink
 from tidelog.client.engine.fetch_messages import TellReadAgain, TellUnread
 from tidelog.client.engine.fetch_partition import PartitionState
 from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.times import AGAIN_NS, FIRST_NS, LOOK_NS
 from tidelog.client.engine.topics import TopicDesk
-from tidelog.client.engine.waiting import AGAIN_NS, FIRST_NS, LOOK_NS
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -8,6 +8,7 @@ that.
 """
 
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.times import AGAIN_NS, FIRST_NS
 from tidelog.client.errors import NoAnswerError, PeerError, is_lost
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -96,7 +97,9 @@ class Tries:
     ) -> None:
         """`doubt`: of a call that changes something; None: it only reads."""
         self._backoff = backoff
+        self._began_ns = now_ns
         self._deadline_ns = now_ns + timeout_ms * NS_PER_MS
+        self._tell_at_ns = now_ns + FIRST_NS
         self._doubt = doubt
         self._failures = 0
         self._reason = Reason()
@@ -117,6 +120,18 @@ class Tries:
         if self._doubt is not None:
             return self._doubt.told(error)
         return self._reason.told or error
+
+    def waiting_text(self, error: TidelogError, now_ns: int) -> str | None:
+        """A line for the log, behind a try that failed and is to be repeated; None: not now."""
+        if now_ns < self._tell_at_ns:
+            return None
+        self._tell_at_ns = now_ns + AGAIN_NS
+        waited_s, left_s = (now_ns - self._began_ns) / 1e9, self.left_ms(now_ns) / 1e3
+        tries = f"{self._failures} {'try' if self._failures == 1 else 'tries'}"
+        return (
+            f"waiting: {error.happened} [{error.code.name}], for {waited_s:.0f} s, {tries}; "
+            f"it is tried on for {left_s:.0f} s at most"
+        )
 
 
 class LeadersWord:

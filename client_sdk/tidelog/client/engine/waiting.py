@@ -6,19 +6,14 @@ in trouble for longest, and of how many others there are.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from tidelog.client.engine.backoff import NS_PER_MS
 from tidelog.client.engine.lane import Lane
 from tidelog.client.engine.link import Link
 from tidelog.client.engine.producer_messages import TellWaiting
+from tidelog.client.engine.times import AGAIN_NS, FIRST_NS, LOOK_NS
 from tidelog.client.engine.topics import TopicDesk, deleted
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-FIRST_NS: Final = 5_000 * NS_PER_MS
-"""Of trouble, before it is told."""
-AGAIN_NS: Final = 30_000 * NS_PER_MS
-LOOK_NS: Final = 500 * NS_PER_MS
 
 
 class WaitWatch:
@@ -26,6 +21,7 @@ class WaitWatch:
 
     def __init__(self) -> None:
         self._look_at_ns = 0
+        self._is_look_due = False
         self._told_at_ns: int | None = None
 
     def tick(
@@ -36,11 +32,14 @@ class WaitWatch:
     ) -> list[TellWaiting]:
         """At most one notice."""
         if now_ns < self._look_at_ns:
+            self._is_look_due = bool(lanes)
             return []
-        self._look_at_ns = now_ns + LOOK_NS
+        self._look_at_ns, self._is_look_due = now_ns + LOOK_NS, False
         found: list[tuple[int, str, int]] = []
         for (topic, partition), lane in lanes.items():
             since_ns = trouble_since_ns(lane, links)
+            # Nothing else may happen for long while a broker is silent: time has to be looked at.
+            self._is_look_due = self._is_look_due or since_ns is not None
             if since_ns is not None and now_ns - since_ns >= FIRST_NS:
                 found.append((since_ns, topic, partition))
         if not found:
@@ -61,6 +60,10 @@ class WaitWatch:
                 others=len(found) - 1,
             )
         ]
+
+    def next_deadline_ns(self) -> int | None:
+        """When `tick` has something to do if no message comes; None: nothing is in the way."""
+        return self._look_at_ns if self._is_look_due else None
 
 
 def trouble_since_ns(lane: Lane, links: Mapping[int, Link]) -> int | None:

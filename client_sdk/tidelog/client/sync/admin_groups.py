@@ -37,12 +37,17 @@ class GroupCalls(OffsetCalls):
         types_filter: Iterable[GroupType] = (),
         timeout_ms: int | None = None,
     ) -> list[GroupListing]:
-        """All groups by name, or those of some states and types. Raises where a coordinator could
-        not be asked, because its groups would be missing.
+        """All groups by name, or those of some states and types. While a coordinator cannot be
+        asked its groups would be missing: then they are asked again, and it raises in the end.
         """
-        found = self.try_list_groups(states_filter, types_filter, timeout_ms)
-        group_calls.check_complete(found)
-        return list(found.groups)
+        states, types = list(states_filter), list(types_filter)
+
+        def attempt(left_ms: int) -> list[GroupListing]:
+            found = self.try_list_groups(states, types, left_ms)
+            group_calls.check_complete(found)
+            return list(found.groups)
+
+        return self._calls.until(self._limit_ms(timeout_ms), attempt, doubt=None)
 
     def try_list_groups(
         self,

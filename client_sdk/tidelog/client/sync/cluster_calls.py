@@ -4,6 +4,7 @@ Owns deadlines and retries of unary calls. Every call ends within its timeout, w
 with an error that says what was asked and why it did not work.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -18,6 +19,7 @@ from tidelog.client.sync.connections import Connections
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+_log = logging.getLogger("tidelog.client")
 T = TypeVar("T")
 Wanted = tuple[OffsetSpec, int]
 
@@ -83,8 +85,11 @@ class ClusterCalls:
                 return attempt(tries.left_ms(time.monotonic_ns()))
             except TidelogError as error:
                 further = tries.fail(error, time.monotonic_ns())
+                text = tries.waiting_text(error, time.monotonic_ns())
             if isinstance(further, TidelogError):
                 raise further
+            if text is not None:
+                _log.warning(text)
             time.sleep(further / 1000)
 
     def refresh(
