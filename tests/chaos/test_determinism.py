@@ -31,7 +31,7 @@ def hashes(program: str = PLAIN, *, suite: str = "skeleton", **environment: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", ["skeleton", "quorum", "log"])
+@pytest.mark.parametrize("suite", ["skeleton", "quorum", "log", "clients"])
 def test_a_suite_gives_the_same_traces_whatever_is_around_it(suite: str) -> None:
     first = hashes(suite=suite, PYTHONHASHSEED="0")
     assert len(set(first)) == int(SEEDS)

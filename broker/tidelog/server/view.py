@@ -11,6 +11,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.metadata_quorum.image import Image
 from tidelog.server.broker_role import BrokerRole
 from tidelog.server.metadata_side import MetadataSide
+from tidelog.wire.ids import BrokerId
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its replicas have opened their logs."""
     image: Image | None
     """The newest metadata that it shows; None: it has none yet."""
+    controller_id: BrokerId | None = None
+    """Whom it takes for the active controller; None: it knows of none."""
 
 
 def view_of(
@@ -35,4 +38,5 @@ def view_of(
         replicas=None if broker is None else broker.replicas,
         is_recovered=broker is not None and broker.is_recovered,
         image=None if side is None else side.metadata.image(),
+        controller_id=None if side is None else side.metadata.controller_id(),
     )

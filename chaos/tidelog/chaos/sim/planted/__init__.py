@@ -87,6 +87,7 @@ PLANTED: Final = {
     "log": "tidelog.chaos.sim.planted.of_log:PLANTED",
     "cluster": "tidelog.chaos.sim.planted.of_cluster:PLANTED",
     "groups": "tidelog.chaos.sim.planted.of_groups:PLANTED",
+    "clients": "tidelog.chaos.sim.planted.of_clients:PLANTED",
 }
 """By suite, where its bugs are."""
 

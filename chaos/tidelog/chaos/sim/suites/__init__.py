@@ -14,6 +14,7 @@ SUITES: Final = {
     "log": "tidelog.chaos.sim.suites.log:LOG",
     "cluster": "tidelog.chaos.sim.suites.cluster:CLUSTER",
     "groups": "tidelog.chaos.sim.suites.groups:GROUPS",
+    "clients": "tidelog.chaos.sim.suites.clients:CLIENTS",
 }
 """Where each one is, by name."""
 

@@ -1,0 +1,1 @@
+"""The SDK's own clients, drivers included, on a simulated cluster; see `suites.clients`."""
