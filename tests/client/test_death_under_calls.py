@@ -74,7 +74,7 @@ def assigned_position(consumer: Any) -> int:
 def record_behind_a_seek(consumer: Any) -> bool:
     consumer.assign([T0])
     consumer.seek(T0, 1)
-    return next(consumer).offset == 1
+    return bool(next(consumer).offset == 1)
 
 
 def committed(consumer: Any) -> int:
@@ -141,8 +141,8 @@ CALLS: dict[str, tuple[Call, object]] = {
         None,
     ),
     "list_partition_offsets": (
-        administered(lambda a, _: a.list_partition_offsets({T0: "earliest"})[T0].offset),
-        0,
+        administered(lambda a, _: list(a.list_partition_offsets({T0: "earliest"}))),
+        [T0],
     ),
     "delete_records": (administered(lambda a, _: a.delete_records({T0: 0})), {T0: 0}),
     "elect_leaders": (

@@ -1,4 +1,4 @@
-"""When a client that waits tells the log: the same for readers, writers, members and single calls."""
+"""When a client that waits tells the log: alike for readers, writers, members and single calls."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which cells there are: each call, fresh or at work, each fault, each role, each moment of the call.
+"""Which cells there are: each call, fresh or at work, each fault, each role, each of its moments.
 
 Owns the order in which seeds play them. A seed plays one row, which is all of that but the moment,
 at a few moments: later rounds of the same row take those in between, so that every moment of

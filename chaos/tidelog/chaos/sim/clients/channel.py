@@ -69,28 +69,29 @@ class UnaryCall:
         self._method = method
         self._data = data
         self._timeout_s = timeout_s
-        self._broken: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._news = asyncio.Event()
+        self._broken: aio.AioRpcError | None = None
+        self._is_cancelled = False
 
     async def answer(self) -> bytes:
         """It, or what gRPC raises."""
         work = asyncio.get_running_loop().create_task(self._ask(), name="call")
+        work.add_done_callback(lambda _: self._news.set())
         self._connection.enter(self)
         try:
-            await asyncio.wait(
-                (work, self._broken),
-                timeout=self._timeout_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if self._broken.done():
-                return self._broken.result()
-            if work.done():
-                return work.result()
-            raise lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+            async with asyncio.timeout(self._timeout_s):
+                await self._news.wait()
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            if self._broken is not None:
+                raise self._broken
+            return work.result()
+        except TimeoutError:
+            raise lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
         finally:
             self._connection.leave(self)
             if not work.cancel():
                 _seen(work)
-            self._broken.cancel()
 
     async def _ask(self) -> bytes:
         await self._connection.ready()
@@ -109,12 +110,13 @@ class UnaryCall:
 
     def fail(self, error: aio.AioRpcError) -> None:
         """The connection broke."""
-        if not self._broken.done():
-            self._broken.set_exception(error)
+        self._broken = error
+        self._news.set()
 
     def cancel(self) -> None:
         """The channel is closed."""
-        self._broken.cancel()
+        self._is_cancelled = True
+        self._news.set()
 
 
 class StreamCall:

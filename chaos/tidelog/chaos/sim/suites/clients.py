@@ -1,4 +1,4 @@
-"""The suite of clients: each call of the SDK, while the node that it needs dies, pauses or is cut off.
+"""The suite of clients: each call of the SDK, while a node that it needs dies, pauses, is cut off.
 
 docs/simulation.md tells what it plays, checks and counts. A seed plays one row of cells: once
 without a fault, which also counts the messages of the call, then struck at some of them. The
