@@ -156,6 +156,17 @@ def test_who_waits_when_the_consumer_is_stopped_is_told() -> None:
     with_server(work)
 
 
+def test_a_client_that_is_stopped_before_its_first_turn_ends() -> None:
+    async def work(server: ContractServer) -> None:
+        server.create("t")
+        consumer = AsyncConsumer(bootstrap_servers=server.address)
+        assert await consumer.partitions_for_topic("t") == {0}
+        await consumer.start()
+        await consumer.stop()
+
+    with_server(work)
+
+
 def test_a_full_buffer_makes_the_sender_wait_and_lets_him_go_on() -> None:
     async def work(server: ContractServer) -> None:
         async with AsyncProducer(

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.rounds import Round as AsyncRound
-from tidelog.client.asking import Answer, OnAnswer
+from tidelog.client.asking import Answer, OnAnswer, OnFailure, nobody_is_told
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.rounds import Round
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -61,26 +61,31 @@ class Nodes:
         return answer
 
 
-def sync_driver(nodes: Nodes, addresses: list[str], method: str) -> Answer:
+def sync_driver(
+    nodes: Nodes, addresses: list[str], method: str, note: OnFailure = nobody_is_told
+) -> Answer:
     answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
     connections = cast("Connections", nodes)
-    Round(connections, addresses, method, b"", SILENCE, answers.put).begin()
+    Round(connections, addresses, method, b"", SILENCE, answers.put, note).begin()
     return answers.get(timeout=LONG_S)
 
 
-def aio_driver(nodes: Nodes, addresses: list[str], method: str) -> Answer:
+def aio_driver(
+    nodes: Nodes, addresses: list[str], method: str, note: OnFailure = nobody_is_told
+) -> Answer:
     async def work() -> Answer:
         connections = cast("AsyncConnections", nodes)
+        asked = AsyncRound(connections, addresses, method, b"", SILENCE, note)
         try:
             async with asyncio.timeout(LONG_S):
-                return await AsyncRound(connections, addresses, method, b"", SILENCE).answer()
+                return await asked.answer()
         except TidelogError as error:
             return error
 
     return asyncio.run(work())
 
 
-Ask = Callable[[Nodes, list[str], str], Answer]
+Ask = Callable[..., Answer]
 both = pytest.mark.parametrize("ask", [sync_driver, aio_driver])
 
 
@@ -89,6 +94,13 @@ def test_the_next_address_is_asked_when_one_has_failed(ask: Ask) -> None:
     nodes = Nodes()
     assert ask(nodes, ["bad1", "bad2", "good", "spare"], WRITE) == b"good"
     assert nodes.asked == ["bad1", "bad2", "good"]
+
+
+@both
+def test_a_failure_is_told_although_another_address_answers(ask: Ask) -> None:
+    noted: list[TidelogError] = []
+    assert ask(Nodes(), ["bad", "good"], WRITE, noted.append) == b"good"
+    assert [each.happened for each in noted] == ["bad: connection refused"]
 
 
 @both

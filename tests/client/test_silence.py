@@ -12,7 +12,7 @@ from tidelog.client import AdminClient, NewTopic, TopicPartition
 from tidelog.client.aio import AsyncAdminClient
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.asking import all_failed
+from tidelog.client.asking import OnFailure, all_failed, nobody_is_told
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.metadata import MetadataCache
 from tidelog.client.errors import LostAnswerError, NoAnswerError
@@ -88,11 +88,17 @@ class ScriptedConnections(Connections):
         return self._node.answer(method)
 
     def call_any(
-        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_failure: OnFailure = nobody_is_told,
     ) -> bytes:
         try:
             return self._node.answer(method)
         except TidelogError as failure:
+            on_failure(failure)
             raise all_failed([(ADDRESS, failure)]) from None
 
 
@@ -105,9 +111,14 @@ class AsyncScriptedConnections(AsyncConnections):
         return self._scripted.call(address, method, data, timeout_ms)
 
     async def call_any(
-        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_failure: OnFailure = nobody_is_told,
     ) -> bytes:
-        return self._scripted.call_any(addresses, method, data, timeout_ms)
+        return self._scripted.call_any(addresses, method, data, timeout_ms, on_failure)
 
 
 class ScriptedAdmin(AdminClient):

@@ -22,6 +22,13 @@ _READS: Final = ("Get", "Find", "List", "Describe", "Plan")
 
 Answer = bytes | TidelogError
 OnAnswer = Callable[[Answer], None]
+OnFailure = Callable[[TidelogError], None]
+"""Told of each address that has failed, also where another one answers then."""
+
+
+def nobody_is_told(error: TidelogError) -> None:
+    """For calls that change nothing: what an address has failed with is forgotten."""
+    del error
 
 
 def only_reads(method: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client import lifecycle
 from tidelog.client.aio.rounds import Round
+from tidelog.client.asking import OnFailure, nobody_is_told
 from tidelog.client.security import Security
 from tidelog.client.sync import connections as words
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -115,10 +116,15 @@ class AsyncConnections:
         return answer
 
     async def call_any(
-        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_failure: OnFailure = nobody_is_told,
     ) -> bytes:
         """Ask one address after the other (`rounds`); the error names each of them."""
-        return await Round(self, addresses, method, data, timeout_ms).answer()
+        return await Round(self, addresses, method, data, timeout_ms, on_failure).answer()
 
     def has_answered(self, address: str) -> bool:
         """Whether a call to it succeeded since the client began: then it is not one that hangs."""

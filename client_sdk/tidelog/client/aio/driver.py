@@ -47,6 +47,8 @@ class Driver:
         if self._task is None:
             self._nudge, self._ended = asyncio.Event(), asyncio.Event()
             self._task = loop.create_task(self._run(), name=self._name)
+            # One that is cancelled before its first step runs no line of `_run`.
+            self._task.add_done_callback(lambda _: self._become_ended())
         elif self._task.get_loop() is not loop:
             raise TidelogError(
                 ErrorCode.CONCURRENT_USE,
@@ -128,11 +130,17 @@ class Driver:
                 hint="this is a bug of the SDK: report it with the log",
             )
         finally:
-            assert self._ended is not None, "a client that ends has begun"
-            self._ended.set()
-            self.notify()
-            if self._on_end is not None:
-                self._on_end()
+            self._become_ended()
+
+    def _become_ended(self) -> None:
+        """Once; whoever waits is told."""
+        assert self._ended is not None, "a client that ends has begun"
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self.notify()
+        if self._on_end is not None:
+            self._on_end()
 
     async def _turn_always(self) -> None:
         assert self._nudge is not None, "a client that runs can be woken"

@@ -12,7 +12,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS, HEDGE_MS, all_failed, only_reads
+from tidelog.client.asking import (
+    ADDRESS_TIMEOUT_MS,
+    HEDGE_MS,
+    OnFailure,
+    all_failed,
+    nobody_is_told,
+    only_reads,
+)
 from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ class Round:
         method: str,
         data: bytes,
         timeout_ms: int,
+        on_failure: OnFailure = nobody_is_told,
     ) -> None:
         assert addresses, "a round needs an address"
         self._connections = connections
@@ -40,6 +48,7 @@ class Round:
         self._asked: dict[str, asyncio.Task[bytes]] = {}
         """Without an answer so far."""
         self._errors: list[tuple[str, TidelogError]] = []
+        self._on_failure = on_failure
 
     async def answer(self) -> bytes:
         """The first one, or an error that names each address."""
@@ -57,6 +66,7 @@ class Round:
                     return self._asked.pop(address).result()
                 except TidelogError as error:
                     self._errors.append((address, error))
+                    self._on_failure(error)
                 if self._left and not self._is_late:
                     self._ask_next()
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from tidelog.client import wire
-from tidelog.client.asking import only_reads
+from tidelog.client.asking import nobody_is_told, only_reads
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
@@ -65,7 +65,9 @@ class ClusterCalls:
 
         def attempt(left_ms: int) -> bytes:
             limit_ms = min(left_ms, self._request_timeout_ms)
-            return self._connections.call_any(self.addresses(), method, request, limit_ms)
+            # A try that one address has not answered counts, whatever the next one says.
+            note = nobody_is_told if doubt is None else doubt.note
+            return self._connections.call_any(self.addresses(), method, request, limit_ms, note)
 
         return self.until(timeout_ms, attempt, doubt=doubt)
 

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import lifecycle, wire
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS, Answer, OnAnswer
+from tidelog.client.asking import (
+    ADDRESS_TIMEOUT_MS,
+    Answer,
+    OnAnswer,
+    OnFailure,
+    nobody_is_told,
+)
 from tidelog.client.errors import LostAnswerError, NoAnswerError
 from tidelog.client.security import Security
 from tidelog.client.sync.rounds import Round
@@ -177,16 +183,22 @@ class Connections:
         data: bytes,
         timeout_ms: int,
         on_answer: OnAnswer,
+        on_failure: OnFailure = nobody_is_told,
     ) -> None:
         """Ask one address after the other (`rounds`); the error names each of them."""
-        Round(self, addresses, method, data, timeout_ms, on_answer).begin()
+        Round(self, addresses, method, data, timeout_ms, on_answer, on_failure).begin()
 
     def call_any(
-        self, addresses: Sequence[str], method: str, data: bytes, timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        method: str,
+        data: bytes,
+        timeout_ms: int,
+        on_failure: OnFailure = nobody_is_told,
     ) -> bytes:
         """The same, waited for."""
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self.call_any_later(addresses, method, data, timeout_ms, answers.put)
+        self.call_any_later(addresses, method, data, timeout_ms, answers.put, on_failure)
         return unwrap(answers.get())
 
     def stream(self, address: str, method: str, requests: Iterator[bytes]) -> Any:

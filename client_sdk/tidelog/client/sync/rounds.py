@@ -20,7 +20,9 @@ from tidelog.client.asking import (
     HEDGE_MS,
     Answer,
     OnAnswer,
+    OnFailure,
     all_failed,
+    nobody_is_told,
     only_reads,
 )
 from tidelog.wire.errors import TidelogError
@@ -40,6 +42,7 @@ class Round:
         data: bytes,
         timeout_ms: int,
         on_answer: OnAnswer,
+        on_failure: OnFailure = nobody_is_told,
     ) -> None:
         assert addresses, "a round needs an address"
         self._connections = connections
@@ -48,6 +51,7 @@ class Round:
         self._data = data
         self._deadline = time.monotonic() + timeout_ms / 1000
         self._on_answer = on_answer
+        self._on_failure = on_failure
         self._may_hedge = only_reads(method)
         self._lock = threading.Lock()
         self._asked: dict[str, None] = {}
@@ -102,6 +106,8 @@ class Round:
 
     def _on_part(self, address: str, answer: Answer) -> None:
         following, told = None, None
+        if isinstance(answer, TidelogError):
+            self._on_failure(answer)
         with self._lock:
             self._asked.pop(address, None)
             if isinstance(answer, TidelogError):

@@ -14,7 +14,7 @@ from tidelog.chaos.sim.clients.strikes import Strike
 from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.sim.world import World
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 
 _MS: Final = 1_000_000
 BOUND_NS: Final = 12_000 * _MS
@@ -25,7 +25,6 @@ QUIET_NS: Final = 15_000 * _MS
 in which a trouble may pass, and one for the look that finds it."""
 CLOSE_NS: Final = 31_000 * _MS
 """A group's farewell may take half a minute, and no longer."""
-_DOUBTFUL: Final = frozenset({ErrorCode.DEADLINE_EXCEEDED, ErrorCode.INDETERMINATE})
 
 
 class Playing:
@@ -152,7 +151,7 @@ class Playing:
                 self.violations.append(f"wrong: {self}: {self._result!r}, not {right!r}")
         elif not isinstance(error, TidelogError):
             self.violations.append(f"untyped: {self}: {error!r}")
-        elif not (self._scene.may_be_doubtful and error.code in _DOUBTFUL):
+        elif not (self._scene.may_be_doubtful and _is_doubtful(error)):
             self.violations.append(f"surfaced: {self}: {error!r}")
 
     def _judge_log(self) -> None:
@@ -171,6 +170,11 @@ class Playing:
     def _last_line(self) -> str:
         lines = [line.text for line in self._log.lines if line.process == self.name]
         return lines[-1] if lines else "nothing"
+
+
+def _is_doubtful(error: TidelogError) -> bool:
+    """Whether it says that the call may have been done: also a refusal may, of a second try."""
+    return "may have been done" in error.happened
 
 
 def is_over(playing: Playing) -> bool:
