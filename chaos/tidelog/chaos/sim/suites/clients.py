@@ -271,6 +271,8 @@ def _plan(nodes: tuple[PlannedNode, ...]) -> Plan:
         kinds=(),
         changes=(),
         faulty_disk=1,
+        wrong_clock=1,
+        check_interval_ms=1_500,
         producers=0,
         readers=0,
         election_timeout_ms=1_000,
