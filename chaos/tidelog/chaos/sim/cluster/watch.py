@@ -24,6 +24,7 @@ from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.loop import START_NS
+from tidelog.metadata_quorum.controller.partition_state import has_directory
 from tidelog.metadata_quorum.image import Image
 from tidelog.wire.ids import BrokerId
 
@@ -125,8 +126,13 @@ class ClusterWatch:
                 self._check_old_copies(board)
 
     def _check_old_copies(self, board: PartitionBoard) -> None:
-        brokers = self.board.newest.brokers.values()
-        epochs = {int(each.broker_id): int(each.epoch) for each in brokers}
+        # Whose directory of this replica is not there leads nothing: an operator decides.
+        epochs = {
+            int(each.broker_id): int(each.epoch)
+            for each in self.board.newest.brokers.values()
+            if each.broker_id in board.image.replicas
+            and has_directory(each, board.image.directory_of(each.broker_id))
+        }
         ends = {}
         for node in self.nodes:
             replica = node.replica(board.key)
