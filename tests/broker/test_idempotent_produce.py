@@ -17,7 +17,7 @@ from tidelog.broker.handlers.produce import (
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.produce import fill_response
-from tidelog.metadata_quorum.image import NO_LEADER
+from tidelog.metadata_quorum.image import NO_LEADER, Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports.real.clock import RealClock
 from tidelog.v1 import errors_pb2, produce_pb2, records_pb2
@@ -109,7 +109,9 @@ def hinted(leader_id: int, code: ErrorCode, topic_id: TopicId = TOPIC) -> Partit
     refused = TidelogError(code, tried="produce", happened="so it is")
 
     async def wait() -> list[PartitionAcknowledgement]:
-        return await handler.wait(Submitted([(topic_id, 0)], Acks.ALL, 0, [refused]))
+        return await handler.wait(
+            Submitted([(topic_id, 0)], Acks.ALL, 0, [refused], Image().name_partition)
+        )
 
     (answer,) = asyncio.run(wait())
     return answer

@@ -15,6 +15,7 @@ from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.partition.owner import Appended
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.rpc.produce import ProduceRpc
+from tidelog.metadata_quorum.image import Image
 from tidelog.ports import RequestContext
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.request_context import NO_DEADLINE_NS
@@ -38,7 +39,9 @@ def test_a_caller_that_goes_away_as_the_outcome_comes_leaves_nothing_behind(
         loop.set_exception_handler(lambda _, context: reported.append(context))
         outcome: asyncio.Future[Appended] = loop.create_future()
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
-        submitted = Submitted([(TopicId(bytes(16)), 0)], Acks.ALL, 0, [outcome])
+        submitted = Submitted(
+            [(TopicId(bytes(16)), 0)], Acks.ALL, 0, [outcome], Image().name_partition
+        )
         caller = asyncio.ensure_future(handler.wait(submitted))
         await asyncio.sleep(0)
         if is_cancelled_first:
@@ -66,7 +69,7 @@ def test_a_refused_batch_is_known_though_the_process_dies_before_the_next_one_is
         outcomes: list[asyncio.Future[Appended]] = [loop.create_future(), loop.create_future()]
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
         places = [(TopicId(bytes(16)), each) for each in range(2)]
-        submitted = Submitted(places, Acks.ALL, 0, outcomes)
+        submitted = Submitted(places, Acks.ALL, 0, outcomes, Image().name_partition)
         handler.begin_wait(submitted, lambda _: None)
         outcomes[0].set_exception(FAILED)
         await asyncio.sleep(0)
@@ -104,7 +107,7 @@ class Unanswering:
     """A handler whose answers do not come."""
 
     def submit(self, context: RequestContext, request: object) -> Submitted:
-        return Submitted([], Acks.ALL, 0, [])
+        return Submitted([], Acks.ALL, 0, [], Image().name_partition)
 
     def begin_wait(self, submitted: Submitted, on_answers: object) -> None: ...
 

@@ -258,6 +258,10 @@ class Replicas(ReplicaWatchers):
         """Those that are held here."""
         return iter(self._replicas.values())
 
+    def name_of(self, topic_id: TopicId, partition: int) -> str:
+        """A partition in the words of people, for errors."""
+        return self._metadata.image().name_partition(topic_id, partition)
+
     def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
         """The replica, led here at the epoch that the client believes in; else a typed error."""
         key = PartitionKey(TopicId(topic_id), PartitionId(partition))

@@ -13,6 +13,7 @@ from tidelog.metadata_quorum.controller.topics import NewTopic
 from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.port import CreatedTopic, Forwarded, ImageSource
 from tidelog.metadata_quorum.rpc import quorum_joining, stream_session, stream_topics
+from tidelog.metadata_quorum.rpc.forwarding import only_validates
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.metadata_quorum.stream.session_messages import ForwardAnswer, ForwardedCall
@@ -90,7 +91,7 @@ class ClusterMetadata:
         self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
     ) -> Forwarded:
         """See `Metadata`."""
-        may_repeat = method not in NOT_REPEATABLE
+        may_repeat = method not in NOT_REPEATABLE or only_validates(method, request)
         return await self._forward(
             context, method, request, timeout_ms=timeout_ms, may_repeat=may_repeat
         )

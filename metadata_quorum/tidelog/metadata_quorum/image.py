@@ -65,6 +65,15 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
+    def name_partition(self, topic_id: TopicId, partition: int) -> str:
+        """`orders-3`, as people know it; of a topic that is not there by its id."""
+        topic = self.topics.get(topic_id)
+        return (
+            f"topic id {topic_id.hex()}-{partition}"
+            if topic is None
+            else f"{topic.name}-{partition}"
+        )
+
     def partition(self, topic_id: TopicId, partition: PartitionId) -> PartitionImage | None:
         """The partition, if topic and partition are there."""
         topic = self.topics.get(topic_id)

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"7\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\r\"4\n\x0fListenerAddress\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*{\n\x0eIsolationLevel\x12\x1f\n\x1bISOLATION_LEVEL_UNSPECIFIED\x10\x00\x12$\n ISOLATION_LEVEL_READ_UNCOMMITTED\x10\x01\x12\"\n\x1eISOLATION_LEVEL_READ_COMMITTED\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"7\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\r\"4\n\x0fListenerAddress\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*{\n\x0eIsolationLevel\x12\x1f\n\x1bISOLATION_LEVEL_UNSPECIFIED\x10\x00\x12$\n ISOLATION_LEVEL_READ_UNCOMMITTED\x10\x01\x12\"\n\x1eISOLATION_LEVEL_READ_COMMITTED\x10\x02\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\024tidelog/v1;tidelogv1'
   _globals['_ISOLATIONLEVEL']._serialized_start=205
   _globals['_ISOLATIONLEVEL']._serialized_end=328
   _globals['_TOPICPARTITION']._serialized_start=39

@@ -26,13 +26,14 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/coordinator.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"R\n\x17\x46indCoordinatorsRequest\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.tidelog.v1.CoordinatorKind\x12\x0c\n\x04keys\x18\x02 \x03(\t\"N\n\x18\x46indCoordinatorsResponse\x12\x32\n\x0c\x63oordinators\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.CoordinatorPlace\"e\n\x10\x43oordinatorPlace\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tbroker_id\x18\x03 \x01(\x11\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t*\x8c\x01\n\x0f\x43oordinatorKind\x12 \n\x1c\x43OORDINATOR_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OORDINATOR_KIND_GROUP\x10\x01\x12 \n\x1c\x43OORDINATOR_KIND_TRANSACTION\x10\x02\x12\x19\n\x15\x43OORDINATOR_KIND_SINK\x10\x03\x32\x8a\x01\n\x12\x43oordinatorService\x12t\n\x10\x46indCoordinators\x12#.tidelog.v1.FindCoordinatorsRequest\x1a$.tidelog.v1.FindCoordinatorsResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/coordinator.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"R\n\x17\x46indCoordinatorsRequest\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.tidelog.v1.CoordinatorKind\x12\x0c\n\x04keys\x18\x02 \x03(\t\"N\n\x18\x46indCoordinatorsResponse\x12\x32\n\x0c\x63oordinators\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.CoordinatorPlace\"e\n\x10\x43oordinatorPlace\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tbroker_id\x18\x03 \x01(\x11\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t*\x8c\x01\n\x0f\x43oordinatorKind\x12 \n\x1c\x43OORDINATOR_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OORDINATOR_KIND_GROUP\x10\x01\x12 \n\x1c\x43OORDINATOR_KIND_TRANSACTION\x10\x02\x12\x19\n\x15\x43OORDINATOR_KIND_SINK\x10\x03\x32\x8a\x01\n\x12\x43oordinatorService\x12t\n\x10\x46indCoordinators\x12#.tidelog.v1.FindCoordinatorsRequest\x1a$.tidelog.v1.FindCoordinatorsResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\024tidelog/v1;tidelogv1'
   _globals['_COORDINATORSERVICE'].methods_by_name['FindCoordinators']._loaded_options = None
   _globals['_COORDINATORSERVICE'].methods_by_name['FindCoordinators']._serialized_options = b'\252\240\031\006\010\001\020\003\030\001\262\240\031\007\010\200\200 \020\350\007'
   _globals['_COORDINATORKIND']._serialized_start=363

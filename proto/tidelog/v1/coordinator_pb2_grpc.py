@@ -47,8 +47,10 @@ class CoordinatorServiceServicer(object):
     """
 
     def FindCoordinators(self, request, context):
-        """Looks coordinators up. Changes nothing and may be sent again at any time. Ask again when a
-        coordinator answers NOT_COORDINATOR or cannot be reached.
+        """Looks coordinators up, and may be sent again at any time. The first question of its kind in a
+        cluster makes the internal topic that coordinators keep their records in; no other call about
+        groups does, so begin with this one. Ask again when a coordinator answers NOT_COORDINATOR or
+        cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

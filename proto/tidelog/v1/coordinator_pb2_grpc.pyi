@@ -34,8 +34,10 @@ class CoordinatorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CoordinatorServiceAsyncStub: ...
     FindCoordinators: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FindCoordinatorsRequest, _coordinator_pb2.FindCoordinatorsResponse]
-    """Looks coordinators up. Changes nothing and may be sent again at any time. Ask again when a
-    coordinator answers NOT_COORDINATOR or cannot be reached.
+    """Looks coordinators up, and may be sent again at any time. The first question of its kind in a
+    cluster makes the internal topic that coordinators keep their records in; no other call about
+    groups does, so begin with this one. Ask again when a coordinator answers NOT_COORDINATOR or
+    cannot be reached.
     """
 
 @_typing.type_check_only
@@ -44,8 +46,10 @@ class CoordinatorServiceAsyncStub(CoordinatorServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FindCoordinators: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FindCoordinatorsRequest, _coordinator_pb2.FindCoordinatorsResponse]  # type: ignore[assignment]
-    """Looks coordinators up. Changes nothing and may be sent again at any time. Ask again when a
-    coordinator answers NOT_COORDINATOR or cannot be reached.
+    """Looks coordinators up, and may be sent again at any time. The first question of its kind in a
+    cluster makes the internal topic that coordinators keep their records in; no other call about
+    groups does, so begin with this one. Ask again when a coordinator answers NOT_COORDINATOR or
+    cannot be reached.
     """
 
 class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -57,8 +61,10 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.FindCoordinatorsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.FindCoordinatorsResponse, _abc.Awaitable[_coordinator_pb2.FindCoordinatorsResponse]]:
-        """Looks coordinators up. Changes nothing and may be sent again at any time. Ask again when a
-        coordinator answers NOT_COORDINATOR or cannot be reached.
+        """Looks coordinators up, and may be sent again at any time. The first question of its kind in a
+        cluster makes the internal topic that coordinators keep their records in; no other call about
+        groups does, so begin with this one. Ask again when a coordinator answers NOT_COORDINATOR or
+        cannot be reached.
         """
 
 def add_CoordinatorServiceServicer_to_server(servicer: CoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

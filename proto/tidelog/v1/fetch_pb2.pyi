@@ -102,7 +102,10 @@ class FetchRequest(_message.Message):
     isolation_level: _common_pb2.IsolationLevel.ValueType
     """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED."""
     client_rack: _builtins.str
-    """Where the client stands, so that the nearest replica may serve it; empty: unknown."""
+    """Where the client stands, so that the nearest replica may serve it. Not empty, it also permits a
+    broker that follows a partition in sync to answer for it; empty: only the leader answers,
+    another broker says NOT_LEADER.
+    """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
         """At most one a partition, at most 10,000. All of them must be led by the broker asked, or have a
@@ -315,7 +318,7 @@ class FetchStreamRequest(_message.Message):
     isolation_level: _common_pb2.IsolationLevel.ValueType
     """Read from the first request of the stream only."""
     client_rack: _builtins.str
-    """Read from the first request of the stream only."""
+    """As in `FetchRequest`. Read from the first request of the stream only."""
     session_epoch: _builtins.int
     """Grows by one with each request that changes positions. Every answer names the last one that the
     broker had applied, so that the client drops batches from before a seek.

@@ -66,7 +66,9 @@ class GetMetadataRequest(_message.Message):
     all_topics: _builtins.bool
     """Describe every topic."""
     allow_auto_create_topics: _builtins.bool
-    """Create named topics that do not exist yet, if the cluster allows it (`auto_create_topics`)."""
+    """Create named topics that do not exist yet, if the cluster allows it (`auto_create_topics`). For
+    clients that are about to write; who reads leaves it out, so that a misspelt name is noticed.
+    """
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which topics to describe, by name; together with `topic_ids` at most 1,000. Both empty: see
@@ -183,7 +185,9 @@ class TopicMetadata(_message.Message):
     IS_INTERNAL_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
-    """16 bytes; empty if there is no such topic. The key of every other call."""
+    """16 bytes, the key of every other call. With an error: the id that was asked for, or empty where
+    a name was.
+    """
     name: _builtins.str
     """Empty if the id that was asked for is not there."""
     is_internal: _builtins.bool

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/producer_id.proto\x12\ntidelog.v1\x1a\x18tidelog/v1/options.proto\"\x1b\n\x19\x41llocateProducerIdRequest\"h\n\x1a\x41llocateProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x1d\n\x15max_in_flight_batches\x18\x03 \x01(\r2\x8c\x01\n\x11ProducerIdService\x12w\n\x12\x41llocateProducerId\x12%.tidelog.v1.AllocateProducerIdRequest\x1a&.tidelog.v1.AllocateProducerIdResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/producer_id.proto\x12\ntidelog.v1\x1a\x18tidelog/v1/options.proto\"\x1b\n\x19\x41llocateProducerIdRequest\"h\n\x1a\x41llocateProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x1d\n\x15max_in_flight_batches\x18\x03 \x01(\r2\x8c\x01\n\x11ProducerIdService\x12w\n\x12\x41llocateProducerId\x12%.tidelog.v1.AllocateProducerIdRequest\x1a&.tidelog.v1.AllocateProducerIdResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.producer_id_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\024tidelog/v1;tidelogv1'
   _globals['_PRODUCERIDSERVICE'].methods_by_name['AllocateProducerId']._loaded_options = None
   _globals['_PRODUCERIDSERVICE'].methods_by_name['AllocateProducerId']._serialized_options = b'\252\240\031\006\010\001\020\002\030\001\262\240\031\004\010\200\200\004'
   _globals['_ALLOCATEPRODUCERIDREQUEST']._serialized_start=70

@@ -41,6 +41,19 @@ class SubscribeServiceStub:
     an acknowledgement commits. When the stream ends in whatever way the member leaves the group,
     and what was not acknowledged is delivered again to the next owner. After a break connect to
     any broker and begin again.
+
+    Acknowledgements are stored in the order in which they were sent, and each is answered once,
+    in that order; one that fails for a partition says so there and ends nothing. A client that
+    ends its sending (half-close) wants to leave: what it acknowledged before is stored and
+    answered, for which the broker takes 5 seconds at most, then it ends the stream with OK.
+    Records and assignments that were on their way may arrive between; those records cannot be
+    acknowledged any more and are delivered again.
+
+    A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
+    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
+    INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+    records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
+    answers wait. Errors that are `retriable`: begin again, at any broker.
     """
 
 @_typing.type_check_only
@@ -56,6 +69,19 @@ class SubscribeServiceAsyncStub(SubscribeServiceStub):
     an acknowledgement commits. When the stream ends in whatever way the member leaves the group,
     and what was not acknowledged is delivered again to the next owner. After a break connect to
     any broker and begin again.
+
+    Acknowledgements are stored in the order in which they were sent, and each is answered once,
+    in that order; one that fails for a partition says so there and ends nothing. A client that
+    ends its sending (half-close) wants to leave: what it acknowledged before is stored and
+    answered, for which the broker takes 5 seconds at most, then it ends the stream with OK.
+    Records and assignments that were on their way may arrive between; those records cannot be
+    acknowledged any more and are delivered again.
+
+    A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
+    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
+    INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+    records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
+    answers wait. Errors that are `retriable`: begin again, at any broker.
     """
 
 class SubscribeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -74,6 +100,19 @@ class SubscribeServiceServicer(metaclass=_abc_1.ABCMeta):
         an acknowledgement commits. When the stream ends in whatever way the member leaves the group,
         and what was not acknowledged is delivered again to the next owner. After a break connect to
         any broker and begin again.
+
+        Acknowledgements are stored in the order in which they were sent, and each is answered once,
+        in that order; one that fails for a partition says so there and ends nothing. A client that
+        ends its sending (half-close) wants to leave: what it acknowledged before is stored and
+        answered, for which the broker takes 5 seconds at most, then it ends the stream with OK.
+        Records and assignments that were on their way may arrive between; those records cannot be
+        acknowledged any more and are delivered again.
+
+        A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
+        is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
+        INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+        records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
+        answers wait. Errors that are `retriable`: begin again, at any broker.
         """
 
 def add_SubscribeServiceServicer_to_server(servicer: SubscribeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

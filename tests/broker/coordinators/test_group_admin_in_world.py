@@ -187,3 +187,19 @@ def test_groups_of_a_coordinator_that_is_not_there_are_left_out_and_counted() ->
         assert int(gone.error.code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     Cluster(controllers=1, brokers=1, roles="controller,broker").run(work)
+
+
+def test_in_a_cluster_that_never_had_a_group_none_is_found_and_nobody_is_to_try_again() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        for number in cluster.nodes:
+            described = await groups.described("g", number)
+            assert described.error.code == ErrorCode.GROUP_NOT_FOUND.value
+            assert not described.error.retriable
+            request = group_admin_pb2.DeleteGroupsRequest(groups=["g"])
+            data = await groups.admin("DeleteGroups", request, number)
+            (result,) = group_admin_pb2.DeleteGroupsResponse.FromString(data).results
+            assert result.error.code == ErrorCode.GROUP_NOT_FOUND.value
+        assert "__groups" not in await cluster.topics(1)
+
+    three().run(work)

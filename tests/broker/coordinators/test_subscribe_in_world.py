@@ -162,6 +162,27 @@ def test_records_come_from_leaders_on_all_brokers_and_acknowledgements_are_commi
     three().run(work)
 
 
+def test_what_was_acknowledged_before_the_sending_ended_is_stored_and_answered() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1)
+        await groups.produce("t", 0, 20)
+        async with subscribed(cluster) as reader:
+            await reader.until(lambda: len(reader.records) == 20)
+            for number in range(1, 21):
+                request = subscribe_pb2.SubscribeRequest()
+                request.acknowledge.correlation_id = number
+                request.acknowledge.positions.add(topic="t", partition=0, next_offset=number)
+                await reader.stream.send(request.SerializeToString())
+            await groups.produce("t", 0, 5)
+        assert reader.error is None
+        assert list(reader.acknowledged) == list(range(1, 21)), "each once, in their order"
+        assert not any(reader.acknowledged.values())
+        assert await groups.committed("g") == {(topic_id, 0): 20}
+
+    three().run(work)
+
+
 def test_two_streams_share_a_group_and_a_partition_waits_for_acknowledgements() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)

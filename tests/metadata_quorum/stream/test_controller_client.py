@@ -18,7 +18,13 @@ from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.ports import DeathHint, Network, PeerUnreachable, RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
-from tidelog.v1 import controller_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    broker_admin_pb2,
+    controller_pb2,
+    quorum_admin_pb2,
+    topic_admin_pb2,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, Term
 
@@ -232,10 +238,10 @@ def test_a_forwarded_call_is_answered_when_this_nodes_own_image_shows_it() -> No
     simulate(work)
 
 
-@pytest.mark.parametrize(
-    "method", [*sorted(NOT_REPEATABLE), "/tidelog.v1.QuorumAdminService/TransferLeadership"]
-)
-def test_a_call_that_would_deny_or_undo_itself_is_forwarded_once(method: str) -> None:
+def forwarded(method: str, request: bytes) -> tuple[ErrorCode, int]:
+    """What comes of a call whose first try has an unknown outcome, and how often it was sent."""
+    found: list[tuple[ErrorCode, int]] = []
+
     async def work(ports: SimulatedPorts) -> None:
         network = FakeNetwork([error(ErrorCode.INDETERMINATE), error(ErrorCode.INVALID_ARGUMENT)])
         metadata = ClusterMetadata(
@@ -254,8 +260,30 @@ def test_a_call_that_would_deny_or_undo_itself_is_forwarded_once(method: str) ->
             deadline_ns=NO_DEADLINE_NS,
         )
         with pytest.raises(TidelogError) as caught:
-            await metadata.forward(context, method, b"", timeout_ms=1_000)
-        assert caught.value.code is ErrorCode.INDETERMINATE
-        assert len(network.asked) == 1
+            await metadata.forward(context, method, request, timeout_ms=1_000)
+        found.append((caught.value.code, len(network.asked)))
 
     simulate(work)
+    return found[0]
+
+
+@pytest.mark.parametrize("method", sorted(NOT_REPEATABLE))
+def test_a_call_that_would_deny_or_undo_itself_is_forwarded_once(method: str) -> None:
+    assert forwarded(method, b"") == (ErrorCode.INDETERMINATE, 1)
+
+
+def test_a_call_that_only_asks_what_it_would_do_is_asked_again() -> None:
+    kinds = (
+        admin_pb2.CreateTopicsRequest,
+        broker_admin_pb2.RemoveBrokerRequest,
+        quorum_admin_pb2.RemoveVoterRequest,
+        topic_admin_pb2.DeleteTopicsRequest,
+    )
+    methods = [each for each in sorted(NOT_REPEATABLE) if "Transfer" not in each]
+    assert len(methods) == len(kinds)
+    for method in methods:
+        name = method.rpartition("/")[2]
+        (kind,) = [each for each in kinds if each.DESCRIPTOR.name == f"{name}Request"]
+        request = kind(validate_only=True).SerializeToString()
+        assert forwarded(method, request) == (ErrorCode.INVALID_ARGUMENT, 2)
+        assert forwarded(method, b"\xff") == (ErrorCode.INDETERMINATE, 1)

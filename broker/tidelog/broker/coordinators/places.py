@@ -87,7 +87,7 @@ def why_no_topic(image: Image) -> str:
     """Why there is no topic for coordinators."""
     shortage = shortage_of(image)
     if shortage is None:
-        return f"topic {GROUPS_TOPIC} is not there yet"
+        return f"topic {GROUPS_TOPIC} is not there yet: the first FindCoordinators call makes it"
     return f"topic {GROUPS_TOPIC} cannot be made: {shortage}"
 
 

@@ -189,7 +189,7 @@ class FetchHandler:
 
     def _serving(self, position: FetchPosition, rack: str) -> Replica:
         """The replica held here: led, or followed in sync for a client that says where it is."""
-        tried = f"fetch from {position.topic_id.hex()}-{position.partition}"
+        tried = f"fetch from {self.replicas.name_of(position.topic_id, position.partition)}"
         topic_id, partition = position.topic_id, position.partition
         if rack and self._places is not None:
             replica = self.replicas.get(topic_id, partition)

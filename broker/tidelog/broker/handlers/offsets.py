@@ -81,7 +81,7 @@ class OffsetsHandler:
         return answers
 
     async def _answer(self, query: OffsetQuery) -> OffsetAnswer:
-        tried = f"list offsets of {query.topic_id.hex()}-{query.partition}"
+        tried = f"list offsets of {self._replicas.name_of(query.topic_id, query.partition)}"
         try:
             replica = self._replicas.find(
                 query.topic_id, query.partition, query.leader_epoch, tried=tried

@@ -90,6 +90,8 @@ class Submitted(msgspec.Struct, frozen=True):
     acks: Acks
     timeout_ms: int
     outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
+    name_of: Callable[[TopicId, int], str]
+    """A partition in the words of people, for errors."""
 
 
 OnAnswers = Callable[[list[PartitionAcknowledgement]], None]
@@ -183,7 +185,7 @@ class ProduceHandler:
             except TidelogError as error:
                 outcomes.append(error)
         places = [(batch.topic_id, batch.partition) for batch in request.batches]
-        return Submitted(places, request.acks, request.timeout_ms, outcomes)
+        return Submitted(places, request.acks, request.timeout_ms, outcomes, self._replicas.name_of)
 
     async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
         """The answers, in the order of the request."""
@@ -236,7 +238,7 @@ class ProduceHandler:
     def _submit_batch(
         self, context: RequestContext, batch: PartitionBatch, acks: Acks, append_time_ms: int
     ) -> "asyncio.Future[Appended]":
-        tried = f"produce to {batch.topic_id.hex()}-{batch.partition}"
+        tried = f"produce to {self._replicas.name_of(batch.topic_id, batch.partition)}"
         replica = self._replicas.find(
             batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
         )
@@ -347,7 +349,7 @@ def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgem
             topic_id, partition = place
             late = TidelogError(
                 ErrorCode.DEADLINE_EXCEEDED,
-                tried=f"produce to {topic_id.hex()}-{partition}",
+                tried=f"produce to {submitted.name_of(topic_id, partition)}",
                 happened=f"not acknowledged within {timeout_ms} ms; it may still be stored",
             )
             answers.append(_answer(place, late))

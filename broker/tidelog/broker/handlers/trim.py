@@ -77,7 +77,7 @@ class TrimHandler:
         return await self._trim(point)
 
     async def _trim(self, point: TrimPoint) -> TrimOutcome:
-        tried = f"delete records of {point.topic_id.hex()}-{point.partition}"
+        tried = f"delete records of {self._replicas.name_of(point.topic_id, point.partition)}"
         try:
             replica = self._replicas.find(
                 point.topic_id, point.partition, ANY_LEADER_EPOCH, tried=tried

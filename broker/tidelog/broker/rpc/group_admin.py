@@ -12,6 +12,7 @@ from tidelog.broker.coordinators.leader_offsets import LeaderOffsets
 from tidelog.broker.coordinators.places import groups_topic, place_of, validate_group
 from tidelog.broker.coordinators.watermarks import OwnOffsets
 from tidelog.broker.errors import invalid
+from tidelog.broker.groups.refusals import not_found
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.rpc.group_parts import fill_group_error, read_offset, refuse_twice
 from tidelog.broker.rpc.group_peers import Coordinate, Coordinated, GroupPeers
@@ -182,6 +183,9 @@ class GroupAdminRpc:
         failures: dict[str, TidelogError] = {}
         by_broker: dict[BrokerId, list[str]] = {}
         image = self._metadata.image()
+        if groups_topic(image) is None:
+            # No coordinator was ever asked for, so there is no group that it could know of.
+            return {group: not_found(group, tried=f"find group `{group}`") for group in groups}
         for group in groups:
             try:
                 place = place_of(group, image, context.listener)

@@ -53,6 +53,7 @@ class SubscribeRpc:
                 scope.start(runner.run(), name="subscription")
                 while (message := await stream.receive()) is not None:
                     _take(runner, subscribe_pb2.SubscribeRequest.FromString(message))
+                await runner.finish()
                 scope.cancel()
 
 

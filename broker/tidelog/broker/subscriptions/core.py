@@ -60,6 +60,8 @@ class Subscription:
         self._announced: dict[PartitionKey, Position] | None = None
         """What the client was told last; None: nothing yet."""
         self._was_idle = False
+        self._is_finishing = False
+        """The client says nothing more: what it acknowledged is stored, nothing more is sent."""
         self._is_over = False
 
     # -- what is to be read ----------------------------------------------------------------------
@@ -72,13 +74,23 @@ class Subscription:
 
     def readable(self) -> dict[PartitionKey, int]:
         """From where which partitions are read; a read from elsewhere has become void."""
-        if self._is_over:
+        if self._is_over or self._is_finishing:
             return {}
         return {
             key: each.next_read
             for key, each in self._partitions.items()
             if each.is_ready and not each.is_leaving and not each.buffer
         }
+
+    def finish(self) -> list[Effect]:
+        """The client has ended its sending: it could acknowledge nothing more."""
+        self._is_finishing = True
+        return [ChangeReads()]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no acknowledgement waits to be stored."""
+        return self._is_over or not self._commits
 
     def departure(self) -> Heartbeat | None:
         """What to tell the coordinator at the end; None: it knows of nothing."""
@@ -314,6 +326,8 @@ class Subscription:
 
     def _deliver(self, now_ms: int) -> list[Effect]:
         """Records for the client, partition by partition, as far as credit goes."""
+        if self._is_finishing:
+            return []
         effects: list[Effect] = []
         unacknowledged = sum(each.unacknowledged_count for each in self._partitions.values())
         for key in list(self._partitions):

@@ -23,6 +23,8 @@ ACKNOWLEDGE_MS_MIN: Final = 1_000
 ACKNOWLEDGE_MS_MAX: Final = 24 * 60 * 60 * 1000
 GIVING_UP_MS: Final = 60_000
 """How much later than the client's time the coordinator's is over: first the stream ends."""
+FINISH_MS: Final = 5_000
+"""How long a stream whose client has ended its sending waits for its commits and their answers."""
 RETRY_MS: Final = 200
 """After a failure that another try may mend."""
 BUFFER_BYTES_MAX: Final = 1024 * 1024

@@ -6,6 +6,7 @@ never send anything that the core has not said, nor keep a read after what it is
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, assert_never
@@ -107,6 +108,9 @@ class SubscriptionRunner:
         self._outbox_answers = 0
         """Answers that the client has not taken yet, with the failures in them; bounded as well."""
         self._has_mail = asyncio.Event()
+        self._is_sending = False
+        self._has_progressed = asyncio.Event()
+        """Something was sent, or a commit was answered: `finish` looks again."""
         self._have_reads_changed = asyncio.Event()
         self._reading: dict[BrokerId, tuple[asyncio.Task[None], dict[PartitionKey, int]]] = {}
         self._due: list[Effect] = []
@@ -152,6 +156,16 @@ class SubscriptionRunner:
     def grant(self, records: int) -> None:
         """The client takes more."""
         self._perform(self._core.on_credit(records, self._now_ms()))
+
+    async def finish(self) -> None:
+        """The client has ended its sending: until all that it acknowledged is stored and told, or
+        FINISH_MS are over; then it comes again to whoever reads next."""
+        self._perform(self._core.finish())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.FINISH_MS / 1_000):
+                while self._outbox or self._is_sending or not self._core.is_settled:
+                    self._has_progressed.clear()
+                    await self._has_progressed.wait()
 
     def show(self, partitions: Mapping[PartitionKey, str]) -> None:
         """Without a group: all partitions of its topics."""
@@ -200,6 +214,7 @@ class SubscriptionRunner:
         except TidelogError as error:
             outcome = error
         self._perform(self._core.on_committed(request, outcome, self._now_ms()))
+        self._has_progressed.set()
 
     async def _find(self, effect: FindPositions) -> None:
         found: Mapping[PartitionKey, Bounds | TidelogError] | TidelogError
@@ -221,7 +236,10 @@ class SubscriptionRunner:
         while True:
             while self._outbox:
                 told = self._outbox.popleft()
+                self._is_sending = True
                 await self._send(told)
+                self._is_sending = False
+                self._has_progressed.set()
                 self._outbox_bytes -= _size_of(told)
                 self._outbox_answers -= _answers_in(told)
                 self._have_reads_changed.set()

@@ -7,6 +7,8 @@ shows what the answer says.
 
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from tidelog.ports import Clock, RequestContext
 from tidelog.v1 import (
     admin_pb2,
@@ -46,9 +48,36 @@ FORWARDED: Final = (
     "/tidelog.v1.TopicAdminService/DeleteTopics",
 )
 """What the active controller executes; everything else is answered where it is asked."""
+_Validating = (
+    admin_pb2.CreateTopicsRequest
+    | broker_admin_pb2.RemoveBrokerRequest
+    | quorum_admin_pb2.RemoveVoterRequest
+    | topic_admin_pb2.DeleteTopicsRequest
+)
+_MAY_VALIDATE: Final[dict[str, type[_Validating]]] = {
+    "/tidelog.v1.AdminService/CreateTopics": admin_pb2.CreateTopicsRequest,
+    "/tidelog.v1.BrokerAdminService/RemoveBroker": broker_admin_pb2.RemoveBrokerRequest,
+    "/tidelog.v1.QuorumAdminService/RemoveVoter": quorum_admin_pb2.RemoveVoterRequest,
+    "/tidelog.v1.TopicAdminService/DeleteTopics": topic_admin_pb2.DeleteTopicsRequest,
+}
+"""Of those that are not asked again after an unknown outcome, and have `validate_only`."""
 ADMIN_TIMEOUT_MS: Final = 30_000
 """Of a call without a deadline, and the longest one."""
 _NS_PER_MS: Final = 1_000_000
+
+
+def only_validates(method: str, request: bytes) -> bool:
+    """Whether the request asks only what it would do: however often, it changes nothing.
+
+    A request that cannot be read is no such one; the controller says what is wrong with it.
+    """
+    kind = _MAY_VALIDATE.get(method)
+    if kind is None:
+        return False
+    try:
+        return kind.FromString(request).validate_only
+    except DecodeError:
+        return False
 
 
 def left_ms(context: RequestContext, clock: Clock) -> int:
