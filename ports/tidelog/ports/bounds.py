@@ -17,7 +17,7 @@ from tidelog.ports.request_context import RequestContext
 from tidelog.v1 import options_pb2
 from tidelog.wire.bounds import Bounds, Counted, Field, Shape, count
 
-ELEMENT_BYTES: Final = 1024
+ELEMENT_BYTES: Final = 2048
 """What an entry takes in memory beside its bytes: of protobuf, of handlers, and of its answer."""
 NUMBER_BYTES: Final = 32
 

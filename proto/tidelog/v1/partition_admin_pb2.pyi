@@ -64,7 +64,7 @@ class AlterReassignmentsRequest(_message.Message):
     """At most so many bytes a second are copied to each broker; 0: the setting stays as it is."""
     @_builtins.property
     def reassignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reassignment]:
-        """At most one for each partition, at most 10,000."""
+        """At most one for each partition, at most 2,500, with 25,000 replicas together."""
 
     def __init__(
         self,

@@ -385,7 +385,7 @@ class DeleteRecordsRequest(_message.Message):
     POINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrimPoint]:
-        """At most one for each partition, at most 10,000."""
+        """At most one for each partition, at most 2,500."""
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from typing import Final
 
 from tidelog.client import wire_admin
 from tidelog.client.engine.tries import Doubt
+from tidelog.client.portions import portions
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -86,10 +87,18 @@ class RecordCalls(AdminBase):
                 found[name] = address
             else:
                 by_address.setdefault(address, []).append(name)
-        for address, names in by_address.items():
-            request = wire_admin.delete_records_request(
-                [(*self._place(name), wanted[name]) for name in names]
+        asked = [
+            (address, names, request)
+            for address, of_leader in by_address.items()
+            for names, request in portions(
+                wire_admin.DELETE_RECORDS,
+                of_leader,
+                lambda part: wire_admin.delete_records_request(
+                    [(*self._place(name), wanted[name]) for name in part]
+                ),
             )
+        ]
+        for address, names, request in asked:
             try:
                 data = self._connections.call(
                     address, wire_admin.DELETE_RECORDS, request, timeout_ms
