@@ -82,8 +82,35 @@ def test_connections_that_are_gone_are_forgotten_once_their_calls_are_over() -> 
     assert len(found) == 1
     found.end("a")
     found.delivered("a", 1, 0)
-    found.look("a", 1, 0)
     assert len(found) == 1
+
+
+def test_headers_without_end_count_though_no_call_has_begun() -> None:
+    found = callers(message_ms_max=1_000, request_memory_bytes=16 * MIB)
+    found.look("never called", 2 * MIB, 0)
+    assert found.unfinished_bytes == 2 * MIB - START_OVERHEAD_BYTES
+    assert [each.limit for each in found.stalled(NS_PER_S)] == ["message_ms_max"]
+    found.look("never called", 20 * MIB, 1)
+    assert [each.limit for each in found.stalled(2)] == ["request_memory_bytes"]
+    found.begin("called", 0)
+    found.end("called")
+    found.look("called", 3 * MIB, 0)
+    found.look("called", 3 * MIB + START_OVERHEAD_BYTES, NS_PER_S)
+    found.keep(["called"], 1)
+    assert found.unfinished_bytes == 0
+    found.look("called", 6 * MIB, NS_PER_S)
+    assert found.unfinished_bytes > 2 * MIB
+    found.begin("called", NS_PER_S)
+    found.end("called")
+    assert found.unfinished_bytes == 0, "what comes before a call that began was whole"
+
+
+def test_a_connection_that_is_only_kept_alive_is_never_hung_up_on() -> None:
+    found = callers(message_ms_max=1_000)
+    for second in range(10_000):
+        # A ping of 17 bytes every five seconds, and its answer.
+        found.look("idle", 500 + 7 * second, second * NS_PER_S)
+        assert found.stalled(second * NS_PER_S) == []
 
 
 def test_of_a_connection_that_is_gone_nothing_is_held_though_its_calls_are_not_over_yet() -> None:

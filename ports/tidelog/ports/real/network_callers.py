@@ -5,7 +5,10 @@ system tells how many bytes a connection has received, and handlers how many cam
 the difference is what is unfinished, but for envelopes, for which a generous part is taken off. So
 whoever begins messages and never ends them is known, and how much that is.
 
-A connection without calls holds nothing: the count begins anew there, and so errors do not add up.
+A connection whose last call is over holds nothing: the count begins anew there, and so errors do
+not add up. What it receives from then on without beginning a call belongs to headers that do not
+end: HTTP/2 puts nothing between the parts of a header block, so that none is unfinished once a call
+has begun. gRPC keeps a part of them for as long as the connection lasts.
 
 The loop counts what comes out, the thread of `network_watch` what has been received: a lock keeps
 each step whole, or a sum that both change would lose one of them.
@@ -51,6 +54,8 @@ class Caller(msgspec.Struct):
     """When a message came out last, or a call began that is the only one."""
     unfinished_bytes: int = 0
     """As of the last look."""
+    is_idle: bool = True
+    """No call was begun since the count began."""
 
 
 class Callers:
@@ -79,6 +84,7 @@ class Callers:
                 caller = self._callers[connection] = Caller(base_ns=now_ns)
             if not caller.calls:
                 caller.delivered_ns = now_ns
+            caller.is_idle = False
             caller.calls += 1
             caller.expected_bytes += CALL_OVERHEAD_BYTES
 
@@ -101,16 +107,20 @@ class Callers:
             if caller is not None:
                 caller.calls -= 1
                 assert caller.calls >= 0, "a call ends once"
+                if not caller.calls:
+                    caller.unfinished_bytes = 0
 
     def look(self, connection: str, received_bytes: int, now_ns: int) -> None:
         """So much has been received over it since it was made."""
         with self._lock:
             caller = self._callers.get(connection)
             if caller is None:
-                return
-            if not caller.calls:
+                caller = self._callers[connection] = Caller(base_ns=now_ns, delivered_ns=now_ns)
+            if not caller.calls and not caller.is_idle:
                 caller.base_bytes, caller.base_ns = received_bytes, now_ns
-                caller.delivered_bytes = caller.expected_bytes = caller.unfinished_bytes = 0
+                caller.delivered_bytes = caller.unfinished_bytes = 0
+                caller.expected_bytes = START_OVERHEAD_BYTES
+                caller.delivered_ns, caller.is_idle = now_ns, True
                 return
             quiet = (now_ns - caller.base_ns) // NS_PER_S * QUIET_OVERHEAD_BYTES_PER_S
             expected = caller.base_bytes + caller.expected_bytes + quiet
@@ -137,14 +147,14 @@ class Callers:
             held = [
                 (caller.unfinished_bytes, connection, (now_ns - caller.delivered_ns) // NS_PER_MS)
                 for connection, caller in self._callers.items()
-                if caller.calls and caller.unfinished_bytes >= UNFINISHED_BYTES_MIN
+                if caller.unfinished_bytes >= UNFINISHED_BYTES_MIN
             ]
         limit_ms = self._limits.message_ms_max
         found = [
             Stalled(
                 connection,
                 "message_ms_max",
-                f"{size_bytes} bytes of messages were not finished in {quiet_ms} ms",
+                f"{size_bytes} bytes of messages or headers were not finished in {quiet_ms} ms",
             )
             for size_bytes, connection, quiet_ms in held
             if is_timed and quiet_ms >= limit_ms
@@ -155,7 +165,9 @@ class Callers:
         for size_bytes, connection, _ in left:
             if left_bytes <= self._limits.request_memory_bytes:
                 break
-            happened = f"{size_bytes} bytes of messages are not finished, {left_bytes} of all"
+            happened = (
+                f"{size_bytes} bytes of messages or headers are not finished, {left_bytes} of all"
+            )
             found.append(Stalled(connection, "request_memory_bytes", happened))
             left_bytes -= size_bytes
         return found

@@ -88,8 +88,6 @@ class CallerWatch:
     async def look(self) -> None:
         """Once, by the thread."""
         late = self._memory.answers.stalled()
-        if not late and not len(self._callers):
-            return
         order = Order(late, asyncio.get_running_loop().create_future())
         self._orders.put(order)
         await order.done
@@ -140,7 +138,7 @@ class CallerWatch:
         now_ns = self._clock.monotonic_ns()
         if pace.take_give_back(now_ns):
             process.give_back()
-        if len(self._callers) and pace.must_look(now_ns, process.now_bytes()):
+        if pace.must_look(now_ns, process.now_bytes()):
             self._look((), process, pace, is_ordered=False)
 
     def _look(
