@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidelog.client.arguments import check_of
 from tidelog.client.bulk.appending import Appending, Part
 from tidelog.client.bulk.pieces import Chooser, pieces
 from tidelog.client.bulk.records import GivenRecords
@@ -175,7 +176,9 @@ def test_columns_of_unequal_lengths_are_refused() -> None:
 
 
 def test_one_value_instead_of_a_list_is_refused() -> None:
-    assert "send()" in refusal(values=b"abc").hint
+    with pytest.raises(TidelogError) as caught:
+        check_of("send_batch", "values")(b"abc", "produce", "values")
+    assert "send()" in caught.value.hint
 
 
 def test_a_record_that_fits_no_request_is_refused_with_its_size() -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.client import options as client_options
+from tidelog.client.arguments import checked
 from tidelog.client.chunk import Chunk, decode
 from tidelog.client.client_parts import backoff_of
 from tidelog.client.consumer_parts import checked_offset, make_core, metrics_of, split
@@ -67,6 +68,7 @@ class ConsumerBase(Client, ABC):
 
     # What is read.
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position."""
         wanted = [TopicPartition(*name) for name in partitions]
@@ -124,6 +126,7 @@ class ConsumerBase(Client, ABC):
         """The partitions that are read; a subscribed topic's appear once it is known."""
         return set(self._core.partitions)
 
+    @checked
     def pause(self, *partitions: TopicPartition) -> None:
         """Deliver nothing of these; their positions stay."""
         with self._entering("pause"):
@@ -133,6 +136,7 @@ class ConsumerBase(Client, ABC):
             self._put_back_chunk_of(partitions)
             self._update()
 
+    @checked
     def resume(self, *partitions: TopicPartition) -> None:
         """Deliver again."""
         with self._entering("resume"):
@@ -147,6 +151,7 @@ class ConsumerBase(Client, ABC):
 
     # Positions.
 
+    @checked
     def seek(
         self,
         partition: TopicPartition,
@@ -184,6 +189,7 @@ class ConsumerBase(Client, ABC):
             raise error
         return state.position
 
+    @checked
     def highwater(self, partition: TopicPartition) -> int | None:
         """The first offset that was not committed when the partition last had news."""
         return self._state(partition, "find the high watermark").high_watermark

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.client import wire
+from tidelog.client.argument_kinds import is_a, topic, wrong_type
 from tidelog.client.client_parts import topic_settings_of
 from tidelog.client.engine.backoff import Backoff
 from tidelog.client.engine.consumer import ConsumerCore
@@ -178,6 +179,16 @@ def checked_offset(partition: TopicPartition, offset: int | OffsetAndMetadata) -
             happened=f"{at!r} is not an offset",
         )
     return at, epoch
+
+
+def first_topics(client: str, topics: tuple[object, ...]) -> list[str]:
+    """Names that stand in a constructor's call one after another."""
+    tried = f"make a {client}"
+    for at, each in enumerate(topics):
+        if is_a(each, list, tuple, set, frozenset):
+            hint = f"write them one after another: {client}('a', 'b'), or {client}(*topics)"
+            raise wrong_type(tried, f"topics[{at}]", each, "a topic's name", hint)
+    return [topic(each, tried, f"topics[{at}]") for at, each in enumerate(topics)]
 
 
 def concurrent_use(tried: str) -> TidelogError:

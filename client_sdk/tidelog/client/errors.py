@@ -11,6 +11,7 @@ from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
 
 __all__ = [
     "CATALOGUE",
+    "ArgumentTypeError",
     "CommitFailedError",
     "ErrorCode",
     "ForkedClientError",
@@ -19,6 +20,16 @@ __all__ = [
     "TidelogError",
     "WakeupError",
 ]
+
+
+class ArgumentTypeError(TidelogError, TypeError):
+    """An argument is of a type that the call does not take; nothing was done.
+
+    It is a TypeError as well: what a Python program catches for such a mistake catches it.
+    """
+
+    def __init__(self, *, tried: str, happened: str, hint: str = "") -> None:
+        super().__init__(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
 
 
 class ForkedClientError(TidelogError):

@@ -4,10 +4,14 @@ Owns the user's types; names follow kafka-python where it has them.
 """
 
 import enum
+from typing import Final
 
 import msgspec
 
 from tidelog.client.types import TopicPartition
+
+OFFSET_WORDS: Final = ("earliest", "latest", "max_timestamp")
+"""Places of a partition that its leader knows."""
 
 
 class GroupState(enum.Enum):

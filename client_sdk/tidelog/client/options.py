@@ -5,12 +5,14 @@ kafka-python, defaults Kafka 4. It must never accept in silence what it cannot h
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from tidelog.client.argument_kinds import INT32_MAX, INT64_MAX, TEXT_BYTES_MAX, is_a, shown
 from tidelog.client.security import check_security, security_variables
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -224,25 +226,54 @@ def build(kind: type[Options], client: str, arguments: Mapping[str, Any]) -> Opt
             _refuse_early(client, name, value)
         else:
             raise _unknown(client, name, known)
+    for name, value in given.items():
+        _check_type(client, kind, name, value)
     given = {**security_variables(client, given, os.environ), **given}
-    _check_types(client, kind, given)
     options = kind(**given)
     _check(client, options)
     return options
 
 
-def _check_types(client: str, kind: type[_Common], given: Mapping[str, Any]) -> None:
-    hints = get_type_hints(kind)
-    for name, value in given.items():
-        allowed = get_args(hints[name]) or (hints[name],)
-        if not all(found in _PLAIN for found in allowed):
-            if value is None or callable(value) or name == "bootstrap_servers":
-                continue
-            raise invalid(client, f"{name} is {value!r}, it can be a function")
-        is_number = isinstance(value, int) and not isinstance(value, bool) and float in allowed
-        if type(value) not in allowed and not is_number:
-            names = " or ".join(_PLAIN[found] for found in allowed)
-            raise invalid(client, f"{name} is {value!r}, it can be {names}")
+def _check_type(client: str, kind: type[_Common], name: str, value: Any) -> None:
+    if name == "bootstrap_servers":
+        _check_servers(client, value)
+        return
+    hint = get_type_hints(kind)[name]
+    allowed = get_args(hint) or (hint,)
+    if not all(found in _PLAIN for found in allowed):
+        if value is None or callable(value):
+            return
+        raise invalid(client, f"{name} is {shown(value)}, it can be a function")
+    is_number = isinstance(value, int) and not isinstance(value, bool) and float in allowed
+    if type(value) not in allowed and not is_number:
+        names = " or ".join(_PLAIN[found] for found in allowed)
+        raise invalid(client, f"{name} is {shown(value)}, it can be {names}")
+    if isinstance(value, str):
+        _check_text(client, name, value)
+
+
+def _check_servers(client: str, servers: Any) -> None:
+    if servers is None:
+        return
+    listed = [servers] if is_a(servers, str) else servers
+    if not is_a(listed, list, tuple) or not all(is_a(each, str) for each in listed):
+        raise invalid(
+            client,
+            f"bootstrap_servers is {shown(servers)}, it can be a text or a list of texts, each "
+            "host:port",
+        )
+    for each in listed:
+        _check_text(client, "bootstrap_servers", each)
+
+
+def _check_text(client: str, name: str, value: str) -> None:
+    """What an address, a name or a path can be, whatever else is asked of it."""
+    if not value.isprintable() or len(value) > TEXT_BYTES_MAX:
+        raise invalid(
+            client,
+            f"{name} is {shown(value)}, it can be a text of printable characters, "
+            f"{TEXT_BYTES_MAX} at most",
+        )
 
 
 def invalid(client: str, happened: str) -> TidelogError:
@@ -255,7 +286,7 @@ def invalid(client: str, happened: str) -> TidelogError:
 def _refuse_early(client: str, name: str, value: Any) -> None:
     if value is None:
         return
-    raise not_yet(client, f"{name}={value!r}", NOT_YET[name])
+    raise not_yet(client, f"{name}={shown(value)}", NOT_YET[name])
 
 
 def not_yet(client: str, argument: str, what: str) -> TidelogError:
@@ -283,8 +314,10 @@ def _check(client: str, options: _Common) -> None:
     for name in msgspec.structs.fields(options):
         value = getattr(options, name.name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and value < 0 and name.name != "acks":
+        if is_number and not value >= 0 and name.name != "acks":
             raise invalid(client, f"{name.name} is {value}, it cannot be negative")
+        if is_number and value > _most(name.name):
+            raise invalid(client, f"{name.name} is {value}, it can be at most {_most(name.name)}")
     if not options.client_id.isascii() or not options.client_id.isprintable():
         # It travels as a header of every call, which holds nothing else.
         raise invalid(client, f"client_id is {options.client_id!r}, it can be printable ASCII")
@@ -293,6 +326,13 @@ def _check(client: str, options: _Common) -> None:
         _check_producer(client, options)
     if isinstance(options, ConsumerOptions):
         _check_consumer(client, options)
+
+
+def _most(name: str) -> float:
+    """24 days of milliseconds; memory is what a machine has."""
+    if name == "consumer_timeout_ms":
+        return float("inf")
+    return INT64_MAX if name == "buffer_memory" else INT32_MAX
 
 
 def _check_producer(client: str, options: ProducerOptions) -> None:
@@ -332,8 +372,9 @@ def _check_consumer(client: str, options: ConsumerOptions) -> None:
         raise not_yet(client, "isolation_level='read_committed'", _TRANSACTIONS)
     if options.isolation_level != "read_uncommitted":
         raise invalid(client, f"isolation_level {options.isolation_level!r} is unknown")
-    if options.max_poll_records < 1:
-        raise invalid(client, "max_poll_records is below 1")
+    for name in ("max_poll_records", "fetch_max_bytes", "max_partition_fetch_bytes"):
+        if getattr(options, name) < 1:
+            raise invalid(client, f"{name} is below 1")
 
 
 def _check_group(client: str, options: ConsumerOptions) -> None:
@@ -397,12 +438,31 @@ def bootstrap_addresses(client: str, servers: str | Sequence[str] | None) -> tup
     return addresses
 
 
+_HOST: Final = re.compile(r"[a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+(%[a-zA-Z0-9._-]+)?\]")
+
+
 def _address(client: str, entry: str) -> str:
-    host, separator, port = entry.rpartition(":")
-    if not separator or (entry.count(":") > 1 and not entry.startswith("[")):
-        return f"[{entry}]:{DEFAULT_PORT}" if entry.count(":") > 1 else f"{entry}:{DEFAULT_PORT}"
-    if entry.endswith("]"):
-        return f"{entry}:{DEFAULT_PORT}"
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise invalid(client, f"bootstrap address {entry!r} is not host:port")
-    return entry
+    """With its port; the mistakes that people make are called by their names."""
+    if "://" in entry:
+        scheme, _, rest = entry.partition("://")
+        rest = rest.rstrip("/")
+        raise _no_address(client, entry, f"it begins with {scheme}://", f"write {rest}")
+    host, _, port = entry.rpartition(":")
+    if entry.count(":") > 1 and not entry.startswith("["):
+        host, port = f"[{entry}]", str(DEFAULT_PORT)
+    elif ":" not in entry or entry.endswith("]"):
+        host, port = entry, str(DEFAULT_PORT)
+    if not _HOST.fullmatch(host):
+        raise _no_address(client, entry, f"{host!r} is no host", "write host:port")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65536:
+        raise _no_address(client, entry, f"{port!r} is no port", "a port is 1 to 65535")
+    return f"{host}:{port}"
+
+
+def _no_address(client: str, entry: str, why: str, hint: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_CONFIGURATION,
+        tried=f"make a {client}",
+        happened=f"bootstrap_servers: bootstrap address {shown(entry)} is not host:port, {why}",
+        hint=hint,
+    )

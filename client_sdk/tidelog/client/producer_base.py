@@ -9,6 +9,8 @@ from functools import partial
 from typing import Final, cast
 
 from tidelog.client import options as client_options
+from tidelog.client.argument_kinds import INT64_MAX, whole
+from tidelog.client.argument_kinds import topic as checked_topic
 from tidelog.client.bulk.pieces import Chooser, Place
 from tidelog.client.engine.accumulator import Accumulator, Route
 from tidelog.client.engine.batch import Batch
@@ -17,11 +19,12 @@ from tidelog.client.engine.outcomes import so_far
 from tidelog.client.lifecycle import Client
 from tidelog.client.options import ProducerArguments, ProducerOptions
 from tidelog.client.producer_parts import LoopSettings, RequestMaker, loop_settings
-from tidelog.client.record_checks import accumulator_limits
+from tidelog.client.record_checks import SecondsWatch, accumulator_limits, checked_time
 from tidelog.client.security import security_of
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import partition_for_key, partitions_for_keys
 
+_PARTITION: Final = whole(-INT64_MAX, INT64_MAX, "a partition's number")
 FLUSH_IN_HASTE_S: Final = 0.1
 """After Ctrl-C: a producer whose batches are not answered for so long is ended without them."""
 
@@ -37,6 +40,7 @@ class ProducerBase(Client):
         self._options = options
         self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
         self._metadata = MetadataCache()
+        self._seconds_watch = SecondsWatch()
         self._accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)
         self._waits = 0
         """How often send() had to wait for room."""
@@ -44,11 +48,25 @@ class ProducerBase(Client):
     def _loop_settings(self) -> LoopSettings:
         return loop_settings(self._name, self._options, self._bootstrap)
 
-    def _check_partition(self, route: Route, partition: int) -> None:
+    def _usable_topic(self, topic: object) -> str:
+        """The topic by its name, as long as the producer sends."""
+        found: str = checked_topic(topic, f"call {self._name}.send()", "topic")
+        self._check_usable(f"produce to {found}")
+        return found
+
+    def _check_partition(self, route: Route, partition: int) -> int:
+        tried = f"produce to {route.name}"
+        if partition.__class__ is not int:
+            partition = _PARTITION(partition, tried, "partition")
         if not 0 <= partition < route.partition_count:
-            raise self._metadata.unknown_partition(
-                route.name, partition, tried=f"produce to {route.name}"
-            )
+            raise self._metadata.unknown_partition(route.name, partition, tried=tried)
+        return partition
+
+    def _time_of(self, topic: str, timestamp_ms: object) -> int:
+        """A time that the caller gives, and that is not clearly one in milliseconds."""
+        found = checked_time(topic, timestamp_ms)
+        self._seconds_watch.look(topic, found)
+        return found
 
     def _choose(self, route: Route, key: bytes | None) -> int:
         """As the user's partitioner wants."""
@@ -61,13 +79,9 @@ class ProducerBase(Client):
             if self._metadata.leader(route.name, partition) is not None
         ]
         chosen = partitioner(key, every, available)
-        if chosen not in every:
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT,
-                tried=f"produce to {route.name}",
-                happened=f"the partitioner chose {chosen!r} of {len(every)} partitions",
-            )
-        return chosen
+        check = whole(0, route.partition_count - 1, "a partition")
+        found: int = check(chosen, f"produce to {route.name}", "what the partitioner chose")
+        return found
 
     def _chooser(self, route: Route, partition: int | None, has_keys: bool) -> Chooser | None:
         """How the records of a bulk call are placed; None: all alike, where the caller says or

@@ -8,6 +8,7 @@ from the first record that is not done.
 import threading
 from collections.abc import Callable, Mapping
 
+from tidelog.client.arguments import checked
 from tidelog.client.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
     POLL_MS,
@@ -36,6 +37,7 @@ class RecordHandler:
     letter as well. With a group, set enable_auto_commit=False and pass commit=consumer.commit.
     """
 
+    @checked
     def __init__(
         self,
         consumer: Consumer,
@@ -67,11 +69,13 @@ class RecordHandler:
             handled=self._handled, retried=self._retried, dead_letters=self._dead_letters
         )
 
+    @checked
     def run(self, poll_ms: float = POLL_MS) -> None:
         """Until `stop` is called, by the handler or another thread; raises what it cannot mend."""
         while not self._stopped.is_set():
             self.run_once(poll_ms)
 
+    @checked
     def run_once(self, poll_ms: float = POLL_MS) -> int:
         """The records of one poll; how many of them are done."""
         found = self._consumer.poll(poll_ms)

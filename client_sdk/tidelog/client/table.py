@@ -10,6 +10,7 @@ import time
 from types import TracebackType
 from typing import Self, Unpack
 
+from tidelog.client.arguments import checked
 from tidelog.client.engine.table_state import Loads, TableState
 from tidelog.client.errors import WakeupError
 from tidelog.client.options import ConsumerArguments
@@ -50,6 +51,7 @@ class Table(TableReads):
     why.
     """
 
+    @checked
     def __init__(
         self,
         topic: str,
@@ -110,6 +112,7 @@ class Table(TableReads):
         with self._changed:
             return super().snapshot()
 
+    @checked
     def wait_for(self, place: Place, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
         """Until the record counts, and all before it: a future's result, an offset of a topic of
         one partition, or offsets by partition."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from tidelog.client import wire, wire_admin
 from tidelog.client.admin_types import DeletedTopic, NewPartitions
 from tidelog.client.aio.admin_groups import AsyncGroupCalls
+from tidelog.client.arguments import checked
 from tidelog.client.asking import doubt_of
 from tidelog.client.portions import few_partitions, portions
 from tidelog.client.sync.admin_base import all_or_raise
@@ -25,6 +26,7 @@ from tidelog.wire.errors import TidelogError
 class AsyncAdminClient(AsyncGroupCalls):
     """Creates, deletes, grows, lists and describes."""
 
+    @checked
     async def create_topics(
         self,
         new_topics: Iterable[NewTopic],
@@ -34,6 +36,7 @@ class AsyncAdminClient(AsyncGroupCalls):
         """Create topics; the first that could not be created raises, the others are created."""
         return all_or_raise(await self.try_create_topics(new_topics, timeout_ms, validate_only))
 
+    @checked
     async def try_create_topics(
         self,
         new_topics: Iterable[NewTopic],
@@ -75,6 +78,7 @@ class AsyncAdminClient(AsyncGroupCalls):
             for each in wire.read_created_topics(data)
         ]
 
+    @checked
     async def delete_topics(
         self, topics: Iterable[str | bytes], timeout_ms: int | None = None
     ) -> list[DeletedTopic]:
@@ -90,6 +94,7 @@ class AsyncAdminClient(AsyncGroupCalls):
         found = [each for data in answers for each in wire_admin.read_deleted_topics(data)]
         return all_or_raise(found)
 
+    @checked
     async def create_partitions(
         self, topic_partitions: Mapping[str, NewPartitions | int], timeout_ms: int | None = None
     ) -> dict[str, int]:
@@ -108,6 +113,7 @@ class AsyncAdminClient(AsyncGroupCalls):
         found = [each for data in answers for each in wire_admin.read_partition_counts(data)]
         return dict(all_or_raise(found))
 
+    @checked
     async def list_topics(
         self, include_internal: bool = False, timeout_ms: int | None = None
     ) -> list[str]:
@@ -115,6 +121,7 @@ class AsyncAdminClient(AsyncGroupCalls):
         found = await self._describe("list topics", [], self._limit_ms(timeout_ms))
         return sorted(topic.name for topic in found if include_internal or not topic.is_internal)
 
+    @checked
     async def describe_topics(
         self, topics: Iterable[str] | None = None, timeout_ms: int | None = None
     ) -> list[TopicDescription]:
@@ -124,6 +131,7 @@ class AsyncAdminClient(AsyncGroupCalls):
             return []
         return await self._describe("describe topics", names, self._limit_ms(timeout_ms))
 
+    @checked
     async def describe_cluster(self, timeout_ms: int | None = None) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
         data = await self._any(

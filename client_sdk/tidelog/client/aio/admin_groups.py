@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tidelog.client import group_calls, group_plans, wire_groups_admin
 from tidelog.client.aio.admin_offsets import AsyncOffsetCalls
+from tidelog.client.arguments import checked
 from tidelog.client.group_calls import GroupSpecs, Outcomes, ResetTo
 from tidelog.client.group_plans import Plan, Settling
 from tidelog.client.group_types import (
@@ -32,6 +33,7 @@ T = TypeVar("T")
 class AsyncGroupCalls(AsyncOffsetCalls):
     """List, describe, delete; offsets of groups and their members."""
 
+    @checked
     async def list_groups(
         self,
         states_filter: Iterable[GroupState] = (),
@@ -50,6 +52,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
 
         return await self._calls.until(self._limit_ms(timeout_ms), attempt, doubt=None)
 
+    @checked
     async def try_list_groups(
         self,
         states_filter: Iterable[GroupState] = (),
@@ -65,6 +68,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
             pages.take(data)
         return pages.all()
 
+    @checked
     async def describe_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None
     ) -> list[GroupDescription]:
@@ -73,6 +77,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         """
         return all_or_raise((await self.try_describe_groups(group_ids, timeout_ms)).values())
 
+    @checked
     async def try_describe_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | TidelogError]:
@@ -82,6 +87,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         names = await self._group_topics(self._limit_ms(timeout_ms))
         return await self._settled(group_plans.describe(outcomes, names), timeout_ms)
 
+    @checked
     async def delete_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
     ) -> None:
@@ -90,6 +96,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         """
         all_or_raise((await self.try_delete_groups(group_ids, timeout_ms, validate_only)).values())
 
+    @checked
     async def try_delete_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
     ) -> dict[str, TidelogError | None]:
@@ -97,6 +104,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         plan = group_plans.delete(group_ids, validate_only=validate_only)
         return await self._settled(plan, timeout_ms)
 
+    @checked
     async def list_group_offsets(
         self,
         group_specs: GroupSpecs,
@@ -119,6 +127,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
             found[group] = group_calls.named_offsets(offsets, names, wanted)
         return found
 
+    @checked
     async def alter_group_offsets(
         self,
         group_id: str,
@@ -142,6 +151,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         results = group_calls.of_partitions(tried, wanted, answers)
         return dict(zip(wanted, all_or_raise(results), strict=True))
 
+    @checked
     async def reset_group_offsets(
         self,
         group_id: str,
@@ -160,6 +170,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         await self.alter_group_offsets(group_id, offsets, timeout_ms, validate_only)
         return offsets
 
+    @checked
     async def delete_group_offsets(
         self,
         group_id: str,
@@ -175,6 +186,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         )
         all_or_raise(outcomes.values())
 
+    @checked
     async def try_delete_group_offsets(
         self,
         group_id: str,
@@ -196,6 +208,7 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         results = group_calls.of_partitions(tried, names, answers)
         return dict(zip(names, results, strict=True))
 
+    @checked
     async def remove_group_members(
         self,
         group_id: str,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tidelog.client.aio.admin_base import AsyncAdminBase
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_offsets import offset_wanted
 from tidelog.client.types import OffsetAndTimestamp, TopicPartition
 
@@ -10,6 +11,7 @@ from tidelog.client.types import OffsetAndTimestamp, TopicPartition
 class AsyncOffsetCalls(AsyncAdminBase):
     """Look offsets up."""
 
+    @checked
     async def list_partition_offsets(
         self, partitions: Mapping[TopicPartition, str | int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

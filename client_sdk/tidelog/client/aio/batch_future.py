@@ -9,6 +9,7 @@ from typing import Any
 from tidelog.client.aio.send_future import wait_done
 from tidelog.client.bulk.sent import SentBatch
 from tidelog.client.sync.batch_future import SendBatchFuture
+from tidelog.client.sync.future import checked_timeout
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -23,7 +24,7 @@ class AsyncSendBatchFuture(SendBatchFuture):
         return self.get(0)
 
     def _wait(self, timeout: float | None) -> bool:
-        if not self.is_done and timeout != 0:
+        if not self.is_done and checked_timeout(timeout) != 0:
             raise TidelogError(
                 ErrorCode.INVALID_ARGUMENT,
                 tried="wait for a batch of records on the loop's thread",

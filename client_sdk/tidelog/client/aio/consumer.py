@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from tidelog.client.aio.group_consumer import AsyncGroupConsumer
+from tidelog.client.arguments import checked
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
 from tidelog.client.consumer_base import matching, not_told_in_time, times_of
+from tidelog.client.consumer_parts import first_topics
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
@@ -27,13 +29,14 @@ class AsyncConsumer(AsyncGroupConsumer):
     """
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
+        names = first_topics("AsyncConsumer", topics)
         super().__init__("AsyncConsumer", arguments)
         self._taken = 0
         """Records given one by one since the group was last attended to."""
         self._subscriptions = 0
         """How often what is read was changed: a pattern is matched for the last one only."""
-        if topics:
-            self.subscribe(topics)
+        if names:
+            self.subscribe(names)
 
     async def start(self) -> None:
         """Reach the cluster; not needed, but it says soon if there is none."""
@@ -42,6 +45,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         if not self._metadata.is_known:
             await self._calls.refresh((), self._options.bootstrap_timeout_ms)
 
+    @checked
     async def stop(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
         """End the streams; the consumer cannot be used any more.
 
@@ -82,11 +86,13 @@ class AsyncConsumer(AsyncGroupConsumer):
 
     # What is read.
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position."""
         super().assign(partitions)
         self._subscriptions += 1
 
+    @checked
     def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: object = None
     ) -> None:
@@ -125,14 +131,17 @@ class AsyncConsumer(AsyncGroupConsumer):
 
     # Positions.
 
+    @checked
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first record that is kept; without arguments: everywhere."""
         self._seek_to(partitions, OffsetSpec.EARLIEST)
 
+    @checked
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on behind the last record; without arguments: everywhere."""
         self._seek_to(partitions, OffsetSpec.LATEST)
 
+    @checked
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that will be delivered; waits until it is known."""
         tried = f"find the position of {partition.topic}-{partition.partition}"
@@ -151,18 +160,21 @@ class AsyncConsumer(AsyncGroupConsumer):
             self._start_member(self._group)
             self._group.settle()
 
+    @checked
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset that is kept, each."""
         return await self._offsets_at(partitions, OffsetSpec.EARLIEST, timeout_ms)
 
+    @checked
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last committed record, each."""
         return await self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
 
+    @checked
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -193,6 +205,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         self._check_usable("list topics")
         return await self._topic_names()
 
+    @checked
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The topic's partitions; None if there is no such topic."""
         self._check_usable(f"describe {topic}")
@@ -226,6 +239,7 @@ class AsyncConsumer(AsyncGroupConsumer):
             self._records_read += 1
             return next(chunk.records_left)
 
+    @checked
     async def getmany(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
@@ -247,6 +261,7 @@ class AsyncConsumer(AsyncGroupConsumer):
             self._records_read += count
             return found
 
+    @checked
     async def get_batches(
         self, timeout_ms: float = 0, max_bytes: int = 16 * 1024 * 1024
     ) -> list[RawBatch]:
@@ -256,6 +271,7 @@ class AsyncConsumer(AsyncGroupConsumer):
             fetched = await self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
 
+    @checked
     async def get_arrow(
         self,
         timeout_ms: float = 0,

@@ -16,6 +16,7 @@ from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
 from tidelog.client.aio.member_loop import AsyncMemberLoop
+from tidelog.client.arguments import checked
 from tidelog.client.consumer_parts import inside_listener, loop_settings
 from tidelog.client.engine.group import GroupCore
 from tidelog.client.group_base import GroupBase, left_ms, to_ns
@@ -78,6 +79,7 @@ class AsyncGroupConsumer(GroupBase):
 
     # Commits.
 
+    @checked
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
@@ -97,6 +99,7 @@ class AsyncGroupConsumer(GroupBase):
                 await self._wait_stored(group, number, deadline, tried)
             group.offsets.run_callbacks()
 
+    @checked
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
@@ -116,6 +119,7 @@ class AsyncGroupConsumer(GroupBase):
                 self._state(name, tried)
         group.offsets.commit_later(wanted, to_ns(self._deadline(None)), callback)
 
+    @checked
     async def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> int | OffsetAndMetadata | None:

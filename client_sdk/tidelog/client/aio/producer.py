@@ -15,6 +15,7 @@ from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
+from tidelog.client.arguments import checked
 from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
@@ -31,9 +32,7 @@ from tidelog.client.producer_base import (
 )
 from tidelog.client.producer_parts import make_core
 from tidelog.client.record_checks import (
-    TIMESTAMP_MS_MAX,
     as_bytes,
-    bad_timestamp,
     checked_headers,
     too_large,
 )
@@ -70,6 +69,7 @@ class AsyncProducer(ProducerBase):
         if not self._metadata.is_known:
             await self._reach()
 
+    @checked
     async def stop(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
         await self._stop(lambda: self._flush(timeout))
@@ -131,7 +131,7 @@ class AsyncProducer(ProducerBase):
         """Append a record, waiting up to max_block_ms for metadata or room; await the future for
         its place.
         """
-        self._check_usable(f"produce to {topic}")
+        topic = self._usable_topic(topic)
         record, size_bytes = self._record(topic, value, key, headers, timestamp_ms)
         self._loop.driver.start()
         route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
@@ -152,6 +152,7 @@ class AsyncProducer(ProducerBase):
         """The same, and wait for the acknowledgement."""
         return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
 
+    @checked
     async def send_batch(
         self,
         topic: str,
@@ -172,6 +173,7 @@ class AsyncProducer(ProducerBase):
         given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
         return await self._send_source(topic, given, partition, has_keys=keys is not None)
 
+    @checked
     async def send_arrow(
         self,
         topic: str,
@@ -201,6 +203,7 @@ class AsyncProducer(ProducerBase):
     async def _send_source(
         self, topic: str, source: Source, partition: int | None, *, has_keys: bool
     ) -> AsyncSendBatchFuture:
+        self._seconds_watch.look(topic, source.oldest_ms)
         self._loop.driver.start()
         route = self._accumulator.routes.get(topic) or await self._wait_route(topic)
         choose = self._chooser(route, partition, has_keys)
@@ -227,6 +230,7 @@ class AsyncProducer(ProducerBase):
             raise PartlySentError(error, sent, source.count) from error
         return AsyncSendBatchFuture(topic, appending.parts, appending.count)
 
+    @checked
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
 
@@ -238,6 +242,7 @@ class AsyncProducer(ProducerBase):
 
     # Asking.
 
+    @checked
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions; waits up to max_block_ms for metadata."""
         self._check_usable(f"describe {topic}")
@@ -283,20 +288,20 @@ class AsyncProducer(ProducerBase):
             key = options.key_serializer(key)
         value = value if value is None else as_bytes(value, "value")
         key = key if key is None else as_bytes(key, "key")
-        headers = checked_headers(headers) if headers else ()
+        headers = () if headers is None else checked_headers(headers)
         size_bytes = record_size_estimate(key, value, headers)
         if size_bytes > options.max_request_size:
             raise too_large(topic, size_bytes, options.max_request_size)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -TIMESTAMP_MS_MAX < timestamp_ms < TIMESTAMP_MS_MAX:
-            raise bad_timestamp(topic, timestamp_ms)
+        else:
+            timestamp_ms = self._time_of(topic, timestamp_ms)
         return (timestamp_ms, key, value, headers), size_bytes
 
     def _partition(self, route: Route, partition: int | None, key: bytes | None) -> int | None:
         """As asked, by the partitioner, by the key; None: wherever there is company."""
         if partition is not None:
-            self._check_partition(route, partition)
+            partition = self._check_partition(route, partition)
         elif self._options.partitioner is not None:
             partition = self._choose(route, key)
         elif key is not None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.client.aio.consumer import AsyncConsumer
 from tidelog.client.aio.producer import AsyncProducer
+from tidelog.client.arguments import checked
 from tidelog.client.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
     POLL_MS,
@@ -31,6 +32,7 @@ class AsyncRecordHandler:
     Cancelling `run` leaves the record that is handled at the moment undone.
     """
 
+    @checked
     def __init__(
         self,
         consumer: AsyncConsumer,
@@ -61,11 +63,13 @@ class AsyncRecordHandler:
             handled=self._handled, retried=self._retried, dead_letters=self._dead_letters
         )
 
+    @checked
     async def run(self, poll_ms: float = POLL_MS) -> None:
         """Until `stop` is called; raises what cannot be mended."""
         while not self._is_stopped:
             await self.run_once(poll_ms)
 
+    @checked
     async def run_once(self, poll_ms: float = POLL_MS) -> int:
         """The records of one poll; how many of them are done."""
         found = await self._consumer.getmany(timeout_ms=poll_ms)

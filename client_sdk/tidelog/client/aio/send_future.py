@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 from tidelog.client.engine.batch import Batch
-from tidelog.client.sync.future import SendFuture
+from tidelog.client.sync.future import SendFuture, checked_timeout
 from tidelog.client.types import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -21,7 +21,7 @@ class AsyncSendFuture(SendFuture):
         return self.get(0)
 
     def _wait(self, timeout: float | None) -> Any:
-        if self._batch.outcome is None and timeout != 0:
+        if self._batch.outcome is None and checked_timeout(timeout) != 0:
             raise TidelogError(
                 ErrorCode.INVALID_ARGUMENT,
                 tried="wait for a record on the loop's thread",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from tidelog.client.aio.consumer import AsyncConsumer
+from tidelog.client.arguments import checked
 from tidelog.client.engine.table_state import Loads, TableState
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.table_parts import (
@@ -38,6 +39,7 @@ class AsyncTable(TableReads):
     `async with AsyncTable("prices") as prices: prices.get(b"tea")`
     """
 
+    @checked
     def __init__(
         self,
         topic: str,
@@ -91,6 +93,7 @@ class AsyncTable(TableReads):
                 await self._follower
         await self._consumer.close()
 
+    @checked
     async def wait_for(self, place: Place, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
         """Until the record counts, and all before it: a future's result, an offset of a topic of
         one partition, or offsets by partition."""

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from tidelog.client.bulk.arrow_columns import BINARY
 from tidelog.client.bulk.arrow_modules import pa, pc
-from tidelog.client.bulk.records import OVERHEAD_BYTES, check_largest, check_timestamps, even_of
+from tidelog.client.bulk.records import (
+    OVERHEAD_BYTES,
+    check_largest,
+    checked_times,
+    even_of,
+    oldest_of,
+)
 from tidelog.wire.batch import Columns
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -41,6 +47,7 @@ class ArrowRecords:
         self._values = _binary(topic, data, value)
         self._keys = None if key is None else _binary(topic, data, key)
         self._times_ms = None if timestamp is None else _times_ms(topic, data, timestamp)
+        self.oldest_ms = None if self._times_ms is None else _oldest_of(topic, self._times_ms)
         self._sizes = self._sizes_of(topic, record_bytes_max)
         content_bytes = self._values.nbytes + (0 if self._keys is None else self._keys.nbytes)
         mean_bytes = 1 + content_bytes // max(1, self.count)
@@ -125,10 +132,14 @@ def _times_ms(topic: str, data: Any, name: str) -> Any:
         raise _refused(
             topic, f"column {name!r} is of type {column.type}", "give times or milliseconds"
         )
-    if len(column):
-        bounds = pc.min_max(column).as_py()
-        check_timestamps(topic, [bounds["min"], bounds["max"]])
     return column
+
+
+def _oldest_of(topic: str, column: Any) -> int | None:
+    if not len(column):
+        return None
+    bounds = pc.min_max(column).as_py()
+    return oldest_of(checked_times(topic, [bounds["min"], bounds["max"]]))
 
 
 def _lengths(column: Any) -> Any:

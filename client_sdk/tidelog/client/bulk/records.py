@@ -9,10 +9,9 @@ from typing import Any, Final, Protocol
 
 from tidelog.client.options import ProducerOptions, Serializer
 from tidelog.client.record_checks import (
-    TIMESTAMP_MS_MAX,
     as_bytes,
-    bad_timestamp,
     checked_headers,
+    checked_time,
     too_large,
 )
 from tidelog.client.types import Headers
@@ -30,6 +29,8 @@ class Source(Protocol):
     count: int
     slice_records: int
     """How many are taken at a time."""
+    oldest_ms: int | None
+    """The lowest of the times that the caller gave; None: he gave none."""
 
     def take(self, start: int, end: int, now_ms: int) -> tuple[Columns, int | Sequence[int]]:
         """Those from `start` up to `end`, and the sizes that a `Run` wants."""
@@ -50,7 +51,6 @@ class GivenRecords:
         timestamps_ms: int | Sequence[int] | None,
         options: ProducerOptions,
     ) -> None:
-        _check_column(topic, values)
         self.count = len(values)
         for name, column in (("keys", keys), ("headers", headers), ("timestamp_ms", timestamps_ms)):
             if isinstance(column, Sequence) and len(column) != self.count:
@@ -58,10 +58,12 @@ class GivenRecords:
         self._values = contents_of(values, "value", options.value_serializer)
         self._keys = None if keys is None else contents_of(keys, "key", options.key_serializer)
         self._headers: dict[int, Sequence[Header]] = {
-            place: checked_headers(found) for place, found in enumerate(headers or ()) if found
+            place: checked
+            for place, found in enumerate(() if headers is None else headers)
+            if found is not None and (checked := checked_headers(found))
         }
-        check_timestamps(topic, timestamps_ms)
-        self._timestamps_ms = timestamps_ms
+        self._timestamps_ms = checked_times(topic, timestamps_ms)
+        self.oldest_ms = oldest_of(self._timestamps_ms)
         self._sizes = self._sizes_of(topic, options.max_request_size)
 
     def take(self, start: int, end: int, now_ms: int) -> tuple[Columns, int | Sequence[int]]:
@@ -122,16 +124,24 @@ def check_largest(topic: str, sizes: int | Sequence[int], limit: int) -> None:
         raise too_large(topic, largest, limit)
 
 
-def check_timestamps(topic: str, timestamps_ms: int | Sequence[int] | None) -> None:
-    """All of them are times that a record can hold."""
-    if timestamps_ms is None or (not isinstance(timestamps_ms, int) and not timestamps_ms):
-        return
-    of_all = (timestamps_ms,) if isinstance(timestamps_ms, int) else timestamps_ms
-    if set(map(type, of_all)) != {int}:
-        raise TypeError("timestamp_ms is a whole number of milliseconds for each value")
-    for found in (min(of_all), max(of_all)):
-        if not -TIMESTAMP_MS_MAX < found < TIMESTAMP_MS_MAX:
-            raise bad_timestamp(topic, found)
+def checked_times(topic: str, times_ms: int | Sequence[int] | None) -> int | Sequence[int] | None:
+    """Times that a record can hold."""
+    if times_ms is None:
+        return None
+    if isinstance(times_ms, int):
+        return checked_time(topic, times_ms)
+    if set(map(type, times_ms)) - {int}:
+        return [checked_time(topic, each) for each in times_ms]
+    for found in (min(times_ms), max(times_ms)) if times_ms else ():
+        checked_time(topic, found)
+    return times_ms
+
+
+def oldest_of(times_ms: int | Sequence[int] | None) -> int | None:
+    """The lowest of them."""
+    return (
+        times_ms if times_ms is None or isinstance(times_ms, int) else min(times_ms, default=None)
+    )
 
 
 def contents_of(given: Sequence[Any], name: str, serializer: Serializer | None) -> Contents:
@@ -139,7 +149,10 @@ def contents_of(given: Sequence[Any], name: str, serializer: Serializer | None) 
     found = list(given) if serializer is None else list(map(serializer, given))
     if _PLAIN.issuperset(map(type, found)):
         return found
-    return [each if each is None else as_bytes(each, name) for each in found]
+    return [
+        each if each is None else as_bytes(each, name, f"{name}s[{at}]")
+        for at, each in enumerate(found)
+    ]
 
 
 def _lengths(contents: Iterable[bytes | None]) -> list[int]:
@@ -151,17 +164,6 @@ def _lengths(contents: Iterable[bytes | None]) -> list[int]:
 
 def _is_constant(lengths: list[int]) -> bool:
     return lengths.count(lengths[0]) == len(lengths)
-
-
-def _check_column(topic: str, values: object) -> None:
-    kind = type(values)
-    if issubclass(kind, str | bytes | bytearray | memoryview):
-        raise TidelogError(
-            ErrorCode.INVALID_ARGUMENT,
-            tried=f"produce a batch to {topic}",
-            happened=f"values is of type {kind.__name__}: one value, not a list of them",
-            hint="use send() for one record",
-        )
 
 
 def _uneven(topic: str, count: int, name: str, found: int) -> TidelogError:

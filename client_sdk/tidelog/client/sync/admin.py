@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tidelog.client import leaders, wire, wire_directories
+from tidelog.client.arguments import checked
 from tidelog.client.asking import ADDRESS_TIMEOUT_MS, doubt_of
 from tidelog.client.directory_types import BrokerLogDirs
 from tidelog.client.portions import few_partitions, portions
@@ -35,6 +36,7 @@ class AdminClient(
 ):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
+    @checked
     def create_topics(
         self,
         new_topics: Iterable[NewTopic],
@@ -45,6 +47,7 @@ class AdminClient(
         results = self.try_create_topics(new_topics, timeout_ms, validate_only)
         return all_or_raise(results)
 
+    @checked
     def try_create_topics(
         self,
         new_topics: Iterable[NewTopic],
@@ -86,6 +89,7 @@ class AdminClient(
             for each in wire.read_created_topics(data)
         ]
 
+    @checked
     def list_topics(
         self, include_internal: bool = False, timeout_ms: int | None = None
     ) -> list[str]:
@@ -93,6 +97,7 @@ class AdminClient(
         found = self._describe_topics("list topics", [], self._limit_ms(timeout_ms))
         return sorted(topic.name for topic in found if include_internal or not topic.is_internal)
 
+    @checked
     def describe_topics(
         self,
         topics: Iterable[str] | None = None,
@@ -152,6 +157,7 @@ class AdminClient(
             found += [each for each in described if not isinstance(each, TidelogError)]
         return found
 
+    @checked
     def describe_log_dirs(
         self,
         broker_ids: Iterable[int] = (),
@@ -187,6 +193,7 @@ class AdminClient(
             found += wire.read_topic_descriptions(data)
         return all_or_raise(found)
 
+    @checked
     def describe_cluster(self, timeout_ms: int | None = None) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
         data = self._any(

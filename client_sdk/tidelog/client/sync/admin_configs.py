@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.client import wire_admin
 from tidelog.client.admin_types import ConfigDescription, ConfigResource
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_base import AdminBase, all_or_raise
 from tidelog.wire.errors import TidelogError
 
@@ -13,6 +14,7 @@ from tidelog.wire.errors import TidelogError
 class ConfigCalls(AdminBase):
     """Describe, alter, reset."""
 
+    @checked
     def describe_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -32,6 +34,7 @@ class ConfigCalls(AdminBase):
         found = [each for part, data in answers for each in wire_admin.read_configs(data, part)]
         return all_or_raise(found)
 
+    @checked
     def alter_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -53,6 +56,7 @@ class ConfigCalls(AdminBase):
             if isinstance(error, TidelogError):
                 raise error
 
+    @checked
     def reset_configs(
         self,
         config_resources: Iterable[ConfigResource],

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from tidelog.client import group_calls, group_plans, wire_groups_admin
+from tidelog.client.arguments import checked
 from tidelog.client.group_calls import GroupSpecs, Outcomes, ResetTo
 from tidelog.client.group_plans import Plan, Settling
 from tidelog.client.group_types import (
@@ -31,6 +32,7 @@ T = TypeVar("T")
 class GroupCalls(OffsetCalls):
     """List, describe, delete; offsets of groups and their members."""
 
+    @checked
     def list_groups(
         self,
         states_filter: Iterable[GroupState] = (),
@@ -49,6 +51,7 @@ class GroupCalls(OffsetCalls):
 
         return self._calls.until(self._limit_ms(timeout_ms), attempt, doubt=None)
 
+    @checked
     def try_list_groups(
         self,
         states_filter: Iterable[GroupState] = (),
@@ -64,6 +67,7 @@ class GroupCalls(OffsetCalls):
             pages.take(data)
         return pages.all()
 
+    @checked
     def describe_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None
     ) -> list[GroupDescription]:
@@ -72,6 +76,7 @@ class GroupCalls(OffsetCalls):
         """
         return all_or_raise(self.try_describe_groups(group_ids, timeout_ms).values())
 
+    @checked
     def try_describe_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | TidelogError]:
@@ -81,6 +86,7 @@ class GroupCalls(OffsetCalls):
         names = self._group_topics(self._limit_ms(timeout_ms))
         return self._settled(group_plans.describe(outcomes, names), timeout_ms)
 
+    @checked
     def delete_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
     ) -> None:
@@ -89,6 +95,7 @@ class GroupCalls(OffsetCalls):
         """
         all_or_raise(self.try_delete_groups(group_ids, timeout_ms, validate_only).values())
 
+    @checked
     def try_delete_groups(
         self, group_ids: Iterable[str], timeout_ms: int | None = None, validate_only: bool = False
     ) -> dict[str, TidelogError | None]:
@@ -96,6 +103,7 @@ class GroupCalls(OffsetCalls):
         plan = group_plans.delete(group_ids, validate_only=validate_only)
         return self._settled(plan, timeout_ms)
 
+    @checked
     def list_group_offsets(
         self,
         group_specs: GroupSpecs,
@@ -118,6 +126,7 @@ class GroupCalls(OffsetCalls):
             found[group] = group_calls.named_offsets(offsets, names, wanted)
         return found
 
+    @checked
     def alter_group_offsets(
         self,
         group_id: str,
@@ -141,6 +150,7 @@ class GroupCalls(OffsetCalls):
         results = group_calls.of_partitions(tried, wanted, answers)
         return dict(zip(wanted, all_or_raise(results), strict=True))
 
+    @checked
     def reset_group_offsets(
         self,
         group_id: str,
@@ -159,6 +169,7 @@ class GroupCalls(OffsetCalls):
         self.alter_group_offsets(group_id, offsets, timeout_ms, validate_only)
         return offsets
 
+    @checked
     def delete_group_offsets(
         self,
         group_id: str,
@@ -172,6 +183,7 @@ class GroupCalls(OffsetCalls):
         outcomes = self.try_delete_group_offsets(group_id, partitions, timeout_ms, validate_only)
         all_or_raise(outcomes.values())
 
+    @checked
     def try_delete_group_offsets(
         self,
         group_id: str,
@@ -193,6 +205,7 @@ class GroupCalls(OffsetCalls):
         results = group_calls.of_partitions(tried, names, answers)
         return dict(zip(names, results, strict=True))
 
+    @checked
     def remove_group_members(
         self,
         group_id: str,

@@ -3,22 +3,26 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.client import options as client_options
+from tidelog.client.arguments import checked
 from tidelog.client.engine.fetch_messages import OffsetSpec
+from tidelog.client.group_types import OFFSET_WORDS
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.client.sync.cluster_calls import Wanted
 from tidelog.client.types import OffsetAndTimestamp, TopicPartition
 
-_SPECS: Final = {
-    "earliest": OffsetSpec.EARLIEST,
-    "latest": OffsetSpec.LATEST,
-    "max_timestamp": OffsetSpec.MAX_TIMESTAMP,
-}
+_SPECS: Final[dict[str, OffsetSpec]] = dict(
+    zip(
+        OFFSET_WORDS,
+        (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP),
+        strict=True,
+    )
+)
 
 
 class OffsetCalls(AdminBase):
     """Look offsets up."""
 
+    @checked
     def list_partition_offsets(
         self,
         partitions: Mapping[TopicPartition, str | int],
@@ -42,8 +46,4 @@ def offset_wanted(spec: str | int) -> Wanted:
     """What is asked of the log: `earliest`, `latest`, `max_timestamp`, or a time."""
     if isinstance(spec, int):
         return OffsetSpec.AT_TIME, spec
-    if spec not in _SPECS:
-        raise client_options.invalid(
-            "list of offsets", f"{spec!r} is none of {', '.join(_SPECS)} or a time in milliseconds"
-        )
     return _SPECS[spec], -1

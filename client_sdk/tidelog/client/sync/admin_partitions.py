@@ -11,6 +11,7 @@ from tidelog.client.admin_types import (
     PartitionReassignment,
     ReassignmentPlan,
 )
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import TidelogError
@@ -19,6 +20,7 @@ from tidelog.wire.errors import TidelogError
 class PartitionCalls(AdminBase):
     """Move, elect, drain."""
 
+    @checked
     def elect_leaders(
         self,
         election_type: ElectionType,
@@ -59,6 +61,7 @@ class PartitionCalls(AdminBase):
             for topic_id, partition, leader, error in results
         ]
 
+    @checked
     def alter_partition_reassignments(
         self,
         reassignments: Mapping[TopicPartition, Sequence[int] | None],
@@ -92,6 +95,7 @@ class PartitionCalls(AdminBase):
         ]
         return dict(zip(reassignments, results, strict=True))
 
+    @checked
     def list_partition_reassignments(
         self, timeout_ms: int | None = None
     ) -> list[PartitionReassignment]:
@@ -115,6 +119,7 @@ class PartitionCalls(AdminBase):
             )
         ]
 
+    @checked
     def plan_partition_reassignments(
         self,
         topics: Iterable[str] = (),
@@ -147,6 +152,7 @@ class PartitionCalls(AdminBase):
             warnings=warnings,
         )
 
+    @checked
     def list_brokers(self, timeout_ms: int | None = None) -> list[BrokerStatus]:
         """What the controller knows of each broker."""
         data = self._ask(
@@ -157,6 +163,7 @@ class PartitionCalls(AdminBase):
         )
         return wire_admin.read_brokers(data)
 
+    @checked
     def drain_broker(
         self,
         broker_id: int,
@@ -180,6 +187,7 @@ class PartitionCalls(AdminBase):
         )
         return wire_admin.read_drain(data)
 
+    @checked
     def remove_broker(
         self, broker_id: int, timeout_ms: int | None = None, validate_only: bool = False
     ) -> None:

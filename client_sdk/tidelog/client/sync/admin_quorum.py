@@ -11,6 +11,7 @@ from tidelog.client.admin_types import (
     QuorumLeader,
     QuorumMember,
 )
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_base import AdminBase
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -18,6 +19,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 class QuorumCalls(AdminBase):
     """Members, leadership, metadata, features."""
 
+    @checked
     def describe_metadata_quorum(self, timeout_ms: int | None = None) -> QuorumDescription:
         """Leader, term, members and their lag; a linearizable read."""
         data = self._ask(
@@ -28,6 +30,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_quorum(data)
 
+    @checked
     def add_voter(
         self,
         node_id: int,
@@ -45,6 +48,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_added(data)
 
+    @checked
     def remove_voter(
         self,
         node_id: int,
@@ -63,6 +67,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_removed(data)
 
+    @checked
     def transfer_leadership(self, node_id: int = -1, timeout_ms: int | None = None) -> QuorumLeader:
         """Hand the leadership to a voter, -1: to the one that is furthest; who leads after it."""
         data = self._ask(
@@ -74,6 +79,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_leader(data)
 
+    @checked
     def list_metadata(self, path: str = "/", timeout_ms: int | None = None) -> MetadataNames:
         """The names below a place in the metadata."""
         data = self._ask(
@@ -84,6 +90,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_metadata_names(data)
 
+    @checked
     def describe_metadata(self, path: str, timeout_ms: int | None = None) -> MetadataNode:
         """One place in the metadata, as JSON."""
         data = self._ask(
@@ -94,6 +101,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_metadata_node(data)
 
+    @checked
     def export_metadata(self, timeout_ms: int | None = None) -> Iterator[bytes]:
         """The pieces of a file for `tidelog storage format --restore`; whole when it ends."""
         position = 0
@@ -117,6 +125,7 @@ class QuorumCalls(AdminBase):
                 hint="Try again; what was written so far is not whole.",
             )
 
+    @checked
     def describe_features(self, timeout_ms: int | None = None) -> tuple[FeatureDescription, ...]:
         """Levels in force, and what every node can speak."""
         data = self._ask(
@@ -127,6 +136,7 @@ class QuorumCalls(AdminBase):
         )
         return wire_quorum.read_features(data)
 
+    @checked
     def update_features(
         self,
         feature_updates: Mapping[str, int],

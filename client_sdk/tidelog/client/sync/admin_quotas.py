@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.client import wire_growth
 from tidelog.client.admin_types import ClientQuota
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_base import AdminBase
-from tidelog.wire.errors import ErrorCode, TidelogError
-
-_LIMIT_MAX = (1 << 63) - 1
 
 
 class QuotaCalls(AdminBase):
     """Describe and alter."""
 
+    @checked
     def describe_client_quotas(
         self, client_ids: Iterable[str] | None = None, timeout_ms: int | None = None
     ) -> dict[str, ClientQuota]:
@@ -30,6 +29,7 @@ class QuotaCalls(AdminBase):
         )
         return wire_growth.read_quotas(data)
 
+    @checked
     def alter_client_quotas(
         self,
         quotas: Mapping[str, ClientQuota | None],
@@ -40,8 +40,6 @@ class QuotaCalls(AdminBase):
 
         The empty client id stands for all clients without a quota of their own.
         """
-        for client_id, quota in quotas.items():
-            _check(client_id, quota)
         self._ask(
             "set quotas",
             wire_growth.ALTER_QUOTAS,
@@ -49,15 +47,3 @@ class QuotaCalls(AdminBase):
             self._limit_ms(timeout_ms),
             validate_only=validate_only,
         )
-
-
-def _check(client_id: str, quota: ClientQuota | None) -> None:
-    """What the contract cannot carry is refused here; the rest is the controller's to judge."""
-    for name, limit in (ClientQuota() if quota is None else quota).limits().items():
-        if limit is not None and not 1 <= limit <= _LIMIT_MAX:
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT,
-                tried=f"set the quota of client id `{client_id}`",
-                happened=f"{name} is {limit}, not 1 or more",
-                hint="None is no limit.",
-            )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.client import wire_admin
+from tidelog.client.arguments import checked
 from tidelog.client.engine.tries import Doubt
 from tidelog.client.portions import portions
 from tidelog.client.sync.admin_base import AdminBase
@@ -22,6 +23,7 @@ Outcomes = dict[TopicPartition, int | TidelogError]
 class RecordCalls(AdminBase):
     """Trim."""
 
+    @checked
     def delete_records(
         self,
         records_to_delete: Mapping[TopicPartition, int],
@@ -37,6 +39,7 @@ class RecordCalls(AdminBase):
             found[partition] = outcome
         return found
 
+    @checked
     def try_delete_records(
         self,
         records_to_delete: Mapping[TopicPartition, int],

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.client import wire_admin
 from tidelog.client.admin_types import DeletedTopic, NewPartitions
+from tidelog.client.arguments import checked
 from tidelog.client.sync.admin_base import AdminBase, all_or_raise
 from tidelog.wire.errors import TidelogError
 
@@ -11,6 +12,7 @@ from tidelog.wire.errors import TidelogError
 class TopicCalls(AdminBase):
     """Delete and grow."""
 
+    @checked
     def delete_topics(
         self,
         topics: Iterable[str | bytes],
@@ -22,6 +24,7 @@ class TopicCalls(AdminBase):
         """
         return all_or_raise(self.try_delete_topics(topics, timeout_ms, validate_only))
 
+    @checked
     def try_delete_topics(
         self,
         topics: Iterable[str | bytes],
@@ -40,6 +43,7 @@ class TopicCalls(AdminBase):
         )
         return [each for _, data in answers for each in wire_admin.read_deleted_topics(data)]
 
+    @checked
     def create_partitions(
         self,
         topic_partitions: Mapping[str, NewPartitions | int],

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from tidelog.client.arguments import checked
 from tidelog.client.bulk.appending import Part
 from tidelog.client.bulk.sent import (
     SentBatch,
@@ -17,7 +18,7 @@ from tidelog.client.bulk.sent import (
     waiting_too_long,
 )
 from tidelog.client.engine.batch import Batch, Outcome
-from tidelog.client.sync.future import wait_done, when_done
+from tidelog.client.sync.future import checked_timeout, wait_done, when_done
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -83,6 +84,7 @@ class SendBatchFuture:
             sent_part(self._topic, part) for part in self._parts if part.batch.outcome is not None
         ]
 
+    @checked
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> "SendBatchFuture":
@@ -95,6 +97,7 @@ class SendBatchFuture:
         self._when_done(on_done)
         return self
 
+    @checked
     def add_errback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> "SendBatchFuture":
@@ -117,7 +120,8 @@ class SendBatchFuture:
             when_done(batch, left.on_outcome)
 
     def _wait(self, timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit_s = checked_timeout(timeout)
+        deadline = None if limit_s is None else time.monotonic() + limit_s
         for batch in self._batches:
             if batch.outcome is None:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -11,9 +11,11 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from tidelog.client.arguments import checked
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.chunk import Chunk
 from tidelog.client.consumer_base import matching, not_told_in_time, times_of
+from tidelog.client.consumer_parts import first_topics
 from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
 from tidelog.client.options import ConsumerArguments
 from tidelog.client.sync.fetch_loop import WAKEUP
@@ -29,13 +31,15 @@ class Consumer(GroupConsumer):
     """
 
     def __init__(self, *topics: str, **arguments: Unpack[ConsumerArguments]) -> None:
+        names = first_topics("Consumer", topics)
         super().__init__("Consumer", arguments)
         self._records: Iterator[ConsumerRecord] | None = None
-        if topics:
-            self.subscribe(topics)
+        if names:
+            self.subscribe(names)
 
     # What is read.
 
+    @checked
     def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: object = None
     ) -> None:
@@ -58,14 +62,17 @@ class Consumer(GroupConsumer):
 
     # Positions.
 
+    @checked
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first record that is kept; without arguments: everywhere."""
         self._seek_to(partitions, OffsetSpec.EARLIEST)
 
+    @checked
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on behind the last record; without arguments: everywhere."""
         self._seek_to(partitions, OffsetSpec.LATEST)
 
+    @checked
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that will be delivered; waits until it is known."""
         tried = f"find the position of {partition.topic}-{partition.partition}"
@@ -85,18 +92,21 @@ class Consumer(GroupConsumer):
             self._start_member(self._group)
             self._group.settle()
 
+    @checked
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset that is kept, each."""
         return self._offsets_at(partitions, OffsetSpec.EARLIEST, timeout_ms)
 
+    @checked
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last committed record, each."""
         return self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
 
+    @checked
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -127,6 +137,7 @@ class Consumer(GroupConsumer):
         with self._exclusive("list topics"):
             return self._topic_names()
 
+    @checked
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The topic's partitions; None if there is no such topic."""
         with self._exclusive(f"describe {topic}"):
@@ -152,6 +163,7 @@ class Consumer(GroupConsumer):
 
     # Records.
 
+    @checked
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
@@ -174,6 +186,7 @@ class Consumer(GroupConsumer):
             self._records_read += count
             return found
 
+    @checked
     def poll_batches(
         self, timeout_ms: float = 0, max_bytes: int = 16 * 1024 * 1024
     ) -> list[RawBatch]:
@@ -187,6 +200,7 @@ class Consumer(GroupConsumer):
             fetched = self._wait_fetched(time.monotonic() + timeout_ms / 1000)
             return self._take_batches(fetched, max_bytes)
 
+    @checked
     def poll_arrow(
         self,
         timeout_ms: float = 0,
@@ -246,6 +260,7 @@ class Consumer(GroupConsumer):
         self._check_usable("wake the consumer up")
         self._loop.inbox.put(WAKEUP)
 
+    @checked
     def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
         """End the streams; the consumer cannot be used any more.
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from tidelog.client.argument_kinds import seconds
+from tidelog.client.arguments import checked
 from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.engine.outcomes import so_far
 from tidelog.client.types import RecordMetadata
@@ -73,6 +75,7 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
 
     result = get
 
+    @checked
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> "SendFuture":
@@ -85,6 +88,7 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
         when_done(self._batch, on_outcome)
         return self
 
+    @checked
     def add_errback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> "SendFuture":
@@ -98,8 +102,8 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
         return self
 
     def _wait(self, timeout: float | None) -> Outcome | None:
-        if self._batch.outcome is None and timeout != 0:
-            wait_done(self._batch, timeout)
+        if self._batch.outcome is None:
+            wait_done(self._batch, checked_timeout(timeout))
         return self._batch.outcome
 
     def _result(self, outcome: Outcome) -> RecordMetadata:
@@ -116,6 +120,11 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
             timestamp=append_time_ms if append_time_ms >= 0 else self._timestamp_ms,
             leader_epoch=outcome.leader_epoch,
         )
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """Seconds, or None: for ever."""
+    return None if timeout is None else seconds(timeout, "wait for records", "timeout")
 
 
 def when_done(batch: Batch, on_outcome: Callable[[Outcome], None]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
+from tidelog.client.arguments import checked
 from tidelog.client.consumer_parts import concurrent_use, inside_listener, loop_settings
 from tidelog.client.engine.group import GroupCore
 from tidelog.client.engine.group_messages import LeaveWanted
@@ -72,6 +73,7 @@ class GroupConsumer(GroupBase):
 
     # Commits.
 
+    @checked
     def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
@@ -91,6 +93,7 @@ class GroupConsumer(GroupBase):
                 self._wait_stored(group, number, deadline, tried)
             group.offsets.run_callbacks()
 
+    @checked
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
@@ -107,6 +110,7 @@ class GroupConsumer(GroupBase):
             wanted = self._wanted(group, offsets, deadline, tried)
             group.offsets.commit_later(wanted, to_ns(deadline), callback)
 
+    @checked
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> int | OffsetAndMetadata | None:

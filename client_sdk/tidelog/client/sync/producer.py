@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
+from tidelog.client.argument_kinds import topic as checked_topic
+from tidelog.client.arguments import checked
 from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
@@ -28,9 +30,7 @@ from tidelog.client.producer_base import (
 )
 from tidelog.client.producer_parts import make_core
 from tidelog.client.record_checks import (
-    TIMESTAMP_MS_MAX,
     as_bytes,
-    bad_timestamp,
     checked_headers,
     too_large,
 )
@@ -82,8 +82,8 @@ class Producer(ProducerBase):
         timestamp_ms: int | None = None,
     ) -> SendFuture:
         """Append a record; blocks up to max_block_ms for metadata or room in the buffer."""
-        if self._refusal is not None:
-            raise self._refusal(f"produce to {topic}")
+        if topic.__class__ is not str or self._refusal is not None:
+            topic = self._usable_topic(topic)
         if self._serialize_value is not None:
             value = self._serialize_value(value)
         if self._serialize_key is not None:
@@ -97,7 +97,7 @@ class Producer(ProducerBase):
             if key.__class__ is not bytes:
                 key = as_bytes(key, "key")
             size_bytes += len(key)
-        if headers:
+        if headers is not None:
             headers = checked_headers(headers)
             size_bytes += record_size_estimate(None, None, headers) - _OVERHEAD_BYTES
         else:
@@ -106,8 +106,8 @@ class Producer(ProducerBase):
             raise too_large(topic, size_bytes, self._record_bytes_max)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -TIMESTAMP_MS_MAX < timestamp_ms < TIMESTAMP_MS_MAX:
-            raise bad_timestamp(topic, timestamp_ms)
+        else:
+            timestamp_ms = self._time_of(topic, timestamp_ms)
         route = self._routes.get(topic) or self._wait_route(topic)
         if partition is not None or self._partitioner is not None:
             partition = self._placed(route, partition, key)
@@ -133,6 +133,7 @@ class Producer(ProducerBase):
         record = (timestamp_ms, key, value, headers)
         return self._send_by_append(route, partition, record, size_bytes)
 
+    @checked
     def send_batch(
         self,
         topic: str,
@@ -152,6 +153,7 @@ class Producer(ProducerBase):
         given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
         return self._send_source(topic, given, partition, has_keys=keys is not None)
 
+    @checked
     def send_arrow(
         self,
         topic: str,
@@ -181,6 +183,7 @@ class Producer(ProducerBase):
     def _send_source(
         self, topic: str, source: Source, partition: int | None, *, has_keys: bool
     ) -> SendBatchFuture:
+        self._seconds_watch.look(topic, source.oldest_ms)
         route = self._routes.get(topic) or self._wait_route(topic)
         choose = self._chooser(route, partition, has_keys)
         appending = Appending(pieces(source, partition, choose))
@@ -210,9 +213,9 @@ class Producer(ProducerBase):
         """The partition that the caller names or the user's partitioner chooses."""
         if partition is None:
             return self._choose(route, key)
-        self._check_partition(route, partition)
-        return partition
+        return self._check_partition(route, partition)
 
+    @checked
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; return when all of it is done, well or not.
 
@@ -222,6 +225,7 @@ class Producer(ProducerBase):
         if not self._flush(timeout):
             raise flush_timed_out(timeout, list(self._shared.unfinished.values()))
 
+    @checked
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
         self._close(lambda: self._flush(timeout))
@@ -276,6 +280,7 @@ class Producer(ProducerBase):
 
     # Asking.
 
+    @checked
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions; waits up to max_block_ms for metadata."""
         self._check_usable(f"describe {topic}")
@@ -341,6 +346,7 @@ class Producer(ProducerBase):
 
     def _wait_route(self, topic: str) -> Route:
         """The topic's route; asks the cluster and waits if it is not known."""
+        checked_topic(topic, "produce", "topic")
         shared = self._shared
         deadline = time.monotonic() + self._options.max_block_ms / 1000
         with shared.changed:
