@@ -94,6 +94,7 @@ class FakeCluster:
         self.topics_by_name: dict[str, FakeTopic] = {}
         self.named: tuple[str, ...] | None = ("t",)
         self.is_compacted_topic = False
+        self.version = 1
         self.cut_away: set[int] = set()
         """Records that a truncation has removed: a reader may never have known them."""
         self.before_poll: Callable[[], None] = lambda: None
@@ -124,6 +125,7 @@ class FakeCluster:
                 for number in range(len(self.topics_by_name[name].logs))
             },
             missing=tuple(name for name in names if name not in found),
+            version=self.version,
         )
 
     def _progress(self, view: View, offset_of: Callable[[FakeLog], int]) -> Progress:
@@ -173,8 +175,12 @@ class FakeCluster:
     def drop_consumer(self) -> None:
         pass
 
-    def topics(self, names: Any, timeout_ms: int, grace_ms: int) -> dict[str, FakeTopic]:
+    def topics(
+        self, names: Any, timeout_ms: int, *, grace_ms: int, version_min: int
+    ) -> dict[str, FakeTopic]:
         del timeout_ms, grace_ms
+        if self.version < version_min:
+            raise error(ErrorCode.UNAVAILABLE)
         return {name: self.topics_by_name[name] for name in names if name in self.topics_by_name}
 
     def offsets(

@@ -1,6 +1,9 @@
 """Batch and streaming reads by a real Spark from a real node return exactly what was produced."""
 
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from tidelog.chaos.live.node_process import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
+from tidelog.client.admin_types import NewPartitions
 from tidelog.spark.options import parse_options
 from tidelog.spark.stream_reader import StreamReader
 
@@ -190,6 +194,92 @@ def test_a_start_is_pinned_before_it_is_used(spark_node: NodeProcess, topic: str
     spans = [part.span for part in again.partitions(planned, following)]  # type: ignore[attr-defined]
     assert sum(span.length for span in spans) == 50
     again.stop()
+
+
+def test_a_batch_read_of_nothing_has_no_rows(
+    spark: SparkSession, spark_node: NodeProcess, topic: str
+) -> None:
+    assert frame(spark, spark_node, topic).collect() == []
+    produce(spark_node, topic, 0, 10)
+    assert frame(spark, spark_node, topic, startingOffsets="latest").collect() == []
+    assert frame(spark, spark_node, topic, startingTimestamp="4102444800000").collect() == []
+
+
+def test_a_range_that_is_trimmed_under_its_task_fails_the_query(
+    spark: SparkSession, spark_node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    """The task is held at its first row; what is trimmed meanwhile it has not been sent yet."""
+    produce(spark_node, topic, 0, 40_000)
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+    seen: list[str] = []
+    read = frame(spark, spark_node, topic, **{"kafka.fetch.max.bytes": "100000"})
+
+    def harm() -> None:
+        deadline = time.monotonic() + QUERY_SECONDS_MAX
+        while not begun.exists() and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
+        with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
+            ends = {TopicPartition(topic, number): -1 for number in range(3)}
+            admin.delete_records(ends)
+        produce(spark_node, topic, 0, 100)
+        go_on.touch()
+        seen.append("trimmed")
+
+    trimming = threading.Thread(target=harm)
+    trimming.start()
+    try:
+        with pytest.raises(PySparkException, match="OFFSET_OUT_OF_RANGE"):
+            read.rdd.mapPartitions(holding(begun, go_on)).collect()
+    finally:
+        trimming.join()
+    assert seen == ["trimmed"]
+
+
+def holding(begun: Path, go_on: Path) -> Callable[[Iterable[Any]], Iterable[int]]:
+    """Takes the first row, then waits until it may go on."""
+
+    def hold(rows: Iterable[Any]) -> Iterable[int]:
+        count = 0
+        for _ in rows:
+            count += 1
+            begun.touch()
+            deadline = time.monotonic() + QUERY_SECONDS_MAX
+            while not go_on.exists() and time.monotonic() < deadline:
+                threading.Event().wait(0.05)
+        yield count
+
+    return hold
+
+
+def test_a_running_stream_reads_partitions_that_are_added(
+    spark: SparkSession, spark_node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    produce(spark_node, topic, 0, 300)
+    options = {"startingOffsets": "earliest"}
+    run_stream(spark, spark_node, topic, tmp_path, **options)
+    with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
+        admin.create_partitions({topic: NewPartitions(5)})
+    produce(spark_node, topic, 300, 300)
+    run_stream(spark, spark_node, topic, tmp_path, **options)
+    assert written_values(spark, tmp_path) == values(0, 600)
+
+
+def test_a_batch_that_is_run_again_is_not_read_from_another_topic_of_the_same_name(
+    spark: SparkSession, spark_node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    produce(spark_node, topic, 0, 500)
+    options = {"startingOffsets": "earliest"}
+    run_stream(spark, spark_node, topic, tmp_path, **options)
+    # As if Spark had died before it committed its last batch: it is planned, and runs again.
+    for commit in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+        commit.unlink()
+    with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
+        admin.delete_topics([topic])
+        admin.create_topics([NewTopic(topic, 3, 1)])
+    produce(spark_node, topic, 1_000, 900)
+    with pytest.raises(StreamingQueryException, match="UNKNOWN_TOPIC_ID"):
+        run_stream(spark, spark_node, topic, tmp_path, **options)
+    assert written_values(spark, tmp_path) == values(0, 500)
 
 
 def test_a_mistake_in_an_option_is_told_by_spark(

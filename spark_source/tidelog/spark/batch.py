@@ -17,4 +17,4 @@ def plan_batch(options: SourceOptions) -> list[OffsetRange]:
         start, lost = cluster.resolve(view, options.starting, "startingOffsets")
         end, lost_too = cluster.resolve(view, options.ending, "endingOffsets")
     report([*lost, *lost_too], fail_on_data_loss=options.fail_on_data_loss)
-    return split_ranges(plan_ranges(start, end), options.min_partitions)
+    return split_ranges(plan_ranges(start, end, view.version), options.min_partitions)

@@ -19,7 +19,7 @@ from tidelog.spark.losses import Loss, beyond_end
 from tidelog.spark.offsets import Progress, TopicProgress
 from tidelog.spark.option_values import refused
 from tidelog.spark.options import EARLIEST, LATEST, Place, SourceOptions
-from tidelog.spark.planning import NO_EPOCH
+from tidelog.spark.planning import NO_EPOCH, NO_VERSION
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 UNKNOWN_TOPIC_GRACE_MS: Final = 2_000
@@ -37,6 +37,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Topics named that are not there."""
     lacking: tuple[TopicPartition, ...] = ()
     """Partitions named that their topics do not have."""
+    version: int = NO_VERSION
+    """Of the metadata."""
 
 
 class Cluster:
@@ -78,7 +80,12 @@ class Cluster:
                 else:
                     lacking.append(TopicPartition(name, number))
         missing = tuple(name for name in self._named() if name not in found)
-        return View(partitions=partitions, missing=missing, lacking=tuple(lacking))
+        return View(
+            partitions=partitions,
+            missing=missing,
+            lacking=tuple(lacking),
+            version=self._client.version,
+        )
 
     def earliest(self, view: View) -> Progress:
         """The first kept offset of every partition."""

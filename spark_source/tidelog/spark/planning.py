@@ -5,6 +5,7 @@ Pure: from positions to positions.
 
 import itertools
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -12,7 +13,8 @@ from tidelog.client import TopicPartition
 from tidelog.spark.losses import Loss, cut_below, topic_gone, trimmed
 from tidelog.spark.offsets import Progress, TopicProgress
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
+NO_VERSION: Final = -1
 
 
 class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     leader_epoch: int = NO_EPOCH
     """No record of the range is of a later one; -1: not known."""
+    metadata_version: int = NO_VERSION
+    """Of the metadata by which the range was planned; -1: not known."""
 
     @property
     def length(self) -> int:
@@ -45,7 +49,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Where reading begins of partitions that cannot be read on from where they stood."""
 
 
-def plan_ranges(start: Progress, end: Progress) -> list[OffsetRange]:
+def plan_ranges(
+    start: Progress, end: Progress, metadata_version: int = NO_VERSION
+) -> list[OffsetRange]:
     """What lies between two positions, without empty ranges.
 
     A partition that `start` does not know is read from its beginning: whoever planned otherwise
@@ -66,6 +72,7 @@ def plan_ranges(start: Progress, end: Progress) -> list[OffsetRange]:
                         start=start_offset,
                         end=end_offset,
                         leader_epoch=ended.leader_epochs.get(partition, NO_EPOCH),
+                        metadata_version=metadata_version,
                     )
                 )
     return ranges

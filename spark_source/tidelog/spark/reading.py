@@ -245,7 +245,9 @@ class RangeReader:
     def _bounds(self) -> tuple[int, int]:
         """Where the log begins and ends, of the topic with the id planned."""
         positions, ids = self._clients.positions(), {self._span.topic: self._topic_id}
-        if not positions.topics(ids, self._look_ms, grace_ms=self._look_ms):
+        version = self._span.metadata_version
+        known = positions.topics(ids, self._look_ms, grace_ms=self._look_ms, version_min=version)
+        if not known:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC,
                 tried=f"read {self._span.place}",

@@ -27,6 +27,7 @@ from tidelog.spark.offsets import (
 )
 from tidelog.spark.options import Place, SourceOptions
 from tidelog.spark.planning import (
+    NO_VERSION,
     Comparison,
     OffsetRange,
     capped,
@@ -81,6 +82,7 @@ class StreamPlanner:
         self._fixed_end: Progress | None = None
         self._last_seen: Progress | None = None
         self._told: set[Loss] = set()
+        self._version = NO_VERSION
 
     def initial_offset(self) -> dict[str, object]:
         """The same whenever it is asked."""
@@ -89,6 +91,7 @@ class StreamPlanner:
     def latest_offset(self, start: dict[str, object], max_rows: int | None) -> dict[str, object]:
         """The first call pins the real start as an empty batch; later ones move on from it."""
         view = self._cluster().look()
+        self._version = view.version
         if is_initial(start):
             check_named(view)
             base, losses = self._cluster().resolve(view, self._options.starting, "startingOffsets")
@@ -125,7 +128,8 @@ class StreamPlanner:
         if is_initial(start) and ended.base is None:
             begun = ended.progress
         begins = overlaid(begun, ended.base or {})
-        return split_ranges(plan_ranges(begins, ended.progress), self._options.min_partitions)
+        ranges = plan_ranges(begins, ended.progress, self._version)
+        return split_ranges(ranges, self._options.min_partitions)
 
     def close(self) -> None:
         """Close the connection, if there is one."""

@@ -27,19 +27,30 @@ _OUT_OF_RANGE: Final = ErrorCode.OFFSET_OUT_OF_RANGE
 class PositionClient(ConfigCalls):
     """Looks up; reads no record and changes nothing."""
 
+    @property
+    def version(self) -> int:
+        """Of the newest metadata that have come; -1: none has."""
+        return self._calls.metadata.version
+
     def topics(
-        self, names: Iterable[str], timeout_ms: int | None = None, grace_ms: int = 0
+        self,
+        names: Iterable[str],
+        timeout_ms: int | None = None,
+        *,
+        grace_ms: int = 0,
+        version_min: int = -1,
     ) -> dict[str, TopicView]:
         """The topics as they are now; those that are not there are left out.
 
         `grace_ms`: so long a missing one is looked for again, since brokers hear of a new topic
-        one after the other.
+        one after the other. `version_min`: of metadata that somebody else has seen; a broker that
+        has not heard as much is not believed.
         """
         self._check_usable("look topics up")
         wanted = list(dict.fromkeys(names))
         left = iter(wanted)
         while some := list(islice(left, TOPICS_A_REQUEST)):
-            self._look(some, timeout_ms)
+            self._look(some, timeout_ms, version_min)
         known = self._calls.metadata.topics
         if grace_ms and any(name not in known for name in wanted):
             self._wait_known(wanted, grace_ms)
@@ -109,10 +120,10 @@ class PositionClient(ConfigCalls):
             if error.code is not ErrorCode.UNKNOWN_TOPIC:
                 raise
 
-    def _look(self, names: list[str] | None, timeout_ms: int | None) -> None:
+    def _look(self, names: list[str] | None, timeout_ms: int | None, version_min: int = -1) -> None:
         def attempt(left_ms: int) -> None:
             view = self._calls.refresh(names or (), left_ms, all_topics=names is None)
-            if view.version < self._calls.metadata.version:
+            if view.version < max(self.version, version_min):
                 raise TidelogError(
                     ErrorCode.UNAVAILABLE,
                     tried="look topics up",
