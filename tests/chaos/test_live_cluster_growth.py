@@ -7,9 +7,11 @@ import pytest
 
 from tidelog.chaos.checkers import Anomaly
 from tidelog.chaos.checkers.history import Outcome
+from tidelog.chaos.live import cluster_wrong_clock
 from tidelog.chaos.live.cluster_growth import Phase, Recreated
 from tidelog.chaos.live.cluster_growth_cases import (
     GROWTH_CASES,
+    WRONG_CLOCK,
     entries_of,
     exit_code,
     judge_entries,
@@ -148,4 +150,18 @@ def test_a_cluster_that_changes_under_load_loses_doubles_and_reorders_nothing(
     code = run_growth_case(name, tmp_path, seconds=1.0, rate=200)
     printed = capsys.readouterr().out
     assert code == 0, printed
+    if printed.startswith("SKIPPED"):
+        pytest.skip(printed.strip())
     assert "every acknowledged record is there, once, in order" in printed
+
+
+def test_a_case_with_another_clock_is_skipped_with_one_line_where_there_is_no_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster_wrong_clock, "PLACES", (str(tmp_path / "*.so"),))
+    assert run_growth_case(WRONG_CLOCK, tmp_path / "run", seconds=1.0, rate=1.0) == 0
+    assert capsys.readouterr().out.startswith("SKIPPED: libfaketime")
+    library = tmp_path / "libfaketime.so"
+    library.touch()
+    assert cluster_wrong_clock.find_library() == library
+    assert cluster_wrong_clock.faked_clock(library, "+1d")["LD_PRELOAD"] == str(library)

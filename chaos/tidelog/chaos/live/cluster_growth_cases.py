@@ -37,8 +37,10 @@ from tidelog.chaos.live.cluster_verdict import (
     read_back,
     report,
 )
+from tidelog.chaos.live.cluster_wrong_clock import clock_is_ahead, find_library
 
 SECONDS: Final = 60.0
+WRONG_CLOCK: Final = "wrong-clock"
 WARM_SECONDS_MAX: Final = 60.0
 LOST: Final = frozenset({"lost_write", "unseen"})
 DOUBLED: Final = frozenset({"duplicate"})
@@ -79,12 +81,20 @@ GROWTH_CASES: Final[dict[str, GrowthCase]] = {
         "an old copy of a data directory is put back, alone and while every broker is dead",
         *(24, 24, 0, 4),
     ),
+    WRONG_CLOCK: GrowthCase(
+        clock_is_ahead,
+        "a broker starts with its clock a day ahead, and is put right",
+        *(24, 24, 0, 2),
+    ),
 }
 
 
 def run_growth_case(name: str, directory: Path, *, seconds: float | None, rate: float) -> int:
     """Everything in that directory; the exit code. `seconds` pass without any change, in all."""
     case = GROWTH_CASES[name]
+    if name == WRONG_CLOCK and find_library() is None:
+        print("SKIPPED: libfaketime is not installed (on Debian: apt-get install faketime)")
+        return 0
     healthy_seconds = (SECONDS if seconds is None else seconds) / case.healthy_phases
     clients = directory / "clients"
     clients.mkdir(parents=True)

@@ -115,6 +115,8 @@ class ServerProcess:
         self.log_file = directory / "node.log"
         self.settings_file = directory / "node.toml"
         self.directory_uuid = b""
+        self.environment: dict[str, str] = {}
+        """Added to the environment of the next start."""
         self._planted = planted
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
@@ -160,7 +162,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
             )
         self._is_paused = False
 
