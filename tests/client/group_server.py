@@ -27,6 +27,8 @@ class GroupServer(ContractServer):
         self.offsets: dict[str, dict[Key, int]] = {}
         self.members: dict[str, Members] = {}
         self.missing_coordinators = 0
+        self.lists_before_all = 0
+        """So many answers still lack the groups of one coordinator, which moves."""
         self.failures: list[ErrorCode] = []
         """Each is answered once, for every group or partition that is asked for."""
         self.asked: list[str] = []
@@ -64,6 +66,12 @@ class GroupServer(ContractServer):
             for key, offset in self.offsets.get(group, {}).items()
         )
 
+    def _missing_now(self) -> int:
+        if self.lists_before_all:
+            self.lists_before_all -= 1
+            return 1
+        return self.missing_coordinators
+
     def list_groups(self, data: bytes) -> bytes:
         request = group_admin_pb2.ListGroupsRequest.FromString(data)
         found = [
@@ -82,7 +90,7 @@ class GroupServer(ContractServer):
         return group_admin_pb2.ListGroupsResponse(
             groups=page,
             next_after_name=page[-1].group if len(page) < len(found) else "",
-            missing_coordinators=self.missing_coordinators,
+            missing_coordinators=self._missing_now(),
         ).SerializeToString()
 
     def state(self, group: str) -> group_admin_pb2.GroupState.ValueType:

@@ -93,6 +93,14 @@ def test_a_list_that_lacks_somebodys_groups_says_so(server: GroupServer, admin: 
     assert (len(found.groups), found.missing_coordinators) == (2, 2)
 
 
+def test_a_list_is_asked_for_again_while_a_coordinator_moves(
+    server: GroupServer, admin: Both
+) -> None:
+    server.lists_before_all = 2
+    assert len(admin.call("list_groups")) == 2
+    assert server.lists_before_all == 0
+
+
 def test_a_group_is_described_with_members_and_partitions(admin: Both) -> None:
     (reports,) = admin.call("describe_groups", ["reports"])
     assert (reports.state, reports.assignor, reports.coordinator_id) == (

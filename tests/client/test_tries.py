@@ -52,6 +52,19 @@ def last_words(errors: Sequence[TidelogError], doubt: Doubt | None = None) -> Ti
     raise AssertionError("the time is over")
 
 
+def test_a_call_that_is_tried_for_long_tells_the_log_now_and_then() -> None:
+    tries = Tries(SHORT, 120_000, 0, doubt=None)
+    told = []
+    for second in range(60):
+        tries.fail(refused(), second * 10**9)
+        told.append(tries.waiting_text(refused(), second * 10**9))
+    assert [second for second, text in enumerate(told) if text] == [5, 35]
+    assert told[5] is not None
+    assert told[5].startswith(
+        "waiting: it is loading [COORDINATOR_NOT_AVAILABLE], for 5 s, 6 tries"
+    )
+
+
 def test_silence_behind_an_answer_is_told_with_it() -> None:
     found = last_words([refused(), silence(2), silence(1)])
     assert isinstance(found, PeerError)
