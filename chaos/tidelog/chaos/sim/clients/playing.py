@@ -14,7 +14,7 @@ from tidelog.chaos.sim.clients.strikes import Strike
 from tidelog.chaos.sim.exchange import Exchange
 from tidelog.chaos.sim.process import Process, SimulatedPorts
 from tidelog.chaos.sim.world import World
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 _MS: Final = 1_000_000
 BOUND_NS: Final = 12_000 * _MS
@@ -174,7 +174,8 @@ class Playing:
 
 def _is_doubtful(error: TidelogError) -> bool:
     """Whether it says that the call may have been done: also a refusal may, of a second try."""
-    return "may have been done" in error.happened
+    is_unknown = error.code is ErrorCode.INDETERMINATE
+    return is_unknown or "may have been done" in error.happened
 
 
 def is_over(playing: Playing) -> bool:
