@@ -186,6 +186,7 @@ def test_batches_beyond_the_memory_budget_are_refused_and_can_be_sent_again() ->
 def test_producer_ids_and_codecs_pass_through_untouched() -> None:
     async def work(client: PlainClient) -> None:
         topic_id = await client.create_topic("t")
+        await client.call("ProducerIdService/AllocateProducerId", b"")
         batch = encode_batch(
             [(5, b"k", b"v" * 100, [("h", None)])],
             codec=Codec.ZSTD,

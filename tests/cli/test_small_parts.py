@@ -62,6 +62,11 @@ def test_columns_are_aligned_and_no_line_ends_with_blanks() -> None:
     text = table(("Name", "Count"), [("a", 1), ("longer", 1000)], right="Count")
     assert text == "Name    Count\na           1\nlonger   1000"
     assert table(("A", "B"), [("x", "")]) == "A  B\nx"
+    assert table(("A", "B"), [("x\ny", "\x1b[2J"), ("ä b", "")]).split("\n") == [
+        "A     B",
+        r"x\ny  \x1b[2J",
+        "ä b",
+    ], "a name cannot break a line, nor speak to the terminal"
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ class BrokerGroups:
             self.members,
             broker_id=broker_id,
             lag_of=lambda group: self.lag.lag_of(group),
+            look_at_lags=lambda: self.lag.look_again(),
         )
         self._peers = GroupPeers(
             calls,

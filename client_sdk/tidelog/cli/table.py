@@ -8,7 +8,7 @@ _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> str:
     """Columns two blanks apart; `right` names the columns that are aligned to the right."""
-    cells = [list(head), *([str(value) for value in row] for row in rows)]
+    cells = [list(head), *([printable(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
     is_right = [name in right.split() for name in head]
     return "\n".join(
@@ -18,6 +18,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: str = ""
         ).rstrip()
         for row in cells
     )
+
+
+def printable(text: str) -> str:
+    """What would break a line, or move a terminal's cursor, stands as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def size(size_bytes: int) -> str:

@@ -32,6 +32,7 @@ class Coordinator:
             open_log=self._open,
             make_core=GroupCoordinatorCore,
             is_in_contact=lambda: True,
+            on_resigned=lambda key, error: None,
             events=log_events,
             meter=Meter(()),
         )

@@ -189,6 +189,18 @@ def test_groups_of_a_coordinator_that_is_not_there_are_left_out_and_counted() ->
     Cluster(controllers=1, brokers=1, roles="controller,broker").run(work)
 
 
+def test_the_list_knows_the_lag_of_a_group_that_has_just_committed() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 1)
+        await groups.produce("t", 0, 5)
+        assert await groups.commit("g", {("t", 0): 2}) == [0]
+        (listed,) = await groups.listed()
+        assert listed.lag == 3
+
+    three().run(work)
+
+
 def test_in_a_cluster_that_never_had_a_group_none_is_found_and_nobody_is_to_try_again() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)

@@ -89,10 +89,12 @@ class GroupCoordinator:
         open_log: Callable[[PartitionKey, LeaderEpoch], CoordinatorLog],
         make_core: Callable[[], GroupCoordinatorCore],
         is_in_contact: Callable[[], bool],
+        on_resigned: Callable[[PartitionKey, TidelogError], None],
         events: EventLog,
         meter: Meter,
     ) -> None:
         self._meter = meter
+        self._on_resigned = on_resigned
         self.key = key
         self._open_log = open_log
         self._clock = clock
@@ -325,7 +327,7 @@ class GroupCoordinator:
             if not answer.done():
                 answer.set_exception(fresh(error))
         if was_there:
-            self._events.info("group_coordinator_resigned", partition=self.key, reason=error)
+            self._on_resigned(self.key, error)
 
     # -- effects -------------------------------------------------------------------------------
 

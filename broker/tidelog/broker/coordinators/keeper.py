@@ -30,6 +30,7 @@ from tidelog.broker.node_time import HouseTime
 from tidelog.broker.replicas import Replicas
 from tidelog.metadata_quorum.image import Image, TopicImage
 from tidelog.ports import Clock, TaskScope
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId
 
 TICK_MS: Final = 50
@@ -62,6 +63,9 @@ class GroupCoordinators:
         self._coordinators: dict[PartitionId, GroupCoordinator] = {}
         """Of every partition that this broker has led."""
         self._has_begun = asyncio.Event()
+        self._resigned: list[PartitionId] = []
+        """Partitions whose coordinators have resigned since that was told last."""
+        self._why_resigned: TidelogError | None = None
         self._image = Image()
         self._topics: tuple[GroupTopic, ...] = ()
         self._settings = settings_of(self._image)
@@ -96,9 +100,12 @@ class GroupCoordinators:
         """Until cancelled."""
         async with TaskScope() as scope:
             scope.start(self._tick(), name="group coordinators' ticks")
-            while True:
-                self._follow(self._replicas.applied, scope)
-                await self._replicas.wait_applied(self._image.version + 1)
+            try:
+                while True:
+                    self._follow(self._replicas.applied, scope)
+                    await self._replicas.wait_applied(self._image.version + 1)
+            finally:
+                self._tell_resigned()
 
     def _follow(self, image: Image, scope: TaskScope) -> None:
         before, self._image = self._image, image
@@ -146,6 +153,7 @@ class GroupCoordinators:
             open_log=lambda key, epoch: CoordinatorLog(self._replicas, key, epoch),
             make_core=self._make_core,
             is_in_contact=self._is_in_contact,
+            on_resigned=self._note_resigned,
             events=self._events,
             meter=self._meter,
         )
@@ -156,10 +164,25 @@ class GroupCoordinators:
         scope.start(made.run(), name=f"group coordinator {key.partition}")
         return made
 
+    def _note_resigned(self, key: PartitionKey, error: TidelogError) -> None:
+        self._resigned.append(key.partition)
+        self._why_resigned = error
+
+    def _tell_resigned(self) -> None:
+        """One line for all that went together, as at a stop or when a broker is relieved."""
+        if self._resigned:
+            gone, self._resigned = sorted(self._resigned), []
+            self._events.info(
+                "group_coordinator_resigned",
+                partitions=",".join(map(str, gone)),
+                reason=self._why_resigned,
+            )
+
     async def _tick(self) -> None:
         await self.wait_begun()
         while True:
             await self._clock.sleep(TICK_MS)
+            self._tell_resigned()
             now_ms = self._clock.monotonic_ns() // NS_PER_MS
             for coordinator in self._coordinators.values():
                 coordinator.tick(now_ms)

@@ -19,6 +19,9 @@ from tidelog.wire.errors import TidelogError
 
 LOOK_MS: Final = 5_000
 """Between two looks: how old a lag may be."""
+RECENT_MS: Final = 1_000
+"""How old it may be for a list; however many ask, no more looks than these."""
+NS_PER_MS: Final = 1_000_000
 OFFSETS_A_TURN: Final = 1_000
 """Offsets that are looked at before the loop may turn."""
 NOT_KNOWN: Final = -1
@@ -42,6 +45,7 @@ class LagKeeper:
         self._offsets = offsets
         self._clock = clock
         self._groups: dict[str, GroupLag] = {}
+        self._looked_ns = -RECENT_MS * NS_PER_MS
 
     @property
     def groups(self) -> Mapping[str, GroupLag]:
@@ -53,6 +57,12 @@ class LagKeeper:
         found = self._groups.get(group)
         return NOT_KNOWN if found is None else found.total
 
+    async def look_again(self) -> None:
+        """Look unless that was done within RECENT_MS: who lists groups wants those that have just
+        committed as well."""
+        if self._clock.monotonic_ns() - self._looked_ns >= RECENT_MS * NS_PER_MS:
+            await self.look()
+
     async def run(self) -> None:
         """Until cancelled."""
         await self._coordinators.wait_begun()
@@ -62,6 +72,7 @@ class LagKeeper:
 
     async def look(self) -> None:
         """Once."""
+        self._looked_ns = self._clock.monotonic_ns()
         committed = await self._committed()
         keys = dict.fromkeys(key for _, key, _ in committed)
         held = await self._offsets.of(keys) if keys else {}

@@ -5,7 +5,7 @@ answers become the contract's. The same for a call made here and for one that ca
 broker. What only leaders of the partitions know is left out: whoever was asked fills it in.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.broker.coordinators.coordinator import GroupCoordinator
@@ -60,11 +60,13 @@ class GroupCalls:
         *,
         broker_id: BrokerId,
         lag_of: LagOf,
+        look_at_lags: Callable[[], Awaitable[None]],
     ) -> None:
         self._coordinators = coordinators
         self._members = members
         self._broker_id = broker_id
         self._lag_of = lag_of
+        self._look_at_lags = look_at_lags
 
     async def answer(
         self, context: RequestContext, call: broker_peer_pb2.CoordinateGroupsRequest
@@ -99,6 +101,7 @@ class GroupCalls:
         self, asked: group_admin_pb2.ListGroupsRequest
     ) -> group_admin_pb2.ListGroupsResponse:
         response = group_admin_pb2.ListGroupsResponse()
+        await self._look_at_lags()
         for coordinator in list(self._coordinators.led()):
             try:
                 found = await _ask(coordinator, ListGroups(**_Unstamped), ListGroupsAnswer)

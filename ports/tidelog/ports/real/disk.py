@@ -5,6 +5,7 @@ here. One event loop uses it, the one that opened it.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -229,6 +230,9 @@ class RealDisk:
         return os.path.join(self._root, path) if path else self._root
 
 
+_OF_THE_DISK: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+
+
 async def open_disk(
     directory: Path,
     *,
@@ -249,7 +253,17 @@ async def open_disk(
             os.close(lock)
             raise
     except OSError as error:
-        raise disk_io.storage_error(error, tried) from error
+        failed = disk_io.storage_error(error, tried)
+        if error.errno in _OF_THE_DISK:
+            raise failed from error
+        # Nothing was read or written yet: it is the name, or who may use it, not the disk.
+        raise TidelogError(
+            failed.code,
+            tried=failed.tried,
+            happened=failed.happened,
+            hint="Name a directory on a disk that this user may write to; it is made if it is not "
+            "there.",
+        ) from error
     if descriptors_max is None:
         descriptors_max = open_files.table_size()
     return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
