@@ -35,6 +35,29 @@ ABSENT_METHODS: Final = {
         "update_features": "`tidelog cluster features`",
     },
 }
+OF_VERSION_2: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "KafkaAdminClient": {
+        "create_topics": ("new_topics", "timeout_ms", "validate_only"),
+        "delete_topics": ("topics", "timeout_ms"),
+        "list_topics": (),
+        "describe_topics": ("topics",),
+        "describe_cluster": (),
+        "describe_configs": ("config_resources", "include_synonyms"),
+        "alter_configs": ("config_resources",),
+        "create_partitions": ("topic_partitions", "timeout_ms", "validate_only"),
+        "delete_records": ("records_to_delete", "timeout_ms", "partition_leader_id"),
+        "describe_consumer_groups": (
+            "group_ids",
+            "group_coordinator_id",
+            "include_authorized_operations",
+        ),
+        "list_consumer_groups": ("broker_ids",),
+        "list_consumer_group_offsets": ("group_id", "group_coordinator_id", "partitions"),
+        "delete_consumer_groups": ("group_ids", "group_coordinator_id"),
+        "describe_log_dirs": (),
+    },
+}
+"""Calls of kafka-python 2.0 to 2.3 and their parameters in order."""
 ABSENT_NAMES: Final = {
     ".consumer.subscription_state": {
         "SubscriptionState": _PROTOCOL,

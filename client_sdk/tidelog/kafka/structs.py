@@ -3,12 +3,14 @@
 Owns those that the client does not have; the others are the client's own. Values only.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = [
     "ConsumerGroupMetadata",
+    "GroupInformation",
+    "MemberInformation",
     "MemberState",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -31,6 +33,28 @@ class MemberState:
     UNJOINED = "<unjoined>"
     REBALANCING = "<rebalancing>"
     STABLE = "<stable>"
+
+
+class MemberInformation(NamedTuple):
+    """A member of a group, as version 2 shows it."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    member_metadata: Any
+    member_assignment: Any
+
+
+class GroupInformation(NamedTuple):
+    """A group and its members, as version 2 shows them."""
+
+    error_code: int
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[MemberInformation]
+    authorized_operations: list[str]
 
 
 class ConsumerGroupMetadata(NamedTuple):

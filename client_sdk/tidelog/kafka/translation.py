@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from tidelog.client.errors import LogTruncationError
+from tidelog.client.errors import ArgumentTypeError, LogTruncationError
 from tidelog.client.types import OffsetAndMetadata
 from tidelog.kafka import errors
 from tidelog.kafka.errors import KafkaError
@@ -119,5 +119,8 @@ def translating(
     """Around a call of the client."""
     try:
         yield
+    except ArgumentTypeError as error:
+        # As kafka-python: a plain mistake of the caller's is Python's own error.
+        raise TypeError(str(error)) from error
     except TidelogError as error:
         raise translated(error, special) from error

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.client import AdminClient
+from tidelog.client.argument_kinds import is_a
 from tidelog.kafka import errors
 from tidelog.kafka.translation import translated
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -20,6 +21,13 @@ class AdminBase:
     """One client for all of them."""
 
     _client: AdminClient
+
+
+def listed(given: Any, name: str) -> list[Any]:
+    """The values of a list; a text is one value, never its letters."""
+    if is_a(given, str, bytes) or not is_a(given, Iterable):
+        raise TypeError(f"{name} must be a list, not {type(given).__name__} (hint: [{name}])")
+    return list(given)
 
 
 def outcome_of(error: TidelogError | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from tidelog.client import AdminClient
 from tidelog.kafka.admin.configs import ConfigCalls
-from tidelog.kafka.admin.groups import GroupCalls
+from tidelog.kafka.admin.older import OlderCalls
 from tidelog.kafka.admin.partitions import PartitionCalls
 from tidelog.kafka.admin.topics import TopicCalls
 from tidelog.kafka.option_table import ADMIN
@@ -18,7 +18,7 @@ from tidelog.kafka.translation import translating
 _NAME: Final = "KafkaAdminClient"
 
 
-class KafkaAdminClient(TopicCalls, ConfigCalls, PartitionCalls, GroupCalls):
+class KafkaAdminClient(TopicCalls, ConfigCalls, PartitionCalls, OlderCalls):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
     def __init__(self, **configs: Any) -> None:

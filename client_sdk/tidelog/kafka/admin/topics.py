@@ -11,7 +11,7 @@ from uuid import UUID
 from tidelog.client import NewTopic as Wanted
 from tidelog.client.types import CreatedTopic, PartitionDescription, TopicDescription
 from tidelog.kafka import errors
-from tidelog.kafka.admin.base import SPECIAL, AdminBase, outcome_of, raise_first, uuid_of
+from tidelog.kafka.admin.base import SPECIAL, AdminBase, listed, outcome_of, raise_first, uuid_of
 from tidelog.kafka.admin.types import NewTopic
 from tidelog.kafka.translation import translating
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -52,7 +52,7 @@ class TopicCalls(AdminBase):
         raise_errors: bool = True,
     ) -> dict[str, Any]:
         """Delete topics with all their records, by name or by id."""
-        asked = list(topics)
+        asked = listed(topics, "topics")
         with translating():
             deleted = self._client.try_delete_topics(
                 [each.bytes if isinstance(each, UUID) else each for each in asked], timeout_ms
@@ -79,7 +79,7 @@ class TopicCalls(AdminBase):
 
     def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Of each topic its partitions; an unknown one has an error_code."""
-        names = None if topics is None else list(topics)
+        names = None if topics is None else listed(topics, "topics")
         with translating():
             if names is None:
                 return [_described(topic) for topic in self._client.describe_topics()]
@@ -87,7 +87,7 @@ class TopicCalls(AdminBase):
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: int = 10_000) -> None:
         """Until each of them has a leader for every partition; KafkaTimeoutError after that."""
-        names = list(topic_names)
+        names = listed(topic_names, "topic_names")
         deadline = time.monotonic() + timeout_ms / 1000
         while names:
             waiting = [topic["name"] for topic in self.describe_topics(names) if not _ready(topic)]
@@ -128,7 +128,10 @@ def _spelled_out(new_topics: Iterable[Any] | Mapping[str, Mapping[str, Any]]) ->
             )
             for name, settings in new_topics.items()
         ]
-    return [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
+    return [
+        NewTopic(each) if isinstance(each, str) else each
+        for each in listed(new_topics, "new_topics")
+    ]
 
 
 def _wanted(topic: NewTopic) -> Wanted:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tidelog.client import Producer
+from tidelog.client.errors import ArgumentTypeError
 from tidelog.kafka import errors
 from tidelog.kafka.metrics import shown
 from tidelog.kafka.option_table import PRODUCER
@@ -67,7 +68,7 @@ class KafkaProducer:
             raise errors.IllegalStateError("KafkaProducer already closed!")
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
-        if topic not in self._topics:
+        if topic.__class__ is not str or topic not in self._topics:
             ensure_valid_topic_name(topic)
             self._topics.add(topic)
         checked = _checked_headers(headers)
@@ -81,6 +82,8 @@ class KafkaProducer:
             future = self._client.send(
                 topic, value_bytes, key_bytes, checked, partition, timestamp_ms
             )
+        except ArgumentTypeError as error:
+            raise TypeError(str(error)) from error
         except TidelogError as error:
             if error.code is ErrorCode.UNKNOWN_PARTITION:
                 raise ValueError(f"Unrecognized partition: {error}") from error
