@@ -149,6 +149,7 @@ def test_what_means_nothing_here_is_told_in_one_line(caplog: pytest.LogCaptureFi
         "kafka.group.id": "g",
         "kafka.fetch.max.byte": "1",
         "fetchOffset.numRetries": "3",
+        "path": "orders",
         "maxOffsetsPerTrigger": "5",
     }
     with caplog.at_level(logging.WARNING, "tidelog.spark"):

@@ -75,6 +75,7 @@ MEANINGLESS: Final = (
 STREAMS_ONLY: Final = ("maxOffsetsPerTrigger",)
 BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp")
 _SPARKS_OWN: Final = ("path",)
+"""What `load("...")` is given: no topic is named so."""
 
 FETCH_TIMEOUT_MS_DEFAULT: Final = 120_000
 
@@ -133,9 +134,9 @@ def parse_options(raw: Mapping[str, str], *, is_streaming: bool) -> SourceOption
 
 def _check_names(raw: Mapping[str, str], *, is_streaming: bool) -> list[str]:
     """The options that mean nothing here; raises for those that cannot be passed over."""
-    known = {name.lower() for name in KNOWN + _SPARKS_OWN}
+    known = {name.lower() for name in KNOWN}
     later = {name.lower() for name in LATER}
-    meaningless = {name.lower() for name in MEANINGLESS}
+    meaningless = {name.lower() for name in MEANINGLESS + _SPARKS_OWN}
     ignored = []
     for name in sorted(raw):
         small = name.lower()
