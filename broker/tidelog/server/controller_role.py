@@ -13,13 +13,14 @@ from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.rpc.controller_methods import ControllerParts
 from tidelog.metadata_quorum.state_machine import MetadataStateMachine
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
+from tidelog.metadata_quorum.storage.survey import ONLY_AN_EXPORT
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.server import METHOD, MetadataStreamServer
 from tidelog.ports import Disk, Method, StreamMethod
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.node_ports import NodePorts
 from tidelog.server.storage_format import NodeIdentity
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 CATCH_UP_MS: Final = 1_000
 RETRY_MS: Final = 100
@@ -68,6 +69,29 @@ class ControllerRole:
             defaults=configuration.topic_defaults(),
             times=times,
             peer_addresses=peer_addresses,
+        )
+
+    @property
+    def lone_damage(self) -> TidelogError | None:
+        """Why this node waits for ever: it has lost entries, and nobody else has them."""
+        described = self.quorum.describe()
+        own = self.storage.member_id
+        if not described.is_repairing or described.members.voters != (own,):
+            return None
+        is_empty = described.log_start_index > described.last_index and (
+            self.storage.recovered.snapshot is None
+        )
+        return TidelogError(
+            ErrorCode.STORAGE_CORRUPT,
+            tried="lead the quorum alone",
+            happened=ONLY_AN_EXPORT
+            if is_empty
+            else f"entries behind {described.last_index} are damaged here, and no other voter has "
+            "them",
+            hint="Stop the node, then see `tidelog storage info DIR`."
+            if is_empty
+            else "Stop the node, then `tidelog quorum recover --unsafe DIR --dry-run` shows what "
+            "is left.",
         )
 
     def methods(self) -> Mapping[str, Method]:

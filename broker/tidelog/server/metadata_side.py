@@ -56,7 +56,12 @@ def of_member(
         ports,
         cluster_id=role.storage.cluster_id,
         applied_index=lambda: role.quorum.applied_index,
-        trouble=lambda: role.quorum.failure or role.quorum.join_error or role.quorum.why_leaderless,
+        trouble=lambda: (
+            role.quorum.failure
+            or role.quorum.join_error
+            or role.lone_damage
+            or role.quorum.why_leaderless
+        ),
     )
 
 

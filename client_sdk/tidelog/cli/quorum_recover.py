@@ -15,15 +15,19 @@ from tidelog.cli.terminal import is_terminal
 
 if TYPE_CHECKING:
     from tidelog.metadata_quorum.storage.recover_unsafe import Recovery
-    from tidelog.server.recover import Recovered
+    from tidelog.server.recover import Kept, Recovered
 
 COMMAND: Final = "tidelog quorum recover"
 SENTENCE: Final = "I accept that committed metadata may be lost"
+NAMES_MAX: Final = 20
+"""Of topics and directories in a warning."""
 DESCRIPTION: Final = (
     "The last resort, for a majority of voters that is gone for good: make this node, which must "
     "be stopped, the only voter. What the lost voters had committed and this node never got is "
     "lost. Choose the node with the highest last index (`tidelog storage info`), and never start "
     "another voter of the old quorum again: each of them must be formatted with --join.\n\n"
+    "A lone voter whose journal is damaged, cut off, empty or gone goes on from what is left of "
+    "journal and snapshot; with both gone only an export helps.\n\n"
     "It shows what may be lost and asks for a sentence, typed in full. The directory as it was is "
     "kept beside the new one."
 )
@@ -51,7 +55,8 @@ def configure(parser: Parser) -> None:
     add_json(
         parser,
         "{directory, backup, node_id, old_directory_uuid, directory_uuid, last_index, last_term, "
-        "new_term, lost_members: [node id], is_changed}",
+        "new_term, lost_members: [node id], lost_entries, unknown_directories: [name], "
+        "is_changed}",
     )
 
 
@@ -68,14 +73,19 @@ def run(arguments: argparse.Namespace) -> int:
     from tidelog.server import recover
 
     directory, found, recovery = recover.plan_recovery(arguments.directory, arguments.address or "")
-    print_stderr(warning(str(directory), recovery))
+    kept = recover.kept_of(directory, found, recovery)
+    print_stderr(
+        warning(str(directory), recovery)
+        if kept is None
+        else warning_alone(str(directory), recovery, kept)
+    )
     if arguments.dry_run:
-        _show(arguments, as_json(str(directory), "", recovery, is_changed=False))
+        _show(arguments, as_json(str(directory), "", recovery, kept, is_changed=False))
         return EXIT_OK
     if arguments.yes_i_accept is None:
         _ask(arguments.directory)
-    done = recover.recover(directory, found, recovery)
-    _show(arguments, as_json(str(directory), str(done.backup), recovery, is_changed=True))
+    done = recover.recover(directory, found, recovery, kept)
+    _show(arguments, as_json(str(directory), str(done.backup), recovery, kept, is_changed=True))
     if not arguments.json:
         print(as_text(done))
     return EXIT_OK
@@ -102,6 +112,43 @@ def warning(directory: str, recovery: "Recovery") -> str:
         lines.insert(2, f"Entries {recovery.lost_here} are damaged here, and lost with it.")
     if recovery.was_learner:
         lines.insert(1, "It was a learner: choose a voter if one is left.")
+    return "\n".join(lines)
+
+
+def warning_alone(directory: str, recovery: "Recovery", kept: "Kept") -> str:
+    """The same of a lone voter that is damaged: what is left, and what goes."""
+    topics = sorted(topic.name for topic in kept.image.topics.values())
+    named = ", ".join(topics[:NAMES_MAX]) + (", …" if len(topics) > NAMES_MAX else "")
+    unknown = kept.unknown_directories
+    lines = [
+        (
+            f"node {recovery.old_id.node_id} is the only voter, and {directory} is damaged: it "
+            f"goes on from what is left up to entry {recovery.last_index} of term "
+            f"{recovery.last_term}."
+        ),
+        (
+            f"Entries {recovery.lost_here} are lost, and every change of metadata in them: topics "
+            "created or deleted, settings, leaders, members of the quorum."
+        ),
+        "If voters were added in them, do not do this: start those, they send the entries again.",
+        (
+            f"Kept: {len(topics)} topics{f' ({named})' if topics else ''}, "
+            f"{kept.image.partition_count} partitions, {len(kept.image.brokers)} brokers."
+        ),
+        (
+            "Epochs and producer ids jump ahead, so that none is given out a second time; every "
+            "replica is asked for its log, and the longest one leads."
+        ),
+    ]
+    if unknown:
+        lines += [
+            (
+                f"{len(unknown)} directories are of partitions that are lost with the damage; they "
+                "stay, and nobody serves them:"
+            ),
+            *(f"  {name}" for name in unknown[:NAMES_MAX]),
+            *(["  …"] if len(unknown) > NAMES_MAX else []),
+        ]
     return "\n".join(lines)
 
 
@@ -143,7 +190,9 @@ def as_text(done: "Recovered") -> str:
             ),
             f"kept as it was: {done.backup}",
             (
-                "next: start the node; then format every other voter's directory anew with "
+                "next: start the node, then every broker again"
+                if recovery.is_alone
+                else "next: start the node; then format every other voter's directory anew with "
                 "`tidelog storage format --join`"
             ),
         ]
@@ -151,7 +200,12 @@ def as_text(done: "Recovered") -> str:
 
 
 def as_json(
-    directory: str, backup: str, recovery: "Recovery", *, is_changed: bool
+    directory: str,
+    backup: str,
+    recovery: "Recovery",
+    kept: "Kept | None",
+    *,
+    is_changed: bool,
 ) -> dict[str, object]:
     """What a program reads; the names stay."""
     return {
@@ -164,5 +218,7 @@ def as_json(
         "last_term": recovery.last_term,
         "new_term": recovery.new_term,
         "lost_members": [each.id.node_id for each in recovery.others],
+        "lost_entries": recovery.lost_here,
+        "unknown_directories": [] if kept is None else list(kept.unknown_directories),
         "is_changed": is_changed,
     }

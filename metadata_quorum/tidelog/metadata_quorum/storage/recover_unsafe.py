@@ -5,13 +5,20 @@ behind them comes one entry that makes this node the only voter, with a new dire
 term above every term that this node has seen: whoever was left of the old quorum can neither lead
 nor vote in it. What the lost members had committed and this one never got is lost. It must never
 change the old directory: whoever calls it keeps that as it is.
+
+A lone voter that is damaged goes on from what is left before the damage. What came behind it was
+committed, and brokers have acted on it: so its numbers jump ahead, as those of a restored export
+do, which is written by whoever knows the metadata (`server.recover`).
 """
 
 import msgspec
 
+from tidelog.metadata_quorum.image import Image
+from tidelog.metadata_quorum.image_snapshot import EncodedImage
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
 from tidelog.metadata_quorum.raft.membership import encode_members
 from tidelog.metadata_quorum.raft.types import (
+    NO_INDEX,
     Entry,
     EntryKind,
     HardState,
@@ -19,10 +26,13 @@ from tidelog.metadata_quorum.raft.types import (
     MemberId,
     Members,
     Snapshot,
+    SnapshotId,
 )
+from tidelog.metadata_quorum.state_machine import MetadataStateMachine
 from tidelog.metadata_quorum.storage.identity import UUID_BYTES, format_storage
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
-from tidelog.metadata_quorum.storage.survey import Survey
+from tidelog.metadata_quorum.storage.snapshot_files import SnapshotFiles
+from tidelog.metadata_quorum.storage.survey import ONLY_AN_EXPORT, Survey, look
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
@@ -46,6 +56,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     new_term: Term
     lost_here: str
     """Entries that even this member had and lost, in words; empty: none."""
+    is_alone: bool = False
+    """It was the only voter, and is damaged: what is left goes on as after a restore."""
 
     @property
     def hard_state(self) -> HardState:
@@ -78,10 +90,17 @@ def decide_recovery(found: Survey, new_uuid: bytes, address: str = "") -> Recove
             "this node is no member of the quorum, according to its own log",
             "Choose a node that was a member to the end: `tidelog storage info DIR`.",
         )
-    if found.members.voters == (old_id,):
+    if found.is_alone and not found.has_lost:
         raise _refused(
             "it is the only voter already",
             "Nothing was changed. Start the node: it leads as soon as it runs.",
+        )
+    if found.is_alone and found.is_empty:
+        raise nothing_left()
+    if found.is_endless and not found.is_alone:
+        raise _refused(
+            found.damage[-1],
+            "Nothing was changed. Choose another voter: `tidelog storage info DIR`.",
         )
     repair = found.hard_state.repair
     terms = [found.hard_state.term, found.last_term, repair.last_term if repair else 0]
@@ -93,10 +112,29 @@ def decide_recovery(found: Survey, new_uuid: bytes, address: str = "") -> Recove
         last_index=found.last_index,
         last_term=found.last_term,
         new_term=Term(max(terms) + 1),
-        lost_here=f"{repair.from_index} to {repair.last_index}" if repair else "",
+        lost_here=_lost_here(found),
+        is_alone=found.is_alone,
     )
     assert recovery.new_term > found.hard_state.term, "nobody may have voted in the new term"
     return recovery
+
+
+def nothing_left() -> TidelogError:
+    """Of a lone voter."""
+    return TidelogError(
+        ErrorCode.STORAGE_CORRUPT,
+        tried=TRIED,
+        happened=ONLY_AN_EXPORT,
+        hint="Nothing was changed.",
+    )
+
+
+def _lost_here(found: Survey) -> str:
+    repair = found.hard_state.repair
+    if repair is None:
+        return f"{found.last_index + 1} and later" if found.is_endless else ""
+    later = " and later" if found.is_endless else ""
+    return f"{repair.from_index} to {repair.last_index}{later}"
 
 
 async def copy_recovered(old: QuorumStorageFiles, recovery: Recovery, new_disk: Disk) -> None:
@@ -118,6 +156,45 @@ async def copy_recovered(old: QuorumStorageFiles, recovery: Recovery, new_disk: 
     entries = [entry for entry in state.entries if entry.index > last]
     for block in _blocks([*entries, recovery.entry]):
         await new.perform([Persist(sequence=0, hard_state=recovery.hard_state, entries=block)])
+    await new.close()
+
+
+async def salvage(disk: Disk, *, boot_id: str = "") -> Image:
+    """The metadata as what is left before the damage tells them; nothing is changed."""
+    found, entries = await look(disk, boot_id=boot_id)
+    machine = MetadataStateMachine()
+    last_index = NO_INDEX
+    if found.snapshot is not None:
+        _, content = await SnapshotFiles(disk).load(found.snapshot.id)
+        machine.restore(found.snapshot, content.state)
+        last_index = found.snapshot.last_index
+    machine.apply([entry for entry in entries if entry.index > last_index])
+    image = machine.image()
+    if not image.cluster_id:
+        # Not even the first records are left: a cluster cannot go on without them.
+        raise nothing_left()
+    return image
+
+
+async def write_salvaged(found: Survey, recovery: Recovery, image: Image, disk: Disk) -> None:
+    """Fill an empty directory with the metadata alone, as if a leader had sent a snapshot of them;
+    durable at return."""
+    members = Members((recovery.survivor,))
+    await format_storage(
+        disk,
+        cluster_id=found.identity.cluster_id,
+        node_id=recovery.survivor.id.node_id,
+        directory_uuid=recovery.survivor.id.directory_uuid,
+        bootstrap=members,
+        bootstrap_command=b"",
+    )
+    new = await open_storage(disk)
+    snapshot = await new.save_snapshot(
+        SnapshotId(end_index=LogIndex(image.version + 1), term=recovery.new_term),
+        members,
+        tuple(EncodedImage(image, None)),
+    )
+    await new.perform([ResetLog(sequence=0, snapshot=snapshot, hard_state=recovery.hard_state)])
     await new.close()
 
 

@@ -70,6 +70,8 @@ class Replayed(msgspec.Struct, kw_only=True):
     """The newest segment can be appended to, and its newest block says all there is to know."""
     is_marked: bool = True
     """A mark says that the newest block that counts was flushed."""
+    endless: TidelogError | None = None
+    """Why nothing tells how much followed, where that is tolerated; None: it is known."""
 
     def cut(self, from_index: LogIndex) -> None:
         """Entries from here on are gone; below the log's start: the log starts here now."""
@@ -89,12 +91,20 @@ class Replayed(msgspec.Struct, kw_only=True):
 
 
 def replay(
-    segments: Sequence[FoundSegment], mark: Mark, *, where: str, is_same_boot: bool = False
+    segments: Sequence[FoundSegment],
+    mark: Mark,
+    *,
+    where: str,
+    is_same_boot: bool = False,
+    is_look: bool = False,
 ) -> Replayed:
-    """What counts; STORAGE_CORRUPT if not even the end of what is lost is known."""
-    if is_same_boot:
-        _check_tail(segments, mark, where)
+    """What counts; STORAGE_CORRUPT if not even the end of what is lost is known.
+
+    Whoever only looks is told of that in `endless`: what is left is there all the same.
+    """
     replayed = Replayed(hard_state=mark.hard_state)
+    if is_same_boot:
+        _note_endless(replayed, _tail_error(segments, mark, where), is_look=is_look)
     blocks = _ascending(segments)
     names = [segment.sequence for segment in segments]
     replayed.sequence_max = max([mark.sequence, *names, *(each.head.sequence for each in blocks)])
@@ -112,9 +122,12 @@ def replay(
         _take_mark(replayed, mark)
     elif proven is not None and proven > replayed.sequence:
         if torn is None:
-            raise _endless(where, f"block {proven} and perhaps others before it")
-        only_one = proven == replayed.sequence + 1
-        _take_loss_before(replayed, torn.head, only_one=only_one)
+            lost = f"block {proven} and perhaps others before it"
+            _note_endless(replayed, _endless(where, lost), is_look=is_look)
+            replayed.is_clean = False
+        else:
+            only_one = proven == replayed.sequence + 1
+            _take_loss_before(replayed, torn.head, only_one=only_one)
     _take_votes(replayed, mark, torn)
     replayed.is_marked = mark.sequence >= replayed.sequence
     return replayed
@@ -127,7 +140,13 @@ def _take_votes(replayed: Replayed, mark: Mark, torn: Block | None) -> None:
             replayed.hard_state, replayed.is_clean = merged, False
 
 
-def _check_tail(segments: Sequence[FoundSegment], mark: Mark, where: str) -> None:
+def _note_endless(replayed: Replayed, error: TidelogError | None, *, is_look: bool) -> None:
+    if error is not None and not is_look:
+        raise error
+    replayed.endless = replayed.endless or error
+
+
+def _tail_error(segments: Sequence[FoundSegment], mark: Mark, where: str) -> TidelogError | None:
     """In the boot in which it was written: a block of which neither head nor foot is left, and
     which no mark covers. What a broken-off write leaves begins with a whole head, or is shorter.
     """
@@ -135,10 +154,11 @@ def _check_tail(segments: Sequence[FoundSegment], mark: Mark, where: str) -> Non
         covered = mark.segment_bytes if mark.sequence >= newest.sequence else 0
         uncovered = newest.scan.size_bytes - covered
         if min(newest.scan.tail_bytes, uncovered) >= HEAD_BYTES:
-            raise _endless(
+            return _endless(
                 f"{where}/{newest.name}",
                 f"the blocks from byte {newest.scan.size_bytes - newest.scan.tail_bytes} on",
             )
+    return None
 
 
 def _endless(where: str, lost: str) -> TidelogError:

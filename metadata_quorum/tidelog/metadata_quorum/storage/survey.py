@@ -5,10 +5,13 @@ nothing, and damage is told instead of raised. Only what is not a quorum directo
 another format version, is refused.
 """
 
+from typing import Final
+
 import msgspec
 
 from tidelog.metadata_quorum.raft.membership import decode_members
 from tidelog.metadata_quorum.raft.types import (
+    Entry,
     EntryKind,
     HardState,
     Members,
@@ -26,6 +29,13 @@ from tidelog.metadata_quorum.storage.snapshot_files import SnapshotFiles
 from tidelog.ports import Disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
+
+ONLY_AN_EXPORT: Final = (
+    "this is the only voter, and neither journal nor snapshot is left to go on from: only a file "
+    "of `tidelog metadata export` helps. Move the `quorum` directory away, then `tidelog storage "
+    "format --restore FILE`; the records stay"
+)
+"""Of a lone voter; what cannot be brought back by anything that lies here."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +57,44 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """Of all journal and snapshot files."""
     damage: tuple[str, ...]
     """One sentence each; empty: every byte is as it was written."""
+    is_endless: bool = False
+    """Nothing tells how much followed the last entry: the node does not start."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other member votes, as far as its log tells."""
+        return self.members.voters == (self.identity.member_id,)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether entries are lost that were acknowledged."""
+        return self.is_endless or self.hard_state.repair is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to go on from, neither a snapshot nor an entry."""
+        return self.snapshot is None and self.last_index < self.first_index
 
 
-async def survey(disk: Disk) -> Survey:
-    """Of a directory that no process has open but this one."""
+async def survey(disk: Disk, *, boot_id: str = "") -> Survey:
+    """Of a directory that no process has open but this one.
+
+    With the machine's `boot_id` it tells damage from a torn tail as a start of the node does.
+    """
+    found, _ = await look(disk, boot_id=boot_id)
+    return found
+
+
+async def look(disk: Disk, *, boot_id: str = "") -> tuple[Survey, tuple[Entry, ...]]:
+    """The survey, and the entries that it tells of."""
     identity = await read_identity(disk)
     damage: list[str] = []
     mark = await _newest_mark(disk, damage)
+    is_marked = not damage
     segments, segment_bytes = await _read_segments(disk, identity, damage)
-    replayed = replay(segments, mark, where=disk.name)
+    boot = marks.boot_tag(boot_id)
+    is_same_boot = boot != marks.NO_BOOT and mark.boot == boot
+    replayed = replay(segments, mark, where=disk.name, is_same_boot=is_same_boot, is_look=True)
     usable, newest, snapshot_bytes = None, None, 0
     snapshots = SnapshotFiles(disk)
     for snapshot_id in await snapshots.ids():
@@ -71,18 +110,23 @@ async def survey(disk: Disk) -> Survey:
         if usable is None and is_usable(replayed, snapshot_id):
             usable = snapshot
     resolved = resolve(replayed, usable, newest)
-    damage += _lost(resolved, has_damage=bool(damage))
-    return Survey(
+    members = members_of(identity.bootstrap, resolved)
+    if replayed.endless is not None and not damage:
+        damage.append(f"{replayed.endless.tried.removeprefix('read ')}: it ends too early")
+    found = Survey(
         identity=identity,
         hard_state=resolved.hard_state,
         snapshot=resolved.snapshot,
         first_index=LogIndex(resolved.base_index + 1),
         last_index=LogIndex(resolved.base_index + len(resolved.entries)),
         last_term=resolved.entries[-1].term if resolved.entries else resolved.base_term,
-        members=members_of(identity.bootstrap, resolved),
+        members=members,
         size_bytes=segment_bytes + snapshot_bytes,
         damage=tuple(damage),
+        is_endless=replayed.endless is not None or not is_marked,
     )
+    lost = _lost(found)
+    return msgspec.structs.replace(found, damage=(*damage, *lost)), resolved.entries
 
 
 def members_of(bootstrap: Members, resolved: Resolved) -> Members:
@@ -136,13 +180,26 @@ def _told(scan: SegmentScan, *, is_newest: bool) -> str:
     return f"{len(damaged)} of {len(scan.blocks)} blocks that can be told apart are damaged"
 
 
-def _lost(resolved: Resolved, *, has_damage: bool) -> list[str]:
-    repair = resolved.hard_state.repair
-    if repair is None:
-        return ["no entry is lost by it"] if has_damage else []
-    return [
-        (
-            f"entries {repair.from_index} to {repair.last_index} were acknowledged and are lost "
-            "here; a leader sends them again"
+def _lost(found: Survey) -> list[str]:
+    """What the damage has taken, and what brings it back."""
+    repair = found.hard_state.repair
+    if not found.has_lost:
+        return ["no entry is lost by it"] if found.damage else []
+    lost = (
+        f"entries {found.last_index + 1} and later"
+        if repair is None
+        else (f"entries {repair.from_index} to {repair.last_index}")
+    )
+    if found.is_endless:
+        lost += ", nothing tells how many,"
+    way = "a leader sends them again"
+    if found.is_alone and found.is_empty:
+        way = ONLY_AN_EXPORT
+    elif found.is_alone:
+        way = (
+            "this is the only voter, nobody sends them again: `tidelog quorum recover --unsafe` "
+            "goes on without them"
         )
-    ]
+    elif found.is_endless:
+        way = "replace this voter: `tidelog quorum remove-voter`, then format it with --join"
+    return [f"{lost} were acknowledged and are lost here; {way}"]
