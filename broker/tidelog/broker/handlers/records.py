@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.errors import invalid
+from tidelog.broker.handlers.decode_turns import DecodeTurns
 from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import lag_of
@@ -137,6 +138,7 @@ class RecordsHandler:
         self._produce = produce
         self._fetch = fetch
         self._pass_on = pass_on
+        self._turns = DecodeTurns()
         self._broker_id = broker_id
         self._time = time
         self._random = random
@@ -208,10 +210,10 @@ class RecordsHandler:
         if lag is not None:
             # Who reads up to the watermark that is shown would take it for the end.
             raise lag
-        records, next_offset = decoded_records(
-            answers[0].batches if answers else b"",
-            request.fetch_offset,
-            min(count, self._limits.records_per_request_max),
+        batches = answers[0].batches if answers else b""
+        most = min(count, self._limits.records_per_request_max)
+        records, next_offset = await self._turns.run(
+            lambda: decoded_records(batches, request.fetch_offset, most), tried=tried
         )
         return FetchedRecords(
             records=records,

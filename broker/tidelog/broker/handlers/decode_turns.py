@@ -1,0 +1,44 @@
+"""Turns of those who have stored batches decoded by the broker: one at a time, so many waiting.
+
+Owns how long decoding may hold up the loop: a batch of a few kilobytes can hold 64 MiB, and each
+reader of it has it decoded again. Between two turns everything else that is ready runs. Readers
+that find too many before them are refused, or all of them would hold their calls until these end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+T = TypeVar("T")
+WAITING_MAX: Final = 64
+
+
+class DecodeTurns:
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(1)
+        self._waiting = 0
+
+    async def run(self, decode: Callable[[], T], *, tried: str) -> T:
+        """At its turn."""
+        if self._waiting >= WAITING_MAX:
+            raise TidelogError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                tried=tried,
+                happened=f"{self._waiting} readers wait to have their records decoded, at most "
+                f"{WAITING_MAX} may",
+                hint="Read with fewer at a time, or with Fetch, which leaves decoding to clients.",
+            )
+        self._waiting += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return decode()
+        finally:
+            # Behind everything that is ready now: hundreds of readers may be.
+            asyncio.get_running_loop().call_soon(self._turn.release)
