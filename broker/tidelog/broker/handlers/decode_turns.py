@@ -1,8 +1,8 @@
 """Turns of those who have stored batches decoded by the broker: one at a time, so many waiting.
 
 Owns how long decoding may hold up the loop: a batch of a few kilobytes can hold 64 MiB, and each
-reader of it has it decoded again. Between two turns everything else that is ready runs. Readers
-that find too many before them are refused, or all of them would hold their calls until these end.
+reader of it has it decoded again. Between two turns everything else runs, for as long as the last
+one took. Readers that find too many before them are refused, or all of them would hold their calls until these end.
 """
 
 import asyncio
@@ -37,8 +37,11 @@ class DecodeTurns:
             await self._turn.acquire()
         finally:
             self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
             return decode()
         finally:
-            # Behind everything that is ready now: hundreds of readers may be.
-            asyncio.get_running_loop().call_soon(self._turn.release)
+            # As long as it took belongs to all others: gRPC takes up one call of a method in a turn
+            # of the loop, and withdraws without a word those that it has not taken up for 30 s.
+            loop.call_later(loop.time() - begun, self._turn.release)
