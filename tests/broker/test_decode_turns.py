@@ -19,7 +19,8 @@ def test_a_reader_alone_does_not_wait() -> None:
 
 
 def test_readers_at_once_are_decoded_in_turns_of_the_loop_of_their_own() -> None:
-    turn, decoded_in = 0, []
+    turn = 0
+    decoded_in: list[int] = []
 
     async def count() -> None:
         nonlocal turn

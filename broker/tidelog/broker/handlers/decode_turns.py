@@ -2,7 +2,8 @@
 
 Owns how long decoding may hold up the loop: a batch of a few kilobytes can hold 64 MiB, and each
 reader of it has it decoded again. Between two turns everything else runs, for as long as the last
-one took. Readers that find too many before them are refused, or all of them would hold their calls until these end.
+one took. Readers that find too many before them are refused, or all of them would hold their calls
+until these end.
 """
 
 import asyncio
