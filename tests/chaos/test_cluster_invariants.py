@@ -482,3 +482,15 @@ def test_what_an_earlier_version_had_trimmed_is_found_once_it_was_out_of_sync() 
     assert list(starts.in_sync_holds_the_head(held, 2, begun(6, -1)))
     assert not list(starts.in_sync_holds_the_head(held, 2, begun(0, -1)))
     assert not held.own_trims, "it was copied anew"
+
+
+def test_a_copy_without_records_may_begin_where_such_a_one_leads_and_no_other() -> None:
+    board = board_of()
+    board.unreadable_below = 6
+    empty, filled = Position(), Position(log_end_offset=9)
+    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, -1), empty))
+    assert list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, -1), filled))
+    assert list(starts.start_moves_by_a_leaders_word(board, "n2", begun(7, -1), empty))
+    assert not list(starts.in_sync_holds_the_head(board, 2, begun(6, -1)))
+    board.own_trims[2].has_left = True
+    assert list(starts.in_sync_holds_the_head(board, 2, begun(6, -1)))

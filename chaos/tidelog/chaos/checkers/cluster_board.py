@@ -50,7 +50,7 @@ class OwnTrim(msgspec.Struct, kw_only=True):
 
     start: int
     has_left: bool = False
-    """The in-sync set was seen without it since: from then on it comes in whole, or not."""
+    """Metadata counted on it no more since, or never did: it comes into sync whole, or not."""
 
 
 class PartitionBoard:
@@ -74,6 +74,8 @@ class PartitionBoard:
         """By leader epoch, who leads in it."""
         self.decided_start = 0
         """The highest log start that a leader has let its own log have."""
+        self.was_moved = False
+        """Its replicas have been others."""
         self.own_trims: dict[int, OwnTrim] = {}
         """By node, copies that no leader has trimmed."""
         self.unreadable_below = 0
@@ -220,9 +222,10 @@ class ClusterBoard:
             self.leader_changes += partition.leader_id != board.image.leader_id
         board.epochs.setdefault(int(partition.leader_epoch), board.committed)
         board.leaders.setdefault(int(partition.leader_epoch), int(partition.leader_id))
-        for node_id, own_trim in board.own_trims.items():
-            own_trim.has_left |= node_id not in partition.in_sync_replicas
+        board.was_moved |= partition.replicas != board.image.replicas
         before, holders, board.image = board.image, board.holders, partition
+        for node_id, own_trim in board.own_trims.items():
+            own_trim.has_left |= node_id not in board.holders
         if partition.partition_epoch > before.partition_epoch + 1:
             board.skipped_ns = self.now_ns()
         if len(before.replicas) == 1 < len(partition.replicas):

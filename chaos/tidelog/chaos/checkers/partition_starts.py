@@ -3,13 +3,14 @@
 What leaders have decided is collected as it is seen: a start that stands in the log of the very
 broker that metadata name as the leader of its start epoch. A copy that begins higher lacks records
 that nobody gave up. What an earlier version had trimmed (`own_trims`) is known here beforehand: it
-must not count before it was copied anew, and must move nobody else's start.
+must not count before it was copied anew, and must move nobody else's start. If it leads, a copy
+that holds nothing yet begins where it does, and is known as one of its kind.
 """
 
 from collections.abc import Iterator
 
 from tidelog.broker.log.state import UNKNOWN_EPOCH, PartitionLog
-from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
+from tidelog.chaos.checkers.cluster_board import OwnTrim, PartitionBoard, Position
 
 Found = Iterator[str]
 
@@ -31,6 +32,8 @@ def start_moves_by_a_leaders_word(
 ) -> Found:
     """The log start of a copy moves only to where some leader has let its own log begin."""
     start = log.log_start_offset
+    if before.log_end_offset == before.log_start_offset and _is_of_own_trim(board, log):
+        return
     if start > max(before.log_start_offset, board.decided_start):
         yield (
             f"start_moved_alone: {board.name} at {node}: its log begins at {start} by the word of "
@@ -43,6 +46,8 @@ def in_sync_holds_the_head(board: PartitionBoard, node_id: int, log: PartitionLo
     """Whoever is in sync holds every record from the leader's log start on, but for those that a
     leader gave up."""
     own_trim = board.own_trims.get(node_id)
+    if own_trim is None and _is_of_own_trim(board, log):
+        own_trim = board.own_trims[node_id] = OwnTrim(start=log.log_start_offset)
     if log.log_start_offset <= board.decided_start:
         board.own_trims.pop(node_id, None)
     elif own_trim is None or own_trim.has_left:
@@ -50,3 +55,9 @@ def in_sync_holds_the_head(board: PartitionBoard, node_id: int, log: PartitionLo
             f"in_sync_lacks_head: {board.name} at n{node_id}, in sync, begins at "
             f"{log.log_start_offset}, leaders have decided {board.decided_start}"
         )
+
+
+def _is_of_own_trim(board: PartitionBoard, log: PartitionLog) -> bool:
+    """Whether the log begins where one did that led, and that no leader had trimmed."""
+    is_undecided = log.log_start_epoch == UNKNOWN_EPOCH
+    return is_undecided and board.decided_start < log.log_start_offset <= board.unreadable_below

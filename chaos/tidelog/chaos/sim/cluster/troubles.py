@@ -13,6 +13,7 @@ from tidelog.chaos.checkers.cluster_board import PartitionBoard
 from tidelog.chaos.sim.clock import WRONG_STARTS_MS
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.old_copies import OldCopies
+from tidelog.chaos.sim.cluster.own_trims import OwnTrims
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.medium import Inode, Medium
@@ -72,6 +73,7 @@ class ClusterTroubles:
             FaultKind.ROLLBACK: self._roll_back,
         }
         self.old_copies = OldCopies(world, watch)
+        self.own_trims = OwnTrims(world, watch, world.seeds.purpose("own trims"))
         self.others: list[str] = []
         """Processes that no fault kills, and whose links may be cut: clients."""
         self.is_over = False
@@ -157,6 +159,12 @@ class ClusterTroubles:
         is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
         return is_corrupt and bool(node.machine.medium().flips)
 
+    def _is_headless(self, node: ClusterNode, error: BaseException) -> bool:
+        """Whether the error may come of a copy that no leader has trimmed."""
+        is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
+        boards = self._watch.board.partitions.values()
+        return is_corrupt and any(node.node_id in board.own_trims for board in boards)
+
     def restart(self, node: ClusterNode) -> None:
         """Judge how it ended, repair what an operator would, start it."""
         errors: list[BaseException] = [*node.stopped_directories(), *node.stopped_replicas()]
@@ -170,11 +178,12 @@ class ClusterTroubles:
             self._watch.on_crash(node)
             node.machine.crash()
         self.old_copies.take(node)
+        self.own_trims.take(node)
         self.restarts += 1
         node.start()
 
     def _judge_end(self, node: ClusterNode, error: BaseException) -> None:
-        if self._is_rot(node, error):
+        if self._is_rot(node, error) or self._is_headless(node, error):
             return
         if not isinstance(error, TidelogError):
             self.violations.append(f"bug: {node.name} ended with {error!r}")

@@ -48,7 +48,7 @@ from tidelog.chaos.sim.planted.of_reads import (
     call_out_of_range_what_is_not_here,
     show_a_watermark_that_lags,
 )
-from tidelog.chaos.sim.planted.of_starts import trim_what_is_followed
+from tidelog.chaos.sim.planted.of_starts import OF_STARTS
 from tidelog.metadata_quorum.controller import brokers
 from tidelog.metadata_quorum.controller.brokers import Registration
 from tidelog.metadata_quorum.controller.decision import Decision
@@ -481,7 +481,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "believe_an_old_copy": _plant(believe_an_old_copy, frozenset({"old_copy_counts"}) | _LOST),
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
-    "trim_what_is_followed": _plant(trim_what_is_followed, frozenset({"start_moved_alone"})),
+    **OF_STARTS,
     "ignore_the_verdict": _plant(ignore_the_verdict, _EARLY),
     "take_the_latest_clock": _plant(take_the_latest_clock, _EARLY),
     "hold_the_time_of_the_start": _plant(hold_the_time_of_the_start, _EARLY),

@@ -1,13 +1,18 @@
 """Bugs of where copies begin, in housekeeping and replication, for the cluster suite."""
 
 import contextlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tidelog.broker.housekeeping.held import HeldLog
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
 from tidelog.broker.housekeeping.retention import plan_retention
-from tidelog.chaos.sim.planted import Substitution
+from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.replication import leader_session, log_start
+from tidelog.broker.replication.stream_messages import FollowerPosition
+from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch
 
 
 def trim_what_is_followed() -> Substitution:
@@ -25,3 +30,35 @@ def trim_what_is_followed() -> Substitution:
                 await self._owner.trim(log, due.trim_to, start_epoch=log.leader_epoch)
 
     return Substitution(Housekeeper, "_keep", keep)
+
+
+def count_a_copy_without_its_head() -> Substitution:
+    """A follower counts by where its log ends, wherever it begins."""
+
+    def follower_lacks_head(log: PartitionLog, position: FollowerPosition) -> bool:
+        del log, position
+        return False
+
+    return Substitution(leader_session, "follower_lacks_head", follower_lacks_head)
+
+
+def believe_any_start() -> Substitution:
+    """A start counts as decided whether or not a leader epoch is known that has moved it."""
+
+    def is_decided(start_epoch: LeaderEpoch, leader_epoch: LeaderEpoch) -> bool:
+        del start_epoch, leader_epoch
+        return True
+
+    return Substitution(log_start, "is_decided", is_decided)
+
+
+_LACKS_HEAD: Final = frozenset({"in_sync_lacks_head"})
+OF_STARTS: Final[Mapping[str, Plant]] = {
+    "trim_what_is_followed": Plant(
+        make=trim_what_is_followed, expected=frozenset({"start_moved_alone"})
+    ),
+    "count_a_copy_without_its_head": Plant(
+        make=count_a_copy_without_its_head, expected=_LACKS_HEAD
+    ),
+    "believe_any_start": Plant(make=believe_any_start, expected=_LACKS_HEAD),
+}

@@ -237,6 +237,7 @@ class ClusterRun:
             "inquiries": len(self.history.inquiries),
             "deleted": self._excused(Excuse.DELETED),
             "trimmed": len(self.history.trims),
+            "own_trims": self.troubles.own_trims.count,
             "excused": self._excused(Excuse.LOST),
         }
 
