@@ -143,9 +143,9 @@ def nobody_counts_on_old_copies(
     board: PartitionBoard, epochs: Mapping[int, int], ends: Mapping[int, int]
 ) -> Found:
     """A replica in a directory that went back in time is neither in sync nor eligible, from the
-    registration of its broker on, until it holds what is committed.
+    moment in which its broker may lead, until it holds what is committed.
 
-    `epochs`: of the brokers that are registered; `ends`: where the logs end that are open.
+    `epochs`: of the brokers that may lead; `ends`: where the logs end that are open.
     """
     image = board.image
     if len(image.replicas) == 1:

@@ -126,11 +126,13 @@ class ClusterWatch:
                 self._check_old_copies(board)
 
     def _check_old_copies(self, board: PartitionBoard) -> None:
-        # Whose directory of this replica is not there leads nothing: an operator decides.
+        # Whose directory of this replica is not there leads nothing: an operator decides. Nor does
+        # one that is fenced: its registration may be a late call of a process from before.
         epochs = {
             int(each.broker_id): int(each.epoch)
             for each in self.board.newest.brokers.values()
             if each.broker_id in board.image.replicas
+            and not each.is_fenced
             and has_directory(each, board.image.directory_of(each.broker_id))
         }
         ends = {}
