@@ -25,7 +25,15 @@ PATIENCE_S: Final = 60.0
 FAULTS: Final = ("unnamed", "internal", "waited", "hung", "broke")
 _ABOUT_ARGUMENTS: Final = (ErrorCode.INVALID_ARGUMENT, ErrorCode.INVALID_CONFIGURATION)
 _OVER: Final = (ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED)
-_TIMES: Final = ("timeout", "_ms", "buffer_memory", "max_request_size", "batch_size", "in_flight")
+_TIMES: Final = (
+    "timeout",
+    "place",
+    "_ms",
+    "buffer_memory",
+    "max_request_size",
+    "batch_size",
+    "in_flight",
+)
 _STATES: Final = ("is not assigned to this consumer",)
 """What a right argument is told that comes at the wrong time; the partition is named."""
 _LISTS: Final = (

@@ -27,6 +27,9 @@ from tidelog.client import (
     MemberToRemove,
     NewTopic,
     Producer,
+    RecordHandler,
+    RetryPolicy,
+    Table,
     TopicPartition,
 )
 from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer
@@ -63,6 +66,10 @@ class Subject:
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         return public_methods(self.kind, ("close", "stop", *self.leave_out))
+
+    def right(self) -> Good:
+        """Right arguments, by name."""
+        return self.good
 
     def make(self) -> Any:
         raise NotImplementedError
@@ -225,6 +232,71 @@ class Maker(Subject):
         super().close()
 
 
+class TableSubject(Subject):
+    """A table of a topic: made, loaded and asked."""
+
+    good: ClassVar[Good] = {
+        "topic": "read",
+        "place": {0: 0},
+        "as_of_offset": {0: 0},
+        "wait_for.timeout_ms": 100,
+    }
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        made = inspect.getattr_static(self.kind, "__init__")
+        return {"__init__": made, "wait_for": inspect.getattr_static(self.kind, "wait_for")}
+
+    def make(self) -> Any:
+        return self.kind("read", bootstrap_servers=self.bootstrap).__enter__()
+
+    def check(self) -> None:
+        self.call("wait_for", 0)
+
+    def call(self, name: str, *positional: Any, **named: Any) -> Any:
+        if name != "__init__":
+            return super().call(name, *positional, **named)
+        given = {"bootstrap_servers": self.bootstrap, "load_timeout_ms": 1_000, **named}
+        short = {"default_api_timeout_ms": 1_000, "bootstrap_timeout_ms": 300}
+        with self.kind(*positional, **{**short, **given}) as made:
+            return made.metrics()
+
+
+class HandlerSubject(Subject):
+    """A handler of records, which is asked to handle one."""
+
+    good: ClassVar[Good] = {"dead_letter_topic": "held", "handle": lambda record: record}
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        made = inspect.getattr_static(self.kind, "__init__")
+        return {"__init__": made, "run_once": inspect.getattr_static(self.kind, "run_once")}
+
+    def right(self) -> Good:
+        return {**self.good, "consumer": self.consumer, "producer": self.producer}
+
+    def make(self) -> Any:
+        self.consumer = Consumer(
+            "read", bootstrap_servers=self.bootstrap, auto_offset_reset="earliest"
+        )
+        self.producer = Producer(bootstrap_servers=self.bootstrap)
+        return self.kind(self.consumer, print, self.producer, "held", policy=ONCE)
+
+    def check(self) -> None:
+        self.consumer.assign([READ])
+        self.consumer.seek(READ, 0)
+
+    def call(self, name: str, *positional: Any, **named: Any) -> Any:
+        if name != "__init__":
+            return super().call(name, *positional, **named)
+        return self.kind(**{"policy": ONCE, **named}).run_once()
+
+    def end(self) -> None:
+        if self.object is not None:
+            self.consumer.close()
+            self.producer.close()
+        self.object = None
+
+
+ONCE: Final = RetryPolicy(tries=1)
 SHORT: Final[dict[type, dict[str, Any]]] = {
     ProducerSubject: {
         "bootstrap_timeout_ms": 300,
@@ -246,6 +318,8 @@ SUBJECTS: Final[dict[str, Callable[[str], Subject]]] = {
     "AsyncConsumer in a group": lambda at: MemberSubject(AsyncConsumer, at),
     "AdminClient": lambda at: AdminSubject(AdminClient, at),
     "AsyncAdminClient": lambda at: AdminSubject(AsyncAdminClient, at),
+    "Table": lambda at: TableSubject(Table, at),
+    "RecordHandler": lambda at: HandlerSubject(RecordHandler, at),
     "Producer()": lambda at: Maker(ProducerSubject(Producer, at)),
     "AsyncProducer()": lambda at: Maker(ProducerSubject(AsyncProducer, at)),
     "Consumer()": lambda at: Maker(ConsumerSubject(Consumer, at)),
@@ -272,7 +346,7 @@ def _verdict(
     subject: Subject, worker: Worker, functions: Mapping[str, Callable[..., Any]], triple: Triple
 ) -> Verdict:
     method = triple.place.method
-    positional, named = arguments(triple, functions[method], subject.good)
+    positional, named = arguments(triple, functions[method], subject.right())
     verdict, begun = Verdict("accepted"), time.monotonic()
     try:
         worker.run(lambda: subject.call(method, *positional, **named))

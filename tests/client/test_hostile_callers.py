@@ -13,7 +13,7 @@ from tidelog.testing import TestCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-TRIPLES_MIN = 700
+TRIPLES_MIN = 300
 """Of each class; together they are some thirty thousand."""
 
 

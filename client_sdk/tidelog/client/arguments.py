@@ -52,6 +52,7 @@ from tidelog.client.group_types import (
     MemberToRemove,
     OffsetTimestamp,
 )
+from tidelog.client.retry_parts import RetryPolicy
 from tidelog.client.types import NewTopic, RecordMetadata
 
 P = ParamSpec("P")
@@ -267,7 +268,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "commit": optional(function),
     "consumer": _with_method("poll", "getmany"),
     "producer": _with_method("send"),
-    "policy": optional(anything),
+    "policy": optional(one_of(RetryPolicy, "a RetryPolicy")),
     "sleep": optional(function),
     "poll_ms": milliseconds_or_ever,
 }

@@ -142,7 +142,7 @@ def limits_of(
         }
     if as_of_offset is None:
         return {}
-    tried = f"read the table of {topic} as of an offset"
+    tried = f"read the table of {topic} with as_of_offset"
     limits = by_partition(as_of_offset, ends, tried)
     missing = [each for each in ends if each not in limits]
     if missing:

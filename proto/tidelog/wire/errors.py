@@ -180,7 +180,7 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ),
     ErrorCode.INVALID_TOPIC_NAME: _meaning(
         "Topic names are 1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`.",
-        "Choose another name.",
+        "Choose a name of 1–249 of the characters a–z A–Z 0–9 . _ - other than `.` and `..`.",
     ),
     ErrorCode.INVALID_PARTITION_COUNT: _meaning(
         "The number of partitions is below 1, above the limit, or lower than it was.",
