@@ -397,3 +397,13 @@ def test_a_deletion_that_may_have_been_done_is_not_told_as_refused(call: Any) ->
     assert found["billing"].code is ErrorCode.DEADLINE_EXCEEDED
     assert found["billing"].happened == "a:1: no answer; it may have been done"
     assert found["billing"].hint == LOOK_FIRST
+
+
+@both
+def test_a_deletion_that_a_coordinator_has_not_answered_may_have_been_done(call: Any) -> None:
+    late = error(ErrorCode.DEADLINE_EXCEEDED, "no answer within the deadline")
+    result = group_admin_pb2.DeleteGroupResult(group="billing", error=late)
+    answer = group_admin_pb2.DeleteGroupsResponse(results=[result]).SerializeToString()
+    found = call(Node(DeleteGroups=[answer]), "try_delete_groups", ["billing"])
+    assert found["billing"].code is ErrorCode.DEADLINE_EXCEEDED
+    assert found["billing"].happened == "no answer within the deadline; it may have been done"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar, cast
 
 from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.tries import Doubt, told
+from tidelog.client.engine.tries import Doubt, saying, told
 from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.client.group_types import GroupList, MemberToRemove, OffsetTimestamp
 from tidelog.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -93,9 +93,14 @@ class Outcomes(Generic[T]):
 
     def _ended(self, name: str) -> T | TidelogError:
         found, doubt = self._found[name], self._doubts.get(name)
-        if doubt is not None and isinstance(found, TidelogError):
-            return doubt.told(found)
-        return found
+        if doubt is None or not isinstance(found, TidelogError):
+            return found
+        ended = doubt.told(found)
+        if ended is found and found.code is ErrorCode.DEADLINE_EXCEEDED:
+            # The broker that was asked has had no answer of the coordinator.
+            happened = f"{found.happened}; it may have been done"
+            return saying(found, tried=found.tried, happened=happened)
+        return ended
 
 
 def one(outcomes: Outcomes[T]) -> T:
