@@ -280,4 +280,4 @@ def test_a_topic_that_several_clients_cause_at_once_serves_each_of_them(seed: in
         records = await client.read_all(await client.topic_id("t"))
         assert len(records) == 8
 
-    with_node(work, seed=seed)
+    with_node(work, seed=seed, settings=configuration(auto_create_topics="true"))

@@ -28,6 +28,7 @@ from tidelog.v1 import (
     topic_admin_pb2,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId
 
 OF_BROKERS = {
     "/tidelog.v1.AdminService/DescribeTopics",
@@ -177,8 +178,13 @@ def test_brokers_are_listed_drained_and_not_removed_while_they_live() -> None:
         assert [(each.broker_id, each.address) for each in listed.brokers] == [(7, "b7:8")]
         assert 0 <= listed.brokers[0].last_contact_ms < 1_000
         drain = broker_admin_pb2.DrainBrokerRequest(broker_id=7)
+        with pytest.raises(TidelogError, match="no other broker is alive"):
+            await call(broker, "DrainBroker", drain)
+        other = Broker(broker.ports, 8)
+        await other.register()
+        await other.beat(unfence=True)
         await call(broker, "DrainBroker", drain)
-        assert next(iter(voter.machine.image().brokers.values())).is_draining
+        assert voter.machine.image().brokers[BrokerId(7)].is_draining
         drain.throttle_bytes_per_second = 9
         await call(broker, "DrainBroker", drain)
         settings = voter.machine.image().cluster_configuration
