@@ -81,6 +81,10 @@ class Node:
         for watcher in list(self.watchers):
             watcher(self.shelf.key)
 
+    def name_of(self, topic_id: bytes, partition: int) -> str:
+        del topic_id
+        return f"t-{partition}"
+
     # As much of the metadata as is asked for.
 
     def image(self) -> Image:

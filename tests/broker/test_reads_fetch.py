@@ -45,6 +45,10 @@ class Node:
             directory=cast(LogDirectory, self),
         )
 
+    def name_of(self, topic_id: bytes, partition: int) -> str:
+        del topic_id
+        return f"t-{partition}"
+
     def watch(self, key: PartitionKey, watcher: object) -> None:
         del key, watcher
 

@@ -99,7 +99,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 24
     """Topic names are 1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`. Not retriable.
-    Remedy: Choose another name.
+    Remedy: Choose a name of 1–249 of the characters a–z A–Z 0–9 . _ - other than `.` and `..`.
     """
     ERROR_CODE_INVALID_PARTITION_COUNT: _ErrorCode.ValueType  # 25
     """The number of partitions is below 1, above the limit, or lower than it was. Not retriable.
@@ -358,7 +358,7 @@ existing topic.
 """
 ERROR_CODE_INVALID_TOPIC_NAME: ErrorCode.ValueType  # 24
 """Topic names are 1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`. Not retriable.
-Remedy: Choose another name.
+Remedy: Choose a name of 1–249 of the characters a–z A–Z 0–9 . _ - other than `.` and `..`.
 """
 ERROR_CODE_INVALID_PARTITION_COUNT: ErrorCode.ValueType  # 25
 """The number of partitions is below 1, above the limit, or lower than it was. Not retriable.

@@ -183,7 +183,8 @@ class Model:
         self._copy(broker, clean)
         if is_wiped:
             self.wiped[broker] = self.wiped.get(broker, 0) + 1
-            self.stored[broker] = -1
+            # Another directory: nobody has served from it, and no copy is one of it.
+            self.stored[broker] = self.served[broker] = -1
             self.copies.pop(broker, None)
         wanted = clusters.registration(
             broker,
