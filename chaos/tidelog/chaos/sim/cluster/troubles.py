@@ -53,7 +53,15 @@ _FAILING: Final = (
 class ClusterTroubles:
     """Acts now and then with a kind that is active."""
 
-    def __init__(self, world: World, nodes: list[ClusterNode], watch: ClusterWatch) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: list[ClusterNode],
+        watch: ClusterWatch,
+        *,
+        are_copies_trimmed: bool,
+    ) -> None:
+        """`are_copies_trimmed`: as by an earlier version (`own_trims`)."""
         self._world = world
         self._nodes = nodes
         self._watch = watch
@@ -74,6 +82,7 @@ class ClusterTroubles:
         }
         self.old_copies = OldCopies(world, watch)
         self.own_trims = OwnTrims(world, watch, world.seeds.purpose("own trims"))
+        self._are_copies_trimmed = are_copies_trimmed
         self.others: list[str] = []
         """Processes that no fault kills, and whose links may be cut: clients."""
         self.is_over = False
@@ -178,7 +187,8 @@ class ClusterTroubles:
             self._watch.on_crash(node)
             node.machine.crash()
         self.old_copies.take(node)
-        self.own_trims.take(node)
+        if self._are_copies_trimmed:
+            self.own_trims.take(node)
         self.restarts += 1
         node.start()
 

@@ -82,7 +82,7 @@ class ClusterRun:
         self.watch.crashed_ns = self.answers.crashed_ns
         self.watch.wiped_ns = self.answers.wiped_ns
         self.world.fabric.taps.append(self.answers)
-        self.troubles = ClusterTroubles(self.world, self.nodes, self.watch)
+        self.troubles = ClusterTroubles(self.world, self.nodes, self.watch, are_copies_trimmed=True)
         self._clients: list[Process] = []
         self.operator: Operator | None = None
         self.producers: list[SequencedProducer] = []

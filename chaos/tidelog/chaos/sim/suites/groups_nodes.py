@@ -81,7 +81,11 @@ class GroupsNodesRun:
         self._random = self.world.seeds.purpose("play")
         self.nodes = self._make_nodes(kinds)
         self.cluster = ClusterWatch(self.nodes, History())
-        self.troubles = ClusterTroubles(self.world, self.nodes, self.cluster)
+        # A copy of the coordinators' log that lost its head would lose commits: that such copies
+        # do not count is the cluster suite's.
+        self.troubles = ClusterTroubles(
+            self.world, self.nodes, self.cluster, are_copies_trimmed=False
+        )
         self.watch = LaterWatch(self.world.trace)
         self._agenda = LoopAgenda(self.world.loop)
         self.topics: NodeTopics | None = None
