@@ -2,12 +2,12 @@
 
 One lane for each partition: a run of batches with ascending sequences over one stream, sent again
 from the oldest unanswered one after a break, a refusal or a change of leaders. It must never give
-up a batch as refused that an earlier attempt may have stored, and begins a new epoch, or takes a
-new producer id, where it does not know what became of one.
+up a batch as refused that an earlier attempt may have stored, and begins a new epoch, or asks for a
+new producer id, where it does not know what became of one. Ids are asked for and never made up: a
+broker refuses those that the cluster has not handed out.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,10 +24,12 @@ from tidelog.chaos.workloads.log_client import (
     base_offset_of,
     error_of,
 )
-from tidelog.v1 import produce_pb2
+from tidelog.v1 import produce_pb2, producer_id_pb2
 from tidelog.wire.batch import RecordTuple, encode_batch, route_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import NO_PRODUCER_ID
 
+_ALLOCATE: Final = "/tidelog.v1.ProducerIdService/AllocateProducerId"
 _CRC: Final = slice(17, 21)
 _KEY_BYTES: Final = (4, 16, 60, 300, 1_500)
 _IN_FLIGHT_MAX: Final = 5
@@ -64,10 +66,11 @@ class Pending:
 class Lane:
     """One partition as this producer writes it."""
 
-    def __init__(self, topic: Incarnation, partition: int, producer_id: int) -> None:
+    def __init__(self, topic: Incarnation, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        self.producer_id = producer_id
+        self.producer_id = int(NO_PRODUCER_ID)
+        """Asked for before the next run, if it has none."""
         self.epoch = 0
         self.generation = 0
         self.next_sequence = 0
@@ -83,15 +86,12 @@ class Lane:
 class SequencedProducer:
     """Of one client; several lanes may be at work at once."""
 
-    def __init__(
-        self, client: ClusterClient, acks: Acks, *, take_id: Callable[[], int], delivery_ms: int
-    ) -> None:
+    def __init__(self, client: ClusterClient, acks: Acks, *, delivery_ms: int) -> None:
         self.client = client
         self.acks = acks
         self.gaps: list[tuple[str, str]] = []
         """Partition and what was said: the next batch was refused for its sequence."""
         self.resends = 0
-        self._take_id = take_id
         self._delivery_ns = delivery_ms * 1_000_000
         self._lanes: dict[str, Lane] = {}
 
@@ -99,13 +99,35 @@ class SequencedProducer:
         """The lane of a partition."""
         key = topic.key(partition)
         if key not in self._lanes:
-            self._lanes[key] = Lane(topic, partition, self._take_id())
+            self._lanes[key] = Lane(topic, partition)
         return self._lanes[key]
 
     async def send_run(self, lane: Lane, count: int) -> None:
-        """Send so many batches, and wait for the outcome of each."""
+        """Send so many batches, and wait for the outcome of each; nothing without a producer id."""
         assert not lane.is_busy, f"{lane.key} is written by one run at a time"
         lane.is_busy = True
+        try:
+            if await self._identify(lane):
+                await self._send_batches(lane, count)
+        finally:
+            lane.is_busy = False
+
+    async def _identify(self, lane: Lane) -> bool:
+        """Whether the lane has a producer id; of one that it has to get, from any broker."""
+        if lane.producer_id != NO_PRODUCER_ID:
+            return True
+        request = producer_id_pb2.AllocateProducerIdRequest()
+        try:
+            given = await self.client.ask_any(
+                _ALLOCATE, request, producer_id_pb2.AllocateProducerIdResponse
+            )
+        except TidelogError as error:
+            self.client.on_error(error)
+            return False
+        lane.producer_id, lane.epoch = given.producer_id, given.producer_epoch
+        return True
+
+    async def _send_batches(self, lane: Lane, count: int) -> None:
         pending = deque(self._seal(lane) for _ in range(count))
         until_ns = self.client.now_ns + self._delivery_ns
         try:
@@ -117,7 +139,6 @@ class SequencedProducer:
                     )
         finally:
             self._give_up(lane, pending)
-            lane.is_busy = False
 
     # -- batches -------------------------------------------------------------------------------
 
@@ -173,7 +194,7 @@ class SequencedProducer:
         if self.client.below(2):
             lane.epoch += 1
         else:
-            lane.producer_id, lane.epoch = self._take_id(), 0
+            lane.producer_id = int(NO_PRODUCER_ID)
 
     # -- attempts ------------------------------------------------------------------------------
 

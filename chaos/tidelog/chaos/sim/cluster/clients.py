@@ -32,9 +32,7 @@ def start_producer(run: "ClusterRun", name: str, acks: Acks) -> Process:
     async def live(ports: SimulatedPorts) -> None:
         client = run.client(ports, name)
         delivery_ms = _DELIVERY_MS[0] + client.below(_DELIVERY_MS[1])
-        producer = SequencedProducer(
-            client, acks, take_id=run.take_producer_id, delivery_ms=delivery_ms
-        )
+        producer = SequencedProducer(client, acks, delivery_ms=delivery_ms)
         run.producers.append(producer)
         async with TaskScope() as scope:
             for number in range(_WORKERS):

@@ -87,14 +87,8 @@ class ClusterRun:
         self.operator: Operator | None = None
         self.producers: list[SequencedProducer] = []
         self._checked_at = 0
-        self._next_producer_id = 1_000_000
 
     # -- the cast ------------------------------------------------------------------------------
-
-    def take_producer_id(self) -> int:
-        """One that nobody had before."""
-        self._next_producer_id += 1
-        return self._next_producer_id
 
     def client(self, ports: SimulatedPorts, name: str) -> ClusterClient:
         """A client that knows all brokers."""
