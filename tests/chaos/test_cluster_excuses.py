@@ -173,16 +173,37 @@ def test_a_wiped_copy_does_not_stand_in_for_a_lost_one() -> None:
     assert scene.crash(1) is Excuse.LOST
 
 
-def test_an_old_copy_does_not_stand_in_for_a_lost_one_and_the_last_copy_excuses_the_loss() -> None:
-    scene = Scene({1: COMMITTED, 2: COMMITTED})
+def with_brokers(scene: Scene) -> Scene:
+    """Metadata name the brokers, as they have to before a directory goes back."""
     newest = scene.watch.board.newest
     brokers = {BrokerId(number): registered(number) for number in (1, 2)}
     scene.watch.board.newest = msgspec.structs.replace(newest, brokers=ImageMap.of(brokers))
+    return scene
+
+
+def test_an_old_copy_does_not_stand_in_for_a_lost_one_and_the_last_copy_excuses_the_loss() -> None:
+    scene = with_brokers(Scene({1: COMMITTED, 2: COMMITTED}))
     scene.watch.on_rollback(scene.nodes[2])
     assert scene.board.excuse is None
     assert list(scene.board.old_copies) == [2]
     scene.watch.on_rollback(scene.nodes[1])
     assert scene.board.excuse is Excuse.LOST
+
+
+@pytest.mark.parametrize(("went_back", "kept"), [((1, 2), 0), ((2,), 4)])
+def test_an_old_copy_that_leads_keeps_nothing_however_long_it_is_and_whatever_crashes_after(
+    went_back: tuple[int, ...], kept: int
+) -> None:
+    scene = with_brokers(Scene({1: 3, 2: COMMITTED}))
+    for node_id in went_back:
+        scene.watch.on_rollback(scene.nodes[node_id])
+    scene.board.image = msgspec.structs.replace(
+        scene.board.image, in_sync_replicas=(), last_known_eligible=(BrokerId(1), BrokerId(2))
+    )
+    assert scene.crash(1, 2) is Excuse.LOST
+    scene.board.see_leader(1, 4)
+    assert scene.board.loss is not None
+    assert scene.board.loss.kept == kept, "what it holds there may never have been committed"
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ class PartitionBoard:
         began_ns = now_ns if self.loss is None else self.loss.began_ns
         self.excuse = Excuse.LOST
         self.loss = Loss(kept=kept, began_ns=began_ns)
-        self._sure = (*self._sure, *sure)
+        # A copy that went back in time may hold, at the same offsets, what was never committed.
+        known = (*self._sure, *sure)
+        self._sure = tuple(each for each in known if each not in self.old_copies)
         self._epoch_lost = int(self.image.leader_epoch)
 
     def see_leader(self, node_id: int, end_offset: int) -> None:

@@ -210,7 +210,9 @@ class ClusterWatch:
             board.committed = max(board.committed, log.high_watermark)
         if log.log_end_offset >= board.committed:
             board.lacking.pop(node.node_id, None)
-            board.old_copies.pop(node.node_id, None)
+            if board.loss is None or board.loss.ended_ns is not None:
+                # While a loss goes on its length does not tell that it holds what was committed.
+                board.old_copies.pop(node.node_id, None)
 
     def _check(
         self, node: ClusterNode, board: PartitionBoard, replica: Replica, before: Position
