@@ -96,6 +96,28 @@ def test_before_anybody_was_asked_the_time_goes_on_from_what_was_stored() -> Non
     assert not trust.may_expire(at(9_000))
 
 
+def test_a_node_whose_clock_is_off_keeps_the_clusters_time_for_its_next_start() -> None:
+    for off_ms in (DAY_MS, -20_000 * DAY_MS):
+        before = ClockTrust(boot_id="this boot")
+        before.hear(judged(off_ms), at(0, off_ms))
+        kept = before.to_store(at(5_000, off_ms))
+        assert kept == stored(5_000)
+        after = ClockTrust(stored=kept, boot_id="this boot")
+        nobody = ClockVerdict(state=ClockState.NO_MAJORITY, skew_max_ms=TOLERANCE_MS)
+        after.hear(nobody, at(9_000, off_ms))
+        assert after.now_ms(at(9_000, off_ms)) == NOON_MS + 9_000
+        after.hear(ALONE, at(9_000, off_ms))
+        assert after.state(at(9_000, off_ms)) is ClockState.HELD, "known to be off before"
+
+
+def test_what_a_node_knew_once_is_not_kept_as_the_time_that_it_is() -> None:
+    trust = ClockTrust(boot_id="this boot")
+    trust.hear(judged(0), at(0))
+    assert trust.to_store(at(VERDICT_MS + 1)) is None
+    trust.hear(ClockVerdict(state=ClockState.NO_MAJORITY, skew_max_ms=TOLERANCE_MS), at(20_000))
+    assert trust.to_store(at(20_000)) is None
+
+
 def test_the_first_start_of_a_lone_node_believes_its_clock() -> None:
     trust = ClockTrust(boot_id="this boot")
     trust.hear(ALONE, at(0))

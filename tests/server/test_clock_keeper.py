@@ -106,6 +106,19 @@ def test_a_time_is_kept_every_minute_so_that_a_kill_costs_no_more() -> None:
     live(first, second)
 
 
+def test_a_short_life_with_a_wrong_clock_keeps_the_clusters_time() -> None:
+    off = ClockVerdict(state=ClockState.OFF, skew_ms=DAY_MS, skew_max_ms=60_000)
+
+    async def work(ports: SimulatedPorts, keeper: ClockKeeper) -> None:
+        keeper.time.hear(off, keeper.time.read())
+        await ports.clock.sleep(3_000)
+        kept = await read_stored(ports._process.disks[-1])
+        assert kept is not None
+        assert 0 <= ports.clock.wall_ms() - DAY_MS - kept.wall_ms <= 4_000
+
+    live(work)
+
+
 def test_what_becomes_of_the_clock_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async def work(ports: SimulatedPorts, keeper: ClockKeeper) -> None:
         await beat(ports, keeper, 4_000)

@@ -35,7 +35,7 @@ shorter than anything that is deleted by time should be kept."""
 
 
 class StoredTime(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node keeps of a moment in which it believed its clock."""
+    """What a node keeps of a moment of which it knew the time."""
 
     wall_ms: int
     uptime_ms: int
@@ -96,10 +96,15 @@ class ClockTrust:
         return max(now.wall_ms, self._stored.wall_ms)
 
     def to_store(self, now: Reading) -> StoredTime | None:
-        """What to keep for the next start; None: the clock is not believed now."""
-        if not self.may_expire(now):
+        """What to keep for the next start; None: the time is not known now.
+
+        Where the cluster says that the wall clock is off, the line is the time: a node that keeps
+        nothing then would believe the same wrong clock at its next start, if nobody can be asked.
+        """
+        if self.state(now) not in (ClockState.RIGHT, ClockState.ALONE, ClockState.OFF):
             return None
-        return StoredTime(wall_ms=now.wall_ms, uptime_ms=now.uptime_ms, boot_id=self._boot_id)
+        time_ms = self.now_ms(now)
+        return StoredTime(wall_ms=time_ms, uptime_ms=now.uptime_ms, boot_id=self._boot_id)
 
     # -- told --------------------------------------------------------------------------------------
 

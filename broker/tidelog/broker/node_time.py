@@ -71,5 +71,5 @@ class NodeTime(HouseTime):
         self._trust.hear(verdict, told, confirmed_ms=self._confirmed_ms())
 
     def to_store(self) -> StoredTime | None:
-        """What to keep for the next start; None: the clock is not believed now."""
+        """What to keep for the next start; None: the time is not known now."""
         return self._trust.to_store(self.read())

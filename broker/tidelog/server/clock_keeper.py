@@ -1,9 +1,9 @@
 """The node's time across its restarts: what it stored last, and lines for what its clock does.
 
-Owns the file `clock.json` of the data directory: a moment in which the node believed its clock,
-kept every minute and at the orderly stop. It must never store a time that is not believed: the next
-start would take a wrong clock for right by it. A file that is missing or damaged is none: the first
-start of a lone node believes its clock.
+Owns the file `clock.json` of the data directory: a moment of which the node knew the time, by its
+own clock or by the cluster's, kept every minute and at the orderly stop. It must never store a
+time that is not believed: the next start would take a wrong clock for right by it. A file that is
+missing or damaged is none: the first start of a lone node believes its clock.
 """
 
 from collections.abc import Callable
@@ -102,11 +102,11 @@ class ClockKeeper:
             if looks % (STORE_MS // LOOK_MS) == 0:
                 await self.store()
             # Counted from the first time that is worth keeping: a short life keeps one as well.
-            looks += self.time.state in _BELIEVED
+            looks += self.time.to_store() is not None
             await self._clock.sleep(LOOK_MS)
 
     async def store(self) -> None:
-        """Keep the present moment, if it is believed."""
+        """Keep the present moment, if its time is known."""
         kept = self.time.to_store()
         if kept is None:
             return
