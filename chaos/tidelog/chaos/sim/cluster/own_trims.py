@@ -41,12 +41,12 @@ class OwnTrims:
         boards = [
             board
             for board in self._watch.board.partitions.values()
-            if _start_in(board, node.node_id) > max(0, board.decided_start)
+            if start_in(board, node.node_id) > max(0, board.decided_start)
         ]
         if not boards:
             return
         board = boards[self._random.below(len(boards))]
-        start = _start_in(board, node.node_id)
+        start = start_in(board, node.node_id)
         if self._mark(node, board, start):
             self.count += 1
             board.own_trims[node.node_id] = OwnTrim(
@@ -72,8 +72,9 @@ def _is_whole(inode: Inode) -> bool:
     return len(inode.seen) % ENTRY_BYTES == 0
 
 
-def _start_in(board: PartitionBoard, node_id: int) -> int:
-    """Below the last batch that all copies hold for good; -1: the copy may not be trimmed."""
+def start_in(board: PartitionBoard, node_id: int) -> int:
+    """Below the last batch that all copies hold for good, and that this one knows as committed: no
+    version has trimmed above its own watermark. -1: the copy may not be trimmed."""
     image = board.image
     others = [each for each in image.replicas if each != node_id]
     is_settled = board.is_flush_sync and board.excuse is None and not image.is_reassigning
@@ -87,4 +88,4 @@ def _start_in(board: PartitionBoard, node_id: int) -> int:
     flushed = [each.flushed_offset for each in known if each is not None]
     if len(flushed) < len(known):
         return -1
-    return min(*flushed, board.committed) - 1
+    return min(*flushed, board.committed, board.positions[node_id].high_watermark) - 1
