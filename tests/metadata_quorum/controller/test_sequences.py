@@ -241,6 +241,10 @@ class Model:
         for number in range(len(self.acked)):
             now = self.partition(number)
             sure = (*now.in_sync_replicas, *now.eligible_replicas)
+            named = [each.uuid for each in self.image.brokers[broker].directories]
+            if broker in sure and now.directories[now.replicas.index(broker)] not in named:
+                # The last one that was sure, in a directory that is gone: it leads nowhere.
+                continue
             assert broker not in sure or len(now.replicas) == 1, (
                 f"broker {broker} counts with a directory that went back in time"
             )
