@@ -47,6 +47,16 @@ def durable_segments(medium: Medium, key: PartitionKey) -> dict[tuple[int, int],
     return found
 
 
+def durable_end(medium: Medium, key: PartitionKey) -> int:
+    """Behind the last whole batch that no crash could take; 0: there is none."""
+    headers = (
+        header
+        for content in durable_segments(medium, key).values()
+        for _, header in walk(bytes(content))
+    )
+    return max((header.next_offset for header in headers), default=0)
+
+
 def is_durable(medium: Medium, key: PartitionKey, opaque: bytes) -> bool:
     """Whether the batch lies in one of the partition's files for good."""
     place = medium.root.durable.get(directory_name(key))
