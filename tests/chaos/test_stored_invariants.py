@@ -26,10 +26,13 @@ def test_nothing_is_deleted_before_it_is_old_by_a_right_clock() -> None:
     assert found(PartitionBoard(KEY, by_size, partition()), 4, 0) == 0
 
 
-def stamps(times_ms: tuple[int, ...], *, topic_type: str) -> list[str]:
+def stamps(
+    times_ms: tuple[int, ...], *, topic_type: str, untimed: tuple[int, ...] = ()
+) -> list[str]:
     board = ClusterBoard(now_ns=lambda: 9_000_000_000)
     of_type = topic(partition(), message_timestamp_type=topic_type)
     one, watch = PartitionBoard(KEY, of_type, partition()), BytesWatch(board)
+    one.untimed_epochs = dict.fromkeys(untimed)
     log, medium = stored("a", "b", times_ms=times_ms, watermark=2)
     watch.check("n1", 1, one, log, medium)
     return [text.split(":")[0] for text in board.violations]
@@ -41,6 +44,12 @@ def test_the_time_of_an_append_is_none_before_the_run() -> None:
     assert stamps((right, right - day), topic_type="LogAppendTime") == ["stamped_early"]
     assert stamps((right + day, 0), topic_type="LogAppendTime") == ["stamped_early"]
     assert stamps((0, right + day), topic_type="CreateTime") == []
+
+
+def test_a_leader_that_has_never_known_better_may_stamp_too_early_in_its_own_epoch_alone() -> None:
+    early = (WALL_START_MS, 0)
+    assert stamps(early, topic_type="LogAppendTime", untimed=(1,)) == []
+    assert stamps(early, topic_type="LogAppendTime", untimed=(2,)) == ["stamped_early"]
 
 
 def differing(ours: tuple[str, ...], theirs: tuple[str, ...], watermark: int) -> list[str]:

@@ -78,6 +78,8 @@ class PartitionBoard:
         """Its replicas have been others."""
         self.own_trims: dict[int, OwnTrim] = {}
         """By node, copies that no leader has trimmed."""
+        self.untimed_epochs: dict[int, None] = {}
+        """Led by a node whose clock was behind, and that had never kept a time to know it by."""
         self.unreadable_below = 0
         """Such a copy has led: what is below its start was not to be read then."""
         self.epochs: dict[int, int] = {}

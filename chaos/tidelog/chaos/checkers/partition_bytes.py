@@ -72,8 +72,9 @@ class BytesWatch:
     def _check_stamp(self, board: PartitionBoard, node: str, header: BatchHeader) -> None:
         """The time of an append is none before this run, by whichever clock it was stamped: a right
         clock would delete the record for its age. Where a majority is down nobody may know what
-        time it is; then one that is ahead is not noticed, and keeps its records for longer."""
-        if not board.is_append_time:
+        time it is; then one that is ahead is not noticed, and keeps its records for longer, nor is
+        one that is behind and has never known better."""
+        if not board.is_append_time or int(header.leader_epoch) in board.untimed_epochs:
             return
         now_ms = WALL_START_MS + self._board.now_ns() // _NS_PER_MS
         if header.max_timestamp < WALL_START_MS - _OFF_MAX_MS:

@@ -20,13 +20,14 @@ from tidelog.chaos.checkers.cluster_board import (
 )
 from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
 from tidelog.chaos.checkers.history import Excuse, History
-from tidelog.chaos.checkers.log_medium import durable_end
+from tidelog.chaos.checkers.log_medium import durable_end, seen_bytes
 from tidelog.chaos.checkers.partition_bytes import BytesWatch
 from tidelog.chaos.checkers.partition_lives import LivesWatch
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.loop import START_NS
 from tidelog.metadata_quorum.controller.partition_state import has_directory
 from tidelog.metadata_quorum.image import Image
+from tidelog.server.clock_keeper import FILE_NAME as CLOCK_FILE
 from tidelog.wire.ids import BrokerId
 
 _NS_PER_MS = 1_000_000
@@ -194,6 +195,8 @@ class ClusterWatch:
         is_led = replica.is_led
         if is_led:
             before.led_epoch = log.leader_epoch
+            if node.machine.wall_offset_ms < 0 and not _has_kept_a_time(node):
+                board.untimed_epochs[int(log.leader_epoch)] = None
             if log.log_start_offset > board.decided_start:
                 board.unreadable_below = max(board.unreadable_below, log.log_start_offset)
         before.log_start_offset = log.log_start_offset
@@ -422,6 +425,11 @@ class ClusterWatch:
             # What is below may be gone; a leader that has not heard of it may show it still.
             if trimmed_to := max(board.decided_start, board.unreadable_below):
                 self.history.trims[board.name] = trimmed_to
+
+
+def _has_kept_a_time(node: ClusterNode) -> bool:
+    """Whether any of its lives was long enough to store what time it was."""
+    return bool(seen_bytes(node.machine.medium(DATA), CLOCK_FILE))
 
 
 def _is_being_cut(log: PartitionLog, position: Position) -> bool:
