@@ -45,12 +45,15 @@ RARE: Final = (
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
     ("cluster", "believe_an_old_copy"),
+    ("cluster", "believe_any_start"),
+    ("cluster", "count_a_copy_without_its_head"),
     ("cluster", "drop_the_epoch_check"),
     ("cluster", "elect_anybody"),
     ("cluster", "expand_too_early"),
     ("cluster", "forget_the_watermark_on_restart"),
     ("cluster", "hold_the_time_of_the_start"),
     ("cluster", "ignore_where_logs_part"),
+    ("cluster", "show_a_watermark_that_lags"),
     ("cluster", "stamp_with_any_clock"),
     ("cluster", "store_a_duplicate"),
     ("cluster", "truncate_to_the_watermark"),
