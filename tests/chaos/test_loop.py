@@ -266,3 +266,22 @@ def test_the_trace_hash_tells_runs_apart() -> None:
 
     assert run(1) == run(1)
     assert len({run(seed) for seed in range(10)}) > 3
+
+
+def test_the_trace_hash_stays_when_code_is_renamed() -> None:
+    def run(names: list[str], detail: str) -> str:
+        world = World(3)
+
+        async def main() -> None:
+            tasks = [asyncio.create_task(asyncio.sleep(0.1), name=name) for name in names]
+            for task in tasks:
+                await task
+            world.trace.note("worker", "worker:start", detail, name=names[0])
+
+        world.run(main())
+        text = world.trace.hash_text()
+        world.close()
+        return text
+
+    assert run(["fetch", "append"], "3 bytes") == run(["replicate", "write"], "3 bytes")
+    assert run(["fetch", "append"], "3 bytes") != run(["fetch", "append"], "4 bytes")

@@ -165,7 +165,7 @@ class Fabric:
     def report_bug(self, subject: str, error: BaseException) -> None:
         """A handler raised what it must never raise."""
         self.bugs.append(f"{subject}: {error!r}")
-        self.trace.note(subject, "bug", type(error).__name__)
+        self.trace.note(subject, "bug", name=type(error).__name__)
 
 
 def _cannot_bind(listener: Listener, reason: str) -> TidelogError:

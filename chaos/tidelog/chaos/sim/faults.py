@@ -129,11 +129,13 @@ class Faults:
         self.counts[kind].fired += 1
         return True
 
-    def took_effect(self, kind: FaultKind, subject: str, detail: str = "") -> None:
+    def took_effect(
+        self, kind: FaultKind, subject: str, detail: str = "", *, name: str = ""
+    ) -> None:
         """The fault changed what somebody could see."""
         count = self.counts.setdefault(kind, FaultCount())
         count.felt += 1
-        self._trace.note(subject, f"fault:{kind.value}", detail)
+        self._trace.note(subject, f"fault:{kind.value}", detail, name=name)
 
     def felt(self, kind: FaultKind) -> int:
         """How often somebody felt the kind."""

@@ -6,7 +6,7 @@ time jumps to the next timer. Each step may cost some virtual time, so that time
 between steps. Every callback belongs to the process in whose context it was scheduled; the
 callbacks of a dead process are dropped and those of a paused one are kept until it goes on.
 
-    ready ── drawn by seed ──► run ──► trace.step(label)
+    ready ── drawn by seed ──► run ──► trace.step(number)
       ▲                                    │
       └── timers (virtual nanoseconds) ◄───┘   nothing ready, nothing timed: Deadlock
 
@@ -111,6 +111,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers_made = 0
         self._tasks_made = 0
         self._owners: dict[asyncio.Task[Any], Owner | None] = {}
+        self._numbers: dict[asyncio.Task[Any], int] = {}
         self._generators: list[object] = []
         self._cancel_at: dict[asyncio.Task[Any], tuple[int, Callable[[], None]]] = {}
         self._is_stopping = False
@@ -196,6 +197,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             name = f"{owner.name}/{name}"
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._owners[task] = owner
+        self._numbers[task] = self._tasks_made
         return task
 
     def cancel_after(
@@ -272,12 +274,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         subject = getattr(callback, "__self__", None)
         self.now_ns += self._step_cost_ns
         if isinstance(subject, asyncio.Task):
-            self._trace.step(subject.get_name())
+            self._trace.step(self._numbers.get(subject, 0))
             handle._run()
             if subject in self._cancel_at:
                 self._count_down(subject)
         else:
-            self._trace.step(getattr(callback, "__qualname__", "callback"))
+            self._trace.step(0)
             handle._run()
 
     def _count_down(self, task: asyncio.Task[Any]) -> None:
@@ -315,6 +317,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Forget finished tasks."""
         for task in [task for task in self._owners if task.done()]:
             del self._owners[task]
+            del self._numbers[task]
             self._cancel_at.pop(task, None)
 
     def _asyncgen_firstiter_hook(self, agen: object) -> None:
@@ -352,6 +355,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 _close_coroutine(task)
         self._owners.clear()
+        self._numbers.clear()
         self._generators.clear()
         self._queue.clear()
 

@@ -143,7 +143,7 @@ class Process:
             await start(self.ports)
         except Exception as error:  # noqa: BLE001 - a process ends by whatever its main raises
             self.exit_error = error
-            self._world.trace.note(self.name, "process:failed", type(error).__name__)
+            self._world.trace.note(self.name, "process:failed", name=type(error).__name__)
         else:
             self._world.trace.note(self.name, "process:exit")
         self._world.loop.call_soon(self.kill, context=self._world.loop.world_context)

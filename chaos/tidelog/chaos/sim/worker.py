@@ -118,7 +118,7 @@ class SimulatedWorker:
         self, job: str, arguments: bytes, files: MediumFiles
     ) -> Generator[int, None, object]:
         module_name, _, function_name = job.partition(":")
-        self._trace.note("worker", "worker:start", job)
+        self._trace.note("worker", "worker:start", name=job)
         try:
             function = cast("Job", getattr(importlib.import_module(module_name), function_name))
             return function(files, arguments)
@@ -141,7 +141,7 @@ class SimulatedWorker:
             cost_ns = max(cost_ns, moved_bytes * _NS_PER_S // bytes_per_second)
         if self._faults.fires(FaultKind.SLOW_DISK):
             cost_ns *= _SLOW_FACTOR
-            self._faults.took_effect(FaultKind.SLOW_DISK, "worker", f"{job}: {cost_ns} ns")
+            self._faults.took_effect(FaultKind.SLOW_DISK, "worker", f"{cost_ns} ns", name=job)
         return cost_ns
 
     def _check_open(self, job: str) -> None:

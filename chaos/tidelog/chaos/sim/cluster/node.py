@@ -50,9 +50,11 @@ class SpareDisks(Faults):
         """As for all, but for disks."""
         return kind not in DISK_KINDS and self.of_all.fires(kind)
 
-    def took_effect(self, kind: FaultKind, subject: str, detail: str = "") -> None:
+    def took_effect(
+        self, kind: FaultKind, subject: str, detail: str = "", *, name: str = ""
+    ) -> None:
         """As for all."""
-        self.of_all.took_effect(kind, subject, detail)
+        self.of_all.took_effect(kind, subject, detail, name=name)
 
 
 class ClusterNode:

@@ -73,7 +73,7 @@ class Wires:
         kind = type(request).__name__
         self._agenda.after(DEADLINE_MS * MS, finish, None)
         if self._faults.fires(FaultKind.BREAK):
-            self._faults.took_effect(FaultKind.BREAK, who, kind)
+            self._faults.took_effect(FaultKind.BREAK, who, name=kind)
             return
         if self._faults.fires(FaultKind.LATE_PROCESSING):
             self._agenda.after(
@@ -106,12 +106,12 @@ class Wires:
         self._coordinators.ask(broker, request, reply)
 
     def _deliver(self, who: str, answer: Answer, finish: OnAnswer) -> None:
-        self._trace.note(who, "answer", type(answer.result).__name__)
+        self._trace.note(who, "answer", name=type(answer.result).__name__)
         finish(answer)
 
     def _arrive_late(self, who: str, broker: Broker, request: AnyRequest) -> None:
         if broker.core is not None and not broker.is_paused:
-            self._faults.took_effect(FaultKind.LATE_PROCESSING, who, type(request).__name__)
+            self._faults.took_effect(FaultKind.LATE_PROCESSING, who, name=type(request).__name__)
         self._coordinators.ask(broker, request, lambda _answer: None)
 
 
