@@ -177,6 +177,9 @@ def _options(proto: Message) -> bytes:
     # Bounds have a rule of their own: they may come and be raised.
     if isinstance(copied, pb.MethodOptions):
         copied.ClearExtension(options_pb2.bounds)
+        # Fields that name the caller may be listed where none was.
+        if copied.HasExtension(options_pb2.access):
+            copied.Extensions[options_pb2.access].ClearField("caller")
     if isinstance(copied, pb.FieldOptions):
         copied.ClearExtension(options_pb2.counts)
     return copied.SerializeToString(deterministic=True)

@@ -119,14 +119,51 @@ def test_nodes_want_each_others_certificates_and_clients_none_if_nothing_is_said
         "required",
     )
     outbound = TlsFiles(certificate="n.pem", key="n.key", authorities="ca.pem", is_for_calling=True)
-    assert listeners.outbound_tls() == outbound
+    assert listeners.outbound_tls(1) == outbound
+
+
+def test_a_node_wants_its_own_certificate_to_be_for_its_own_id_where_ids_are_bound() -> None:
+    flags = {**CLUSTER_TLS, "listeners.cluster.tls.node_principal": "CN=n{node_id}"}
+    outbound = load(flags=flags).listeners.outbound_tls(7)
+    assert outbound is not None
+    assert outbound.wanted_name == "CN=n7"
+
+
+@pytest.mark.parametrize(
+    ("given", "happened"),
+    [
+        ({"listeners.cluster.tls.node_principal": "CN=n"}, "does not hold {node_id} once"),
+        (
+            {"listeners.cluster.tls.node_principal": "CN={node_id},O={node_id}"},
+            "does not hold {node_id} once",
+        ),
+        (
+            {
+                "listeners.cluster.tls.node_principal": "n{node_id}",
+                "listeners.cluster.tls.client_auth": "none",
+            },
+            "do not have to prove a certificate",
+        ),
+        ({"listeners.client.tls.node_principal": "n{node_id}"}, "on the cluster listener"),
+    ],
+)
+def test_a_binding_that_proves_nothing_is_a_mistake(given: dict[str, str], happened: str) -> None:
+    error = refusal(flags={**CLUSTER_TLS, **given})
+    assert "node_principal" in error.tried
+    assert happened in error.happened
+    assert error.hint
+
+
+def test_plaintext_cannot_be_bound_to_node_ids() -> None:
+    error = refusal(flags={"listeners.cluster.tls.node_principal": "n{node_id}"})
+    assert "do not have to prove a certificate" in error.happened
 
 
 def test_a_listener_that_asks_nobody_trusts_nobody() -> None:
     flags = {**CLUSTER_TLS, "listeners.cluster.tls.client_auth": "none"}
     cluster = load(flags=flags).listeners
     assert cluster.cluster.tls_files() == TlsFiles(certificate="n.pem", key="n.key")
-    assert cluster.outbound_tls() == TlsFiles(
+    assert cluster.outbound_tls(1) == TlsFiles(
         certificate="n.pem", key="n.key", authorities="ca.pem"
     )
 

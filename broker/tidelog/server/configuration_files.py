@@ -15,7 +15,7 @@ def unusable_files(configuration: NodeConfiguration) -> list[TidelogError]:
     users: list[tuple[str, TlsFiles | None]] = [
         ("listener client", listeners.client.tls_files()),
         ("listener cluster", listeners.cluster.tls_files()),
-        ("calls to other nodes", listeners.outbound_tls()),
+        ("calls to other nodes", listeners.outbound_tls(configuration.node_id)),
     ]
     found: dict[str, TidelogError] = {}
     for user, files in users:

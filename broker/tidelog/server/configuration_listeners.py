@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from tidelog.broker.rpc.node_callers import NODE_ID, SETTING, NodePrincipals
 from tidelog.ports import ListenerLimits, TlsFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -46,6 +47,17 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="Of the cluster listener only: file with the authorities of other nodes' "
             "certificates; empty: `client_ca`. To other nodes this node proves itself with "
             "`certificate`."
+        ),
+    ] = ""
+    node_principal: Annotated[
+        str,
+        Meta(
+            description="Of the cluster listener only: whom a node's certificate is for, with "
+            "`{node_id}` where the node's id stands. `CN=tidelog-{node_id}` is compared with the "
+            "whole subject; what does not begin with an attribute, such as "
+            "`tidelog-{node_id}.example`, with the names in subjectAltName. A caller is then "
+            "refused that speaks as another node than its certificate's. Empty: every certificate "
+            "of `client_ca` may speak as any node."
         ),
     ] = ""
 
@@ -91,19 +103,26 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="For the nodes of the cluster, this one included."),
     ] = ListenerSettings(bind="127.0.0.1:9193", tls=TlsSettings(client_auth="required"))
 
-    def outbound_tls(self) -> TlsFiles | None:
+    def node_principals(self) -> NodePrincipals | None:
+        """What binds certificates to node ids; None: nothing does."""
+        template = self.cluster.tls.node_principal
+        return NodePrincipals(template) if template else None
+
+    def outbound_tls(self, node_id: int) -> TlsFiles | None:
         """What this node proves itself with to other nodes, and whom it believes; None: all nodes
         speak in plaintext with each other.
         """
         tls = self.cluster.tls
         if not tls.is_on:
             return None
+        principals = self.node_principals()
         return TlsFiles(
             certificate=tls.certificate,
             key=tls.key,
             authorities=tls.peer_ca or tls.client_ca,
             # Where nodes do not ask each other for one, a server's certificate is enough.
             is_for_calling=tls.client_auth == "required",
+            wanted_name="" if principals is None else principals.of(node_id),
         )
 
 
@@ -126,12 +145,38 @@ def check_listeners(listeners: Listeners, *, allow_plaintext: bool) -> Iterator[
             "nodes reach each other on the cluster listener",
             "Set it in [listeners.cluster.tls].",
         )
+    if listeners.client.tls.node_principal:
+        yield _invalid(
+            "listeners.client.tls.node_principal",
+            "nodes reach each other on the cluster listener",
+            "Set it in [listeners.cluster.tls].",
+        )
+    yield from _check_principals(listeners.cluster.tls)
     cluster = listeners.cluster.tls
     if cluster.is_on and not (cluster.peer_ca or cluster.client_ca):
         yield _invalid(
             "listeners.cluster.tls.peer_ca",
             "it is empty, and so is client_ca: this node could not check any other",
             "Name the file with the authorities of the nodes' certificates.",
+        )
+
+
+def _check_principals(tls: TlsSettings) -> Iterator[TidelogError]:
+    """Certificates that nobody asks for prove nothing, and one for every node proves no id."""
+    template = tls.node_principal
+    if not template:
+        return
+    if template.count(NODE_ID) != 1:
+        yield _invalid(
+            SETTING,
+            f"`{template}` does not hold {NODE_ID} once",
+            "Write how the nodes' certificates are called, such as `CN=tidelog-{node_id}`.",
+        )
+    if not tls.is_on or tls.client_auth != "required":
+        yield _invalid(
+            SETTING,
+            "callers do not have to prove a certificate",
+            'Set certificate, key and client_ca beside it, and client_auth = "required".',
         )
 
 

@@ -127,7 +127,7 @@ async def _serve(
         directory,
         is_controller=True,
         log_dirs=configuration.log_dirs,
-        outbound_tls=configuration.listeners.outbound_tls(),
+        outbound_tls=configuration.listeners.outbound_tls(configuration.node_id),
     ) as ports:
         await _format_if_empty(ports, configuration, directory)
         node = Node(configuration, ports, may_pick_port=options.port is None)

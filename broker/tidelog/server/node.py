@@ -19,6 +19,7 @@ from tidelog.broker.rpc.metadata_table import (
     build_metadata_methods,
     settled_at_once,
 )
+from tidelog.broker.rpc.node_callers import NodeCallers
 from tidelog.broker.rpc.quotas import with_quotas
 from tidelog.broker.rpc.table import BROKER_FILES, build_broker_methods
 from tidelog.metadata_quorum.image import Image
@@ -33,6 +34,7 @@ from tidelog.server.cluster_methods import CONTROLLER_FILES, REPLICA_FILES, late
 from tidelog.server.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.controller_role import ControllerRole, open_controller
 from tidelog.server.description import NodeDescription, describe_node
+from tidelog.server.event_limit import LimitedEvents
 from tidelog.server.metadata_side import MetadataSide, of_member, of_observer
 from tidelog.server.monitoring import Monitoring
 from tidelog.server.node_ports import NodePorts
@@ -249,14 +251,17 @@ class Node:
     def _cluster_methods(self) -> Mapping[str, Method]:
         """What other nodes may ask: of a voter, of a broker."""
         authorizer = self._ports.authorizer
+        principals = self._configuration.listeners.node_principals()
+        events = LimitedEvents(log_events, self._ports.clock)
+        callers = None if principals is None else NodeCallers(principals, events)
         methods: dict[str, Method] = {}
         if self._controller is not None:
-            gate = Gate(authorizer=authorizer, is_ready=lambda: True)
+            gate = Gate(authorizer=authorizer, is_ready=lambda: True, callers=callers)
             methods |= guard_methods(
                 self._controller.methods(), read_accesses(CONTROLLER_FILES), gate
             )
         if self._configuration.is_broker:
-            gate = Gate(authorizer=authorizer, is_ready=self._serves_replicas)
+            gate = Gate(authorizer=authorizer, is_ready=self._serves_replicas, callers=callers)
             replicas = late_methods(self._broker_methods)
             self._late += replicas
             methods |= guard_methods(replicas, read_accesses(REPLICA_FILES), gate)

@@ -92,7 +92,7 @@ async def _serve(configuration: NodeConfiguration) -> None:
         directory,
         is_controller=configuration.is_controller,
         log_dirs=configuration.log_dirs,
-        outbound_tls=configuration.listeners.outbound_tls(),
+        outbound_tls=configuration.listeners.outbound_tls(configuration.node_id),
     ) as ports:
         node = Node(configuration, ports)
         loop = asyncio.get_running_loop()

@@ -7,7 +7,12 @@ imports gRPC, and nothing above here touches a clock, randomness, a file or a so
 
 from tidelog.ports.answer_room import AnswerRoom
 from tidelog.ports.authorizer import AllowAll, Authorizer
-from tidelog.ports.certificates import CertificateNews, Certificates, NoCertificates
+from tidelog.ports.certificates import (
+    CertificateNames,
+    CertificateNews,
+    Certificates,
+    NoCertificates,
+)
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Append, Disk, File, FileUnusable
 from tidelog.ports.host import Host
@@ -42,6 +47,7 @@ __all__ = [
     "AnswerRoom",
     "Append",
     "Authorizer",
+    "CertificateNames",
     "CertificateNews",
     "Certificates",
     "Clock",

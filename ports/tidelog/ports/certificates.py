@@ -1,15 +1,46 @@
-"""Certificates that are replaced while a node serves: what changed, told to whoever asks.
+"""Certificates: whom one names, and what changed when one is replaced while a node serves.
 
 The files are an operator's, or a renewing program's. What cannot be used is refused and what was
 used before stays, so that a half-written file takes no listener down.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from tidelog.wire.errors import TidelogError
+
+_SUBJECT: Final = re.compile(r"[A-Za-z][A-Za-z0-9.]*=")
+"""How a subject begins, and no host name and no URI does: with an attribute and its value."""
+
+
+class CertificateNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a certificate that was checked is for."""
+
+    subject: str = ""
+    """As in `CN=alice,O=Example`: the last part first, special characters behind a backslash
+    (RFC 2253). Empty: there is no certificate, or it has none."""
+    names: tuple[str, ...] = ()
+    """Host names, addresses and URIs of its subjectAltName."""
+
+    def comparable(self, wanted: str) -> tuple[str, ...]:
+        """What is compared with a name that is wanted: one that begins as a subject does only
+        with the whole subject, any other one only with the further names."""
+        if _SUBJECT.match(wanted):
+            return (self.subject,)
+        return self.names
+
+    def is_for(self, wanted: str) -> bool:
+        """Whether the certificate is for that name; nothing in it is taken for a pattern."""
+        return wanted in self.comparable(wanted)
+
+    def described(self, wanted: str) -> str:
+        """The part that was compared, for a message."""
+        found = [each for each in self.comparable(wanted) if each]
+        what = "subject" if _SUBJECT.match(wanted) else "subjectAltName"
+        return f"{what} {', '.join(found)}" if found else f"no {what}"
 
 
 class CertificateNews(msgspec.Struct, frozen=True, kw_only=True):

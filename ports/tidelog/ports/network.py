@@ -116,6 +116,8 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     at a calling end the authorities that gRPC comes with."""
     is_for_calling: bool = False
     """The certificate proves a calling end, and has to be usable for that; else a listener's."""
+    wanted_name: str = ""
+    """Whom the certificate has to be for, in the words of `CertificateNames`; empty: anybody."""
 
 
 class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

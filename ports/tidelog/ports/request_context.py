@@ -3,6 +3,7 @@
 import msgspec
 
 from tidelog.ports.answer_room import UNBOUNDED, AnswerRoom
+from tidelog.ports.certificates import CertificateNames
 from tidelog.ports.request_room import NO_REQUEST_LIMIT, RequestRoom
 
 CLIENT_LISTENER = "client"
@@ -24,6 +25,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where the call came from, `host:port`."""
     deadline_ns: int
     """By the node's monotonic clock; the largest 64-bit number: none was given."""
+    certificate: CertificateNames = CertificateNames()
+    """Whom the certificate is for that the caller has proved, of an encrypted listener."""
     answer_room: AnswerRoom = UNBOUNDED
     """Asked before a large answer is made."""
     request_room: RequestRoom = NO_REQUEST_LIMIT

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/options.proto\x12\ntidelog.v1\x1a google/protobuf/descriptor.proto\"\x82\x01\n\x06\x41\x63\x63\x65ss\x12&\n\x08resource\x18\x01 \x01(\x0e\x32\x14.tidelog.v1.Resource\x12(\n\toperation\x18\x02 \x01(\x0e\x32\x15.tidelog.v1.Operation\x12&\n\x08listener\x18\x03 \x01(\x0e\x32\x14.tidelog.v1.Listener\"X\n\x06\x42ounds\x12\x11\n\tbytes_max\x18\x01 \x01(\r\x12\x14\n\x0c\x65lements_max\x18\x02 \x01(\r\x12\x13\n\x0bnumbers_max\x18\x03 \x01(\r\x12\x10\n\x08work_max\x18\x04 \x01(\r*|\n\x08Resource\x12\x18\n\x14RESOURCE_UNSPECIFIED\x10\x00\x12\x14\n\x10RESOURCE_CLUSTER\x10\x01\x12\x12\n\x0eRESOURCE_TOPIC\x10\x02\x12\x12\n\x0eRESOURCE_GROUP\x10\x03\x12\x18\n\x14RESOURCE_TRANSACTION\x10\x04*\xc6\x01\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x16\n\x12OPERATION_DESCRIBE\x10\x03\x12\x14\n\x10OPERATION_CREATE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x14\n\x10OPERATION_DELETE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07*O\n\x08Listener\x12\x18\n\x14LISTENER_UNSPECIFIED\x10\x00\x12\x13\n\x0fLISTENER_CLIENT\x10\x01\x12\x14\n\x10LISTENER_CLUSTER\x10\x02*T\n\x06\x43ounts\x12\x16\n\x12\x43OUNTS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43OUNTS_PARTITIONS\x10\x01\x12\x1b\n\x17\x43OUNTS_REPLICAS_OF_EACH\x10\x02:D\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\x85\x94\x03 \x01(\x0b\x32\x12.tidelog.v1.Access:D\n\x06\x62ounds\x12\x1e.google.protobuf.MethodOptions\x18\x86\x94\x03 \x01(\x0b\x32\x12.tidelog.v1.Bounds:C\n\x06\x63ounts\x12\x1d.google.protobuf.FieldOptions\x18\x87\x94\x03 \x01(\x0e\x32\x12.tidelog.v1.CountsB\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/options.proto\x12\ntidelog.v1\x1a google/protobuf/descriptor.proto\"\x92\x01\n\x06\x41\x63\x63\x65ss\x12&\n\x08resource\x18\x01 \x01(\x0e\x32\x14.tidelog.v1.Resource\x12(\n\toperation\x18\x02 \x01(\x0e\x32\x15.tidelog.v1.Operation\x12&\n\x08listener\x18\x03 \x01(\x0e\x32\x14.tidelog.v1.Listener\x12\x0e\n\x06\x63\x61ller\x18\x04 \x03(\t\"X\n\x06\x42ounds\x12\x11\n\tbytes_max\x18\x01 \x01(\r\x12\x14\n\x0c\x65lements_max\x18\x02 \x01(\r\x12\x13\n\x0bnumbers_max\x18\x03 \x01(\r\x12\x10\n\x08work_max\x18\x04 \x01(\r*|\n\x08Resource\x12\x18\n\x14RESOURCE_UNSPECIFIED\x10\x00\x12\x14\n\x10RESOURCE_CLUSTER\x10\x01\x12\x12\n\x0eRESOURCE_TOPIC\x10\x02\x12\x12\n\x0eRESOURCE_GROUP\x10\x03\x12\x18\n\x14RESOURCE_TRANSACTION\x10\x04*\xc6\x01\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x16\n\x12OPERATION_DESCRIBE\x10\x03\x12\x14\n\x10OPERATION_CREATE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x14\n\x10OPERATION_DELETE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07*O\n\x08Listener\x12\x18\n\x14LISTENER_UNSPECIFIED\x10\x00\x12\x13\n\x0fLISTENER_CLIENT\x10\x01\x12\x14\n\x10LISTENER_CLUSTER\x10\x02*T\n\x06\x43ounts\x12\x16\n\x12\x43OUNTS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43OUNTS_PARTITIONS\x10\x01\x12\x1b\n\x17\x43OUNTS_REPLICAS_OF_EACH\x10\x02:D\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\x85\x94\x03 \x01(\x0b\x32\x12.tidelog.v1.Access:D\n\x06\x62ounds\x12\x1e.google.protobuf.MethodOptions\x18\x86\x94\x03 \x01(\x0b\x32\x12.tidelog.v1.Bounds:C\n\x06\x63ounts\x12\x1d.google.protobuf.FieldOptions\x18\x87\x94\x03 \x01(\x0e\x32\x12.tidelog.v1.CountsB\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,16 +33,16 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.options_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\024tidelog/v1;tidelogv1'
-  _globals['_RESOURCE']._serialized_start=297
-  _globals['_RESOURCE']._serialized_end=421
-  _globals['_OPERATION']._serialized_start=424
-  _globals['_OPERATION']._serialized_end=622
-  _globals['_LISTENER']._serialized_start=624
-  _globals['_LISTENER']._serialized_end=703
-  _globals['_COUNTS']._serialized_start=705
-  _globals['_COUNTS']._serialized_end=789
+  _globals['_RESOURCE']._serialized_start=313
+  _globals['_RESOURCE']._serialized_end=437
+  _globals['_OPERATION']._serialized_start=440
+  _globals['_OPERATION']._serialized_end=638
+  _globals['_LISTENER']._serialized_start=640
+  _globals['_LISTENER']._serialized_end=719
+  _globals['_COUNTS']._serialized_start=721
+  _globals['_COUNTS']._serialized_end=805
   _globals['_ACCESS']._serialized_start=75
-  _globals['_ACCESS']._serialized_end=205
-  _globals['_BOUNDS']._serialized_start=207
-  _globals['_BOUNDS']._serialized_end=295
+  _globals['_ACCESS']._serialized_end=221
+  _globals['_BOUNDS']._serialized_start=223
+  _globals['_BOUNDS']._serialized_end=311
 # @@protoc_insertion_point(module_scope)

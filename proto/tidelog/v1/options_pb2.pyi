@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
 import builtins as _builtins
@@ -152,22 +154,32 @@ class Access(_message.Message):
     RESOURCE_FIELD_NUMBER: _builtins.int
     OPERATION_FIELD_NUMBER: _builtins.int
     LISTENER_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
     resource: Global___Resource.ValueType
     """What the operation is done to."""
     operation: Global___Operation.ValueType
     """What is done."""
     listener: Global___Listener.ValueType
     """Where the call is served; on the other listener it does not exist."""
+    @_builtins.property
+    def caller(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of LISTENER_CLUSTER: fields of the request by which the caller says which node it is, such as
+        `route.from_node_id`. Where certificates are bound to node ids each of them is held against the
+        caller's certificate, in a stream that of every message; later ones of a stream may leave it 0.
+        None: any node of the cluster may call.
+        """
+
     def __init__(
         self,
         *,
         resource: Global___Resource.ValueType = ...,
         operation: Global___Operation.ValueType = ...,
         listener: Global___Listener.ValueType = ...,
+        caller: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["listener", b"listener", "operation", b"operation", "resource", b"resource"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "listener", b"listener", "operation", b"operation", "resource", b"resource"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

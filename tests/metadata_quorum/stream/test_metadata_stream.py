@@ -208,6 +208,34 @@ def test_a_voter_that_knows_no_leader_for_long_is_left_for_another() -> None:
     stage.run(work())
 
 
+def test_why_nobody_is_followed_is_told_of_each_address() -> None:
+    """One that is no voter hides nothing of what a voter says."""
+    stage = Stage()
+
+    async def refuse(context: RequestContext, stream: Stream) -> None:
+        del context
+        await stream.receive()
+        raise TidelogError(ErrorCode.PERMISSION_DENIED, tried="follow it", happened="not you")
+
+    def told() -> str:
+        trouble = None if stage.observer is None else stage.observer.trouble
+        return "" if trouble is None else trouble.happened
+
+    async def work() -> None:
+        stage.start_server("v1", refuse)
+        stage.start_observer("v1:1", "v2:1")
+        await stage.wait(lambda: "v2:1" in told(), seconds=5)
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            assert "v1:1: [PERMISSION_DENIED] not you; v2:1: [" in told()
+        quorum = FakeQuorum(2)
+        stage.start_voter(quorum)
+        quorum.commit(entry(1))
+        await stage.wait(lambda: not told(), seconds=5)
+
+    stage.run(work())
+
+
 def test_a_silent_voter_is_left_after_three_seconds() -> None:
     stage, first, second = Stage(), FakeQuorum(1), FakeQuorum(2)
 

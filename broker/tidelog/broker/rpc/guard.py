@@ -1,5 +1,5 @@
-"""What stands before every method of a node: may the caller do this, is the node ready for it, and
-does the message hold no more than the contract allows.
+"""What stands before every method of a node: may the caller do this, is the node ready for it, does
+the message hold no more than the contract allows, and is the caller the node that it says it is.
 
 Owns the gate. The authorizer is asked before a request's bytes are looked at, and nothing is made
 of them before they are counted; a message that does not fit the contract is the caller's error.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from google.protobuf.message import DecodeError
 
+from tidelog.broker.rpc.node_callers import NodeCallers
 from tidelog.metadata_quorum.rpc.admin_access import Access
 from tidelog.ports import (
     Authorizer,
@@ -30,6 +31,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     authorizer: Authorizer
     is_ready: Callable[[], bool]
+    callers: NodeCallers | None = None
+    """Holds callers that name a node against their certificates; None: none is bound to an id."""
 
 
 def guard_all(
@@ -41,10 +44,14 @@ def guard_all(
     """Each handler behind the gate."""
     methods: dict[str, Method] = {}
     for name, handler in unary.items():
-        counted = bounded_unary(name, handler)
+        bound = handler if gate.callers is None else gate.callers.unary(name, handler)
+        counted = bounded_unary(name, bound)
         methods[name] = UnaryMethod(_guard_unary(name, counted, accesses[name], gate))
     for name, stream_handler in streams.items():
-        counted_stream = bounded_stream(name, stream_handler)
+        bound_stream = (
+            stream_handler if gate.callers is None else gate.callers.stream(name, stream_handler)
+        )
+        counted_stream = bounded_stream(name, bound_stream)
         methods[name] = StreamMethod(_guard_stream(name, counted_stream, accesses[name], gate))
     return methods
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.chaos.sim.faults import FaultKind
 from tidelog.chaos.sim.pipes import End, Frame, FrameKind, Pipe, as_answer, too_large
 from tidelog.chaos.sim.places import Caller, Endpoint, Place
+from tidelog.ports.certificates import CertificateNames
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
     DeathHint,
@@ -271,12 +272,16 @@ class Exchange:
         deadline_ns = NO_DEADLINE_NS
         if self._timeout_ms is not None:
             deadline_ns = self.fabric.loop.now_ns + self._timeout_ms * 1_000_000
+        # Each machine has a certificate that is for it; only an encrypted listener asks.
+        is_asked = endpoint.listener.requires_client_certificate
+        subject = f"CN={self.caller.place.name}" if is_asked else ""
         return RequestContext(
             principal=ANONYMOUS,
             listener=endpoint.listener.name,
             client_id=self.caller.client_id,
             address=self.caller.address,
             deadline_ns=deadline_ns,
+            certificate=CertificateNames(subject=subject),
         )
 
     def _on_reply_frame(self, frame: Frame) -> None:

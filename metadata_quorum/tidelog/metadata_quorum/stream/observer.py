@@ -79,13 +79,31 @@ class MetadataObserver:
         self._snapshot_data = bytearray()
         self.voter_address = ""
         """The voter that is followed now; empty: none."""
-        self.trouble: TidelogError | None = None
-        """Why the last voter was left; None while a stream brings something."""
+        self._refusals: dict[str, TidelogError] = {}
+        """Why each address was left, since a stream brought something."""
 
     @property
     def applied_index(self) -> LogIndex:
         """The last entry applied."""
         return self._applied_index
+
+    @property
+    def trouble(self) -> TidelogError | None:
+        """Why each address that was tried was left; None while a stream brings something.
+
+        Of all, since an address that is no voter's answers as well, and hides what voters say.
+        """
+        reasons = "; ".join(
+            f"{address}: [{error.code.name}] {error.happened}"
+            for address, error in self._refusals.items()
+        )
+        if not reasons:
+            return None
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried="follow the metadata",
+            happened=f"no voter serves it: {reasons}",
+        )
 
     @property
     def commit_index(self) -> LogIndex:
@@ -112,11 +130,17 @@ class MetadataObserver:
                 try:
                     await self._follow(self.voter_address)
                 except TidelogError as error:
-                    self.trouble = error
+                    self._note(addresses, error)
                     if error.code in _FINAL:
                         raise
                 self.voter_address = ""
             await self._clock.sleep(RETRY_MS)
+
+    def _note(self, addresses: Sequence[str], error: TidelogError) -> None:
+        """Keep what the address said last, and nothing of those that are tried no longer."""
+        self._refusals[self.voter_address] = error
+        for gone in self._refusals.keys() - set(addresses):
+            del self._refusals[gone]
 
     async def _follow(self, address: str) -> None:
         """Until the stream ends in order, breaks, or is not worth keeping."""
@@ -144,7 +168,7 @@ class MetadataObserver:
             message = await self._receive(stream)
             if message is None:
                 return
-            self.trouble = None
+            self._refusals.clear()
             credit_bytes = self._take_in(message)
             if credit_bytes:
                 progress = ObserveProgress(

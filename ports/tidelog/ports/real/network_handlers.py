@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from tidelog.ports.certificates import CertificateNames
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
@@ -38,7 +39,9 @@ CLIENT_ID_CHARACTERS_MAX: Final = 256
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 
-_PRINCIPAL_KEYS: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+_SUBJECT_KEY: Final = "x509_subject"
+_NAMES_KEY: Final = "x509_subject_alternative_name"
+_PRINCIPAL_KEYS: Final = (_SUBJECT_KEY, "x509_common_name", _NAMES_KEY)
 """What gRPC tells of a certificate that it has checked."""
 
 _Result = TypeVar("_Result")
@@ -328,12 +331,14 @@ def request_context(
         deadline_ns = min(
             NO_DEADLINE_NS, clock.monotonic_ns() + int(max(0.0, remaining_s) * NS_PER_S)
         )
+    proved = {} if listener.tls is None else context.auth_context()
     return RequestContext(
-        principal=ANONYMOUS if listener.tls is None else principal_of(context.auth_context()),
+        principal=principal_of(proved),
         listener=listener.name,
         client_id=_client_id(context),
         address=normalise_address(context.peer()),
         deadline_ns=deadline_ns,
+        certificate=certificate_of(proved),
         answer_room=room,
         request_room=message_room,
     )
@@ -348,6 +353,15 @@ def principal_of(proved: Mapping[str, Iterable[bytes]]) -> str:
             if value:
                 return value.decode("utf-8", errors="replace")
     return ANONYMOUS
+
+
+def certificate_of(proved: Mapping[str, Iterable[bytes]]) -> CertificateNames:
+    """Subject and further names, each only from its own place in the certificate."""
+    subjects, names = (
+        tuple(value.decode("utf-8", errors="replace") for value in proved.get(key, ()))
+        for key in (_SUBJECT_KEY, _NAMES_KEY)
+    )
+    return CertificateNames(subject="".join(subjects[:1]), names=names)
 
 
 def _client_id(context: _Context) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.ports.certificates import CertificateNews
+from tidelog.ports.certificates import CertificateNames, CertificateNews
 from tidelog.ports.network import TlsFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -32,11 +32,9 @@ class Material(msgspec.Struct, frozen=True):
     authorities: bytes
 
 
-class Identity(msgspec.Struct, frozen=True):
+class Identity(CertificateNames, frozen=True, kw_only=True):
     """What a certificate says of its owner."""
 
-    subject: str = ""
-    names: tuple[str, ...] = ()
     expires: str = ""
 
 
@@ -118,6 +116,12 @@ def prove(files: TlsFiles, material: Material, user: str) -> Identity:
         raise _unusable(tried, happened, _AGAIN) from None
     if read(files, user) != material:
         raise _unusable(tried, "it changed while it was looked at", _AGAIN)
+    if files.wanted_name and not identity.is_for(files.wanted_name):
+        raise _unusable(
+            tried,
+            f"it has {identity.described(files.wanted_name)}; wanted is {files.wanted_name}",
+            "Have it issued for that name, or name the file of the certificate that is.",
+        )
     return identity
 
 
@@ -198,18 +202,36 @@ def _no_password() -> str:
 
 def _identity(told: "ssl._PeerCertRetDictType") -> Identity:
     subject: object = told.get("subject", ())
-    parts = []
     assert isinstance(subject, tuple), "a subject is a tuple of names"
-    for relative in reversed(subject):
-        for name, value in relative:
-            parts.append(f"{_SHORT.get(name, name)}={value}")
     names = told.get("subjectAltName", ())
     assert isinstance(names, tuple), "names are a tuple"
     return Identity(
-        ",".join(parts), tuple(str(each[1]) for each in names), str(told.get("notAfter", ""))
+        subject=",".join("+".join(map(_attribute, reversed(part))) for part in reversed(subject)),
+        names=tuple(str(each[1]) for each in names),
+        expires=str(told.get("notAfter", "")),
     )
 
 
+def _attribute(named: tuple[str, str]) -> str:
+    """As gRPC tells it of a caller (RFC 2253), so that the two can be compared."""
+    name, value = named
+    text = "".join(map(_escaped, value))
+    if value[:1] in ("#", " "):
+        text = "\\" + text
+    if len(value) > 1 and value.endswith(" "):
+        text = text[:-1] + "\\ "
+    return f"{_SHORT.get(name, name)}={text}"
+
+
+def _escaped(character: str) -> str:
+    if character in _SPECIAL:
+        return "\\" + character
+    if " " <= character <= "~":
+        return character
+    return "".join(f"\\{byte:02X}" for byte in character.encode())
+
+
+_SPECIAL: Final = ',+"\\<>;'
 _SHORT: Final = {
     "commonName": "CN",
     "organizationName": "O",
@@ -217,6 +239,10 @@ _SHORT: Final = {
     "countryName": "C",
     "stateOrProvinceName": "ST",
     "localityName": "L",
+    "domainComponent": "DC",
+    "userId": "UID",
+    "surname": "SN",
+    "givenName": "GN",
 }
 
 
