@@ -61,6 +61,7 @@ SLOW: Final = (
     ("cluster", "watermark_from_log_end"),
     ("groups", "commit_what_is_not_owned"),
     ("groups", "commit_what_was_returned"),
+    ("groups", "load_to_the_watermark"),
     ("groups", "take_late_heartbeats"),
     ("groups", "tell_an_assignment_once"),
     ("log", "forget_the_flush_of_a_swap"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.suite_contract import SuiteContract
+from tidelog.broker.groups.core import GroupCoordinatorCore
 from tidelog.broker.groups.messages import AppendRecords
 from tidelog.broker.groups.records import (
     AnyValue,
@@ -22,11 +23,15 @@ from tidelog.broker.groups.records import (
 )
 from tidelog.broker.groups.replay import owned_value, target_value
 from tidelog.broker.groups.state import Member
-from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.segments import Segment
+from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers import groups as checker
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
 from tidelog.chaos.sim import FaultKind
+from tidelog.chaos.sim.groups.node_log import CommittedGroups
 from tidelog.chaos.sim.groups.plan import KINDS
+from tidelog.chaos.sim.medium import Directory, Inode, Medium
 from tidelog.chaos.sim.planted.of_groups import PLANTED
 from tidelog.chaos.sim.runner import Totals
 from tidelog.chaos.sim.suites.groups import GROUPS
@@ -34,6 +39,7 @@ from tidelog.chaos.sim.suites.groups_cores import run_cores
 from tidelog.chaos.sim.suites.groups_nodes import run_nodes
 from tidelog.chaos.sim.suites.result import RunResult, Watch
 from tidelog.chaos.sim.trace import Trace
+from tidelog.wire.batch import encode_batch
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 PLANTED_MIN = 8
@@ -205,6 +211,19 @@ def test_the_watch_names_what_is_wrong_with_answers() -> None:
     assert found == ["not_committed", "not_committed", "wrong_fetch", "read_twice"]
 
 
+def test_who_was_evicted_may_begin_to_read_until_it_hears_of_that_and_hides_nobody() -> None:
+    """An answer from before it was evicted may reach it behind the next owner's."""
+    watch = watched()
+    watch.excuse("m1")
+    watch.on_reading("g", "m2", [AT])
+    watch.on_reading("g", "m1", [AT])
+    assert watch.violations == []
+    watch.on_stopped("g", "m1", [AT])
+    watch.excuse_no_more("m1")
+    watch.on_reading("g", "m3", [AT])
+    assert watch.violations == [f"read_twice: {AT} in g: m2 and m3"]
+
+
 def test_who_was_evicted_may_read_until_it_hears_of_that() -> None:
     watch = watched()
     watch.on_reading("g", "m1", [AT])
@@ -216,3 +235,78 @@ def test_who_was_evicted_may_read_until_it_hears_of_that() -> None:
     watch.excuse_no_more("m1")
     watch.on_reading("g", "m2", [AT])
     assert len(watch.violations) == 1
+
+
+class GroupsReplica:
+    """A copy of a partition of `__groups` on a disk of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.medium = Medium(name)
+        self.place = Directory()
+        self.medium.root.seen[directory_name(AT)] = self.place
+        self.log = PartitionLog(AT, LeaderEpoch(1))
+        self.begin_segment(generation=0)
+
+    def begin_segment(self, *, generation: int) -> None:
+        """Whatever there is goes: as a compaction puts a segment in the place of others."""
+        segment = Segment(SegmentKey(AT, Offset(0), generation))
+        self.file = self.place.seen[segment.key.path.rpartition("/")[2]] = Inode()
+        self.log.segments = [segment]
+
+    def append(self, base_offset: int, *records: tuple[Key, AnyValue | None]) -> None:
+        """A batch, committed at once."""
+        encoded = [encode_record(key, value) for key, value in records]
+        batch = encode_batch(
+            [(0, each.key, each.value, ()) for each in encoded], base_offset=base_offset
+        )
+        end = Offset(base_offset + len(records))
+        self.file.write(batch)
+        self.log.segments[0].add(base_offset, end, len(batch), 0)
+        self.log.log_end_offset = self.log.high_watermark = end
+
+
+def test_a_log_that_is_compacted_behind_the_watch_has_been_read_before() -> None:
+    """Of an owner's records the last one stays, so that it owns nothing when its offset comes."""
+    watch = watched()
+    reader = CommittedGroups(watch, lambda: 7)
+    leader, next_leader = GroupsReplica("n1:data"), GroupsReplica("n2:data")
+    leader.append(0, has("m1", 1))
+    reader.see(leader.log, leader.medium)
+    leader.append(1, offset(5, M1))
+    leader.append(2, gave("m1", 2))
+    reader.see(leader.log, leader.medium)
+    next_leader.begin_segment(generation=1)
+    next_leader.append(1, offset(5, M1))
+    next_leader.append(2, gave("m1", 2))
+    next_leader.append(3, has("m2", 3))
+    reader.see(next_leader.log, next_leader.medium)
+    assert watch.violations == []
+    assert (watch.commits, watch.reassignments, reader.batches) == (1, 1, 4)
+    assert reader.partitions() == [AT]
+    late = CommittedGroups(watched(), lambda: 7)
+    late.see(next_leader.log, next_leader.medium)
+    assert late.watch.violations[0] == f"unread: {AT} goes on at 1, not 0"
+
+
+def test_what_is_not_committed_is_not_read() -> None:
+    reader = CommittedGroups(watched(), lambda: 7)
+    leader = GroupsReplica("n1:data")
+    leader.append(0, has("m1", 1))
+    leader.append(1, has("m2", 2))
+    leader.log.high_watermark = Offset(1)
+    reader.see(leader.log, leader.medium)
+    assert (reader.batches, reader.watch.violations) == (1, [])
+    leader.log.high_watermark = Offset(2)
+    reader.see(leader.log, leader.medium)
+    assert reader.batches == 2
+    assert reader.watch.violations[0].startswith("two_owners")
+
+
+def test_a_load_that_lacks_an_offset_is_not_what_was_committed() -> None:
+    watch = watched([has("m1", 1)], [offset(5, M1)])
+    core = GroupCoordinatorCore()
+    for each in ((MemberKey("g", "m1"), WORDS), epochs(1), has("m1", 1)):
+        record = encode_record(*each)
+        core.apply(record.key, record.value)
+    watch.on_loaded(core)
+    assert [each.partition(":")[0] for each in watch.violations] == ["rebuilt_differs"]

@@ -15,6 +15,7 @@ partition_assignment_epoch they committed (in the metadata of the offset).
     not_committed        a commit or an assignment was answered, and the log does not have it
     wrong_fetch          a reader was told an offset that was not the committed one meanwhile
     read_twice           two members read a partition
+    unread               the log was compacted before it was read here: nothing could be judged
     rebuilt_differs      a core that replays the log is not what the live one is
     invariant            what the core's own list of invariants says
 """
@@ -282,7 +283,7 @@ class GroupsWatch:
             self._violate("wrong_fetch", f"{offset} of {key} in {group}, not of {possible[-5:]}")
 
     def excuse(self, member_id: str) -> None:
-        """An operator removed it: it may read on until it hears of that."""
+        """An operator removes it: it may begin to read, and read on, until it hears of that."""
         self._excused[member_id] = None
 
     def excuse_no_more(self, member_id: str) -> None:
@@ -294,6 +295,10 @@ class GroupsWatch:
         for key in keys:
             other = self._readers.get((group, key))
             if other not in (None, member_id) and other not in self._excused:
+                if member_id in self._excused:
+                    # What it is told was true before it was evicted, and came behind what the next
+                    # owner was told; that one is to stay known as the reader.
+                    continue
                 self._violate("read_twice", f"{key} in {group}: {other} and {member_id}")
             self._readers[group, key] = member_id
 

@@ -54,6 +54,8 @@ class ClusterWatch:
 
         self.went_back: dict[int, None] = {}
         """Nodes whose directory was replaced by an old copy of it, at any time."""
+        self.on_committed: list[Callable[[ClusterNode, PartitionLog], None]] = []
+        """Told of each log whose leader has just committed more, before anybody is answered."""
 
     def _now_ns(self) -> int:
         return self.nodes[0].world.loop.now_ns
@@ -211,12 +213,19 @@ class ClusterWatch:
         if log.leader_epoch == before.led_epoch:
             # Also after it heard that it leads no more: what was handed to its log before that is
             # still appended, and an only replica has committed it then.
-            board.committed = max(board.committed, log.high_watermark)
+            self._commit(node, board, log)
         if log.log_end_offset >= board.committed:
             board.lacking.pop(node.node_id, None)
             if board.loss is None or board.loss.ended_ns is not None:
                 # While a loss goes on its length does not tell that it holds what was committed.
                 board.old_copies.pop(node.node_id, None)
+
+    def _commit(self, node: ClusterNode, board: PartitionBoard, log: PartitionLog) -> None:
+        if log.high_watermark <= board.committed:
+            return
+        board.committed = log.high_watermark
+        for tell in self.on_committed:
+            tell(node, log)
 
     def _check(
         self, node: ClusterNode, board: PartitionBoard, replica: Replica, before: Position

@@ -7,6 +7,8 @@ for a function of the core for the time of a run.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidelog.broker.coordinators import log
+from tidelog.broker.coordinators.log import CoordinatorLog
 from tidelog.broker.groups import membership, offsets, reconcile, replay
 from tidelog.broker.groups.answers import HeartbeatAnswer
 from tidelog.broker.groups.draft import Draft
@@ -213,6 +215,22 @@ def keep_the_silent() -> Substitution:
     return Substitution(Upkeep, "on_loaded", on_loaded)
 
 
+def load_to_the_watermark() -> Substitution:
+    """What lies above the watermark when a coordinator loads is not waited for."""
+
+    async def load(self: CoordinatorLog, take: Callable[[bytes, bytes | None], None]) -> int:
+        replica = self._replica("load")
+        offset, count = replica.log.log_start_offset, 0
+        while True:
+            found = await replica.directory.reader.read(replica.log, offset, log.READ_BYTES)
+            if not found.data:
+                return count
+            count += await log._take_all(found.data, offset, take)
+            offset = found.next_offset
+
+    return Substitution(CoordinatorLog, "_load", load)
+
+
 def _plant(make: Callable[[], Substitution], *expected: str) -> Plant:
     return Plant(make=make, expected=frozenset(expected))
 
@@ -236,5 +254,8 @@ PLANTED: Final[dict[str, Plant]] = {
     "write_no_release": _plant(write_no_release, "two_owners", "rebuilt_differs"),
     "tell_an_assignment_once": _plant(tell_an_assignment_once, "not_alive"),
     "keep_the_silent": _plant(keep_the_silent, "not_alive"),
+    "load_to_the_watermark": _plant(
+        load_to_the_watermark, "wrong_fetch", "rebuilt_differs", "stale_commit", "epoch_fell"
+    ),
 }
 """By name, with the checks that may say that it was this one."""

@@ -1,4 +1,4 @@
-"""One seed of groups on whole nodes: troubles, a heal, a proof of life, then the log is read."""
+"""One seed of groups on whole nodes: troubles, a heal, a proof of life, and a load at the end."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,13 +7,15 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.coordinators.log import CoordinatorLog
-from tidelog.broker.groups.messages import GroupTopic
+from tidelog.broker.groups.core import GroupCoordinatorCore
+from tidelog.broker.groups.messages import GroupTopic, LoadEnded
 from tidelog.broker.groups.topics import TopicView
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state import PartitionLog
 from tidelog.chaos.checkers import History
-from tidelog.chaos.checkers.groups_later import LaterWatch
+from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.clock import sleep_ns
-from tidelog.chaos.sim.cluster.node import ClusterNode
+from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan as ClusterPlan
 from tidelog.chaos.sim.cluster.plan import PlannedNode
 from tidelog.chaos.sim.cluster.troubles import ClusterTroubles
@@ -21,6 +23,7 @@ from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.faults import FaultKind, draw_kinds
 from tidelog.chaos.sim.groups.crowd import Crowd
 from tidelog.chaos.sim.groups.node_calls import NodeCalls
+from tidelog.chaos.sim.groups.node_log import CommittedGroups
 from tidelog.chaos.sim.groups.node_topics import NodeTopics
 from tidelog.chaos.sim.groups.plan import draw_plan
 from tidelog.chaos.sim.loop import START_NS, Deadlock, Runaway
@@ -29,6 +32,7 @@ from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
 from tidelog.chaos.sim.seeds import Seeds
 from tidelog.chaos.sim.suites.result import RunResult, Watch
 from tidelog.chaos.sim.world import World
+from tidelog.metadata_quorum.controller.internal_topics import GROUPS_TOPIC
 from tidelog.server.formatting import InitialVoter
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId
@@ -60,7 +64,6 @@ _START_NS: Final = 20_000 * MS
 _LIVENESS_NS: Final = 60_000 * MS
 _STEPS_MAX: Final = 3_000_000
 _LOOKS_PER_LOAD: Final = 100
-GROUPS_TOPIC: Final = "__groups"
 
 
 class GroupsNodesRun:
@@ -86,7 +89,9 @@ class GroupsNodesRun:
         self.troubles = ClusterTroubles(
             self.world, self.nodes, self.cluster, are_copies_trimmed=False
         )
-        self.watch = LaterWatch(self.world.trace)
+        self.watch = GroupsWatch(self.world.trace)
+        self.committed = CommittedGroups(self.watch, lambda: self.world.loop.now_ns)
+        self.cluster.on_committed.append(self._see_committed)
         self._agenda = LoopAgenda(self.world.loop)
         self.topics: NodeTopics | None = None
         self.crowd: Crowd | None = None
@@ -122,6 +127,11 @@ class GroupsNodesRun:
         )
         return [ClusterNode(self.world, plan, each, voters) for each in planned]
 
+    def _see_committed(self, node: ClusterNode, log: PartitionLog) -> None:
+        topic = self.cluster.board.newest.topics.get(log.key.topic_id)
+        if topic is not None and topic.name == GROUPS_TOPIC:
+            self.committed.see(log, node.machine.medium(DATA))
+
     # -- the play ------------------------------------------------------------------------------
 
     async def play(self) -> None:
@@ -156,7 +166,7 @@ class GroupsNodesRun:
         await self._go_until(_LIVENESS_NS, self._what_lacks)
         if not self._is_over():
             crowd.end_all()
-            await self._read_log()
+            await self._check_load()
 
     def _crash_members(self) -> None:
         """Now and then one of them dies as well."""
@@ -217,47 +227,35 @@ class GroupsNodesRun:
 
     # -- the log -------------------------------------------------------------------------------
 
-    async def _read_log(self) -> None:
-        """Of each partition of `__groups`, as its leader has it."""
-        counts = [
-            len(topic.partitions)
-            for topic in self.cluster.board.newest.topics.values()
-            if topic.name == GROUPS_TOPIC
-        ]
-        for number in range(sum(counts)):
-            await self._read_partition(number)
-        self.watch.judge_answers()
-
-    async def _read_partition(self, number: int) -> None:
-        """Again if it has another leader meanwhile."""
+    async def _check_load(self) -> None:
+        """What a coordinator would load now is what was committed, however much of that was
+        compacted meanwhile."""
         until_ns = self.world.loop.now_ns + _LIVENESS_NS
         while self.world.loop.now_ns < until_ns:
-            records = await self._load_partition(number)
-            if records is not None:
-                for key, value in records:
-                    self.watch.judge_record(key, value)
+            batches, core = self.committed.batches, GroupCoordinatorCore()
+            loaded = [await self._load(core, key) for key in self.committed.partitions()]
+            # Members that do not beat any more are taken out meanwhile.
+            if all(loaded) and self.committed.batches == batches:
+                core.step(LoadEnded(now_ms=0, wall_ms=0))
+                self.watch.on_loaded(core)
                 return
             await sleep_ns(self.world.loop, _LOOK_NS)
             self.cluster.look()
-        self.violations.append(f"not_alive: {GROUPS_TOPIC}-{number} cannot be read")
+        self.violations.append(f"not_alive: {GROUPS_TOPIC} cannot be read")
 
-    async def _load_partition(self, number: int) -> list[tuple[bytes, bytes | None]] | None:
-        """All of it; None: not at the moment."""
-        image = self.cluster.board.newest
-        topic = next(each for each in image.topics.values() if each.name == GROUPS_TOPIC)
-        partition = topic.partitions[number]
-        leaders = [each for each in self.nodes if each.node_id == partition.leader_id]
+    async def _load(self, core: GroupCoordinatorCore, key: PartitionKey) -> bool:
+        """One partition, as its leader has it; False: not at the moment."""
+        board = self.cluster.board.partitions[key]
+        leaders = [each for each in self.nodes if each.node_id == board.image.leader_id]
         replicas = leaders[0].view.replicas if leaders else None
         if replicas is None or leaders[0].process is None:
-            return None
-        key = PartitionKey(topic.topic_id, PartitionId(number))
-        log = CoordinatorLog(replicas, key, partition.leader_epoch)
-        records: list[tuple[bytes, bytes | None]] = []
+            return False
+        log = CoordinatorLog(replicas, key, board.image.leader_epoch)
         ended: list[bool] = []
 
         async def load() -> None:
             try:
-                await log.load(lambda key, value: records.append((key, value)))
+                await log.load(core.apply)
                 ended.append(True)
             except TidelogError:
                 ended.append(False)
@@ -265,9 +263,10 @@ class GroupsNodesRun:
         leaders[0].process.start_task(load(), "read the log")
         for _ in range(_LOOKS_PER_LOAD):
             await sleep_ns(self.world.loop, _LOOK_NS)
+            self.cluster.look()
             if ended:
-                return records if ended[0] else None
-        return None
+                return ended[0]
+        return False
 
     # -- the verdict ---------------------------------------------------------------------------
 
@@ -276,9 +275,9 @@ class GroupsNodesRun:
         missing = [f"{kind.value} unfelt" for kind in self.world.faults.unfelt()]
         if self.world.trace.events < EVENTS_MIN:
             missing.append("events")
-        if self.watch.moves < MOVES_MIN:
+        if self.watch.reassignments < MOVES_MIN:
             missing.append("reassignments")
-        if self.watch.acknowledged < COMMITS_MIN:
+        if self.watch.commits < COMMITS_MIN:
             missing.append("commits")
         return missing
 
@@ -302,9 +301,9 @@ class GroupsNodesRun:
             missing=tuple(self.missing()),
             felt={kind.value: count.felt for kind, count in world.faults.counts.items()},
             figures={
-                "moves": self.watch.moves,
+                "moves": self.watch.reassignments,
                 "commits": self.watch.commits,
-                "appends": self.watch.acknowledged,
+                "appends": self.committed.batches,
                 "failovers": self.cluster.board.leader_changes,
             },
             transitions=tuple(world.trace.transitions),
