@@ -19,7 +19,8 @@ import msgspec
 from tools.repository import TOP
 
 PARALLEL: Final = 2
-TIMEOUT_SECONDS: Final = 300.0
+TIMEOUT_SECONDS: Final = 1800.0
+"""Only a hang reaches it, on whatever machine and beside whatever load."""
 BIN: Final = Path(sys.executable).parent
 """The environment's programs; not resolved, because its `python` is a link out of it."""
 

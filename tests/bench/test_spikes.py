@@ -9,6 +9,7 @@ import pytest
 from bench.processes import Child, ChildFailedError
 from bench.spike.fsync import _crossover
 from bench.spike.parking import Case
+from tests.support.waiting import HANG_SECONDS
 
 
 def _flush_ms(each: dict[int, float], syncfs: dict[int, float]) -> dict[int, dict[str, float]]:
@@ -40,7 +41,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 def test_a_result_is_read_from_its_own_line_and_not_from_a_traceback() -> None:
     program = "print('    print(\"result x\")'); print('result {\"value\": 7}')"
     with Child([sys.executable, "-S", "-c", program]) as child:
-        assert child.result(Figure, timeout_seconds=30.0) == Figure(value=7)
+        assert child.result(Figure, timeout_seconds=HANG_SECONDS) == Figure(value=7)
 
 
 def test_a_child_that_ends_without_the_line_says_what_it_said_last() -> None:
@@ -48,7 +49,7 @@ def test_a_child_that_ends_without_the_line_says_what_it_said_last() -> None:
         Child([sys.executable, "-S", "-c", "print('out of luck')"]) as child,
         pytest.raises(ChildFailedError, match=re.escape("out of luck")),
     ):
-        child.wait_line("listening", timeout_seconds=30.0)
+        child.wait_line("listening", timeout_seconds=HANG_SECONDS)
 
 
 def test_a_child_that_fails_is_not_read_as_a_result() -> None:
@@ -56,7 +57,7 @@ def test_a_child_that_fails_is_not_read_as_a_result() -> None:
         Child([sys.executable, "-S", "-c", "raise SystemExit(3)"]) as child,
         pytest.raises(ChildFailedError, match="exit code 3"),
     ):
-        child.wait_end(timeout_seconds=30.0)
+        child.wait_end(timeout_seconds=HANG_SECONDS)
 
 
 def test_a_silent_child_is_given_up_at_the_deadline() -> None:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
+
 SEEDS = "3"
 
 PLAIN = "import sys; from tidelog.chaos.sim.__main__ import main; sys.exit(main(sys.argv[1:]))"
@@ -20,7 +22,7 @@ def hashes(program: str = PLAIN, *, suite: str = "skeleton", **environment: str)
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert not done.stderr, done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.chaos.live.cluster_cases import worst
 from tidelog.chaos.live.cluster_journal import value_of
 from tidelog.chaos.live.group_journal import Delivered, MemberJournal, Moved, read_member_journal
@@ -182,7 +183,7 @@ def test_members_that_come_and_go_read_everything_once(tmp_path: Path) -> None:
         def write(first: int) -> None:
             for number in range(first, first + 40):
                 sent = producer.send("chaos", value_of("w0", number), partition=number % 4)
-                told[number % 4][sent.get(20).offset] = f"w0:{number}"
+                told[number % 4][sent.get(HANG_SECONDS).offset] = f"w0:{number}"
 
         try:
             members.start(2)

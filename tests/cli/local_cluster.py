@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,8 @@ import msgspec
 
 from tests.cli.running import Done, cli_command, cli_environment, run_cli
 from tests.support.ports import free_ports
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 30.0
 CLUSTER_ID: Final = "test-cluster"
 
 
@@ -79,11 +77,11 @@ class LocalCluster:
         self._wait(node, self.log(node), text.encode())
 
     def _wait(self, node: int, file: Path, text: bytes) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while text not in file.read_bytes():
+        def is_there() -> bool:
             assert self._processes[node].poll() is None, self.log(node).read_text("utf-8")
-            assert time.monotonic() < deadline, self.log(node).read_text("utf-8")
-            time.sleep(0.05)
+            return text in file.read_bytes()
+
+        wait_until(is_there, told=lambda: self.log(node).read_text("utf-8"))
 
     def begin(self, *nodes: int) -> None:
         """All of them at once, whether or not they can serve."""
@@ -105,7 +103,7 @@ class LocalCluster:
         for node in nodes:
             self._processes[node].send_signal(number)
         for node in nodes:
-            self._processes.pop(node).wait(STOP_SECONDS)
+            self._processes.pop(node).wait(HANG_SECONDS)
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -128,13 +126,12 @@ class LocalCluster:
 
     def wait_learner(self, node: int) -> "ShownMember":
         """Until the node is a learner without lag."""
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            for each in self.quorum().members:
-                if each.node_id == node and each.is_learner and each.lag == 0:
-                    return each
-            assert time.monotonic() < deadline, self.ok("quorum", "describe")
-            time.sleep(0.1)
+
+        def learners() -> "list[ShownMember]":
+            found = [each for each in self.quorum().members if each.node_id == node]
+            return [each for each in found if each.is_learner and each.lag == 0]
+
+        return wait_until(learners, told=lambda: self.ok("quorum", "describe"))[0]
 
 
 class ShownMember(msgspec.Struct, frozen=True, kw_only=True):

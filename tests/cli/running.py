@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import pytest
 
-RUN_SECONDS: Final = 60.0
-STACKS_SECONDS: Final = 10.0
+from tests.support.waiting import HANG_SECONDS
+
 ANNOUNCED: Final = b"Ctrl-C is heard\n"
 _ANNOUNCING: Final = (
     "import runpy\n"
@@ -67,7 +67,7 @@ def run_cli(
     stdin: bytes = b"",
     directory: Path | None = None,
     extra: Mapping[str, str] | None = None,
-    timeout_s: float = RUN_SECONDS,
+    timeout_s: float = HANG_SECONDS,
 ) -> Done:
     """Run to the end; one that does not end fails with the stacks of its threads."""
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def run_cli(
 
 def _last_words(command: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
     try:
-        return command.communicate(timeout=STACKS_SECONDS)
+        return command.communicate(timeout=HANG_SECONDS)
     except subprocess.TimeoutExpired:
         command.kill()
         return command.communicate()

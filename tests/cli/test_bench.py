@@ -3,10 +3,9 @@
 import json
 import signal
 import subprocess
-import time
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -18,13 +17,12 @@ from tests.cli.running import (
     run_cli,
 )
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.cli import bench_report
 from tidelog.cli.bench_arguments import producer_options, shares
 from tidelog.cli.bench_client import payload
 from tidelog.cli.bench_load import Done
 from tidelog.cli.bench_run import together
-
-WAIT_SECONDS: Final = 30.0
 
 
 def test_a_percentile_is_a_time_that_was_measured() -> None:
@@ -139,11 +137,14 @@ def test_ctrl_c_ends_a_measurement_at_once_and_names_the_topic_that_stays(
     )
     assert bench.stdout is not None
     assert bench.stdout.readline() == ANNOUNCED.decode()
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (found := topics(node)) and time.monotonic() < deadline:
+
+    def made() -> list[str]:
         assert bench.poll() is None
+        return topics(node)
+
+    found = wait_until(made)
     bench.send_signal(signal.SIGINT)
-    _, told = bench.communicate(timeout=WAIT_SECONDS)
+    _, told = bench.communicate(timeout=HANG_SECONDS)
     assert bench.returncode == 130
     assert told == f"interrupted; the topic stays: tidelog topic delete {found[0]} --execute\n"
 

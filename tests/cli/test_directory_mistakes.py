@@ -12,6 +12,7 @@ import pytest
 from tests.cli.running import assert_three_lines, run_cli
 from tests.ports.mounts import can_mount, mounted
 from tests.support.ports import free_port
+from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main
 
 IDENTITY = "node.json"
@@ -219,4 +220,4 @@ def test_a_data_directory_on_a_read_only_disk_is_refused_and_not_touched(
 
 def remount(directory: Path, options: str) -> None:
     words = ["mount", "-o", f"remount,{options}", str(directory)]
-    subprocess.run(words, check=True, timeout=30)
+    subprocess.run(words, check=True, timeout=HANG_SECONDS)

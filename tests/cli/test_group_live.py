@@ -2,9 +2,6 @@
 without."""
 
 import json
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +10,11 @@ import grpc
 import pytest
 
 from tests.cli.running import (
-    ANNOUNCED,
-    announced_command,
     assert_three_lines,
-    cli_environment,
     run_cli,
 )
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main
 from tidelog.client import AdminClient, NewTopic, Producer
 from tidelog.client.group_types import MemberToRemove
@@ -28,10 +23,6 @@ from tidelog.v1 import groups_pb2
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 HEARTBEAT: Final = "/tidelog.v1.GroupService/GroupHeartbeat"
-ANSWER_SECONDS: Final = 30.0
-EXIT_SECONDS: Final = 0.2
-"""Ctrl-C; a loaded machine may take longer, so the test allows a multiple."""
-LOADED: Final = 10
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +81,7 @@ def join(node: NodeProcess, group: str, member_id: str) -> None:
     with grpc.insecure_channel(node.bootstrap) as channel:
         call: Any = channel.unary_unary(HEARTBEAT)
         answer = groups_pb2.GroupHeartbeatResponse.FromString(
-            call(request.SerializeToString(), timeout=ANSWER_SECONDS)
+            call(request.SerializeToString(), timeout=HANG_SECONDS)
         )
     assert not answer.HasField("error"), answer.error
 
@@ -172,28 +163,3 @@ def test_a_member_prints_what_its_group_has_not_printed_before(
     assert desk.offsets("printers") == {0: 100, 1: 10}
     assert "no members" in desk.ok("describe", "printers"), "it has left in order"
     assert consumed(node, "-g", "newcomers", "-e") == [], "without -o a group begins at the end"
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_member_that_is_told_to_end_commits_and_leaves_at_once(
-    desk: Desk, node: NodeProcess, number: int, code: int
-) -> None:
-    group = f"watchers-{code}"
-    member = subprocess.Popen(
-        announced_command("consume", "orders", "-g", group, "-o", "beginning"),
-        env=cli_environment(node.bootstrap),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert member.stdout is not None
-    assert member.stdout.readline() == ANNOUNCED
-    for _ in range(110):
-        member.stdout.readline()
-    member.send_signal(number)
-    started = time.monotonic()
-    _, errors = member.communicate(timeout=ANSWER_SECONDS)
-    assert time.monotonic() - started < EXIT_SECONDS * LOADED
-    assert (member.returncode, errors) == (code, b"")
-    assert desk.offsets(group) == {0: 100, 1: 10}
-    assert "no members" in desk.ok("describe", group)

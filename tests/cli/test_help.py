@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.cli.running import run_cli
+from tests.support.waiting import HANG_SECONDS
 from tidelog.cli import completion, reference
 from tidelog.cli.commands import COMMANDS, GROUPS, load, make_parser
 from tidelog.cli.main import main
@@ -72,7 +73,11 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
         f"print(code, [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_SECONDS,
     )
     assert done.stderr == "0 []\n"
 
@@ -108,7 +113,9 @@ def test_bash_completes_commands_and_options(typed: str, expected: str) -> None:
             'echo "${COMPREPLY[@]}"',
         ]
     )
-    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [shell, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     assert done.stdout.split() == [expected], done.stderr
 
 

@@ -15,11 +15,11 @@ from typing import Final
 import pytest
 
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS
 from tools.repository import TOP
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-TYPED_SECONDS: Final = 60.0
 _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_TYPED: Final = ("make run", "pip install", "spark.", "SparkSession", "tidelog dev")
 _PROGRAM: Final = '#!/bin/sh\nexec "{python}" -m tidelog "$@"\n'
@@ -59,7 +59,7 @@ def typed(desk: tuple[NodeProcess, Path], language: str, text: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=TYPED_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     return done.stdout

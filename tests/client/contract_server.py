@@ -14,6 +14,7 @@ import grpc
 
 from tests.client.contract_errors import error
 from tests.client.group_service import GroupService
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import wire
 from tidelog.v1 import (
     admin_pb2,
@@ -123,7 +124,7 @@ class ContractServer:
         with self.changed:
             self._is_closing = True
             self.changed.notify_all()
-        self._server.stop(0).wait(5)
+        self._server.stop(0).wait(HANG_SECONDS)
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """The first that knows a call answers it."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, Producer, Table
 from tidelog.client.aio import (
     AsyncAdminClient,
@@ -21,7 +22,6 @@ from tidelog.client.aio import (
 )
 from tidelog.client.errors import TidelogError
 
-CALL_S = 60.0
 RENAMED = {"poll": "getmany", "poll_batches": "get_batches", "poll_arrow": "get_arrow"}
 
 
@@ -44,11 +44,11 @@ class LoopThread:
 
         if self.loop.is_closed():
             return asyncio.run(work())
-        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(CALL_S)
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(HANG_SECONDS)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(CALL_S)
+        self._thread.join(HANG_SECONDS)
         self.loop.close()
 
 

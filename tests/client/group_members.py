@@ -3,7 +3,6 @@
 `from tests.client.group_members import clients, member, server` gives a test its fixtures.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +10,12 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import wait_until
 from tidelog.client import ConsumerRebalanceListener, Producer, TopicPartition
 from tidelog.client.errors import TidelogError
 
 PARTITIONS = 4
 T = [TopicPartition("t", number) for number in range(PARTITIONS)]
-LONGEST_S = 20.0
 
 
 @pytest.fixture(params=BOTH, ids=repr)
@@ -71,21 +70,27 @@ def produce(server: ContractServer, count: int) -> None:
 
 def until(holds: Callable[[], object], *polled: Any) -> None:
     """Consumers are polled until it holds; what they are given is thrown away."""
-    deadline = time.monotonic() + LONGEST_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
+
+    def turn() -> None:
         for each in polled:
             each.poll(10)
+
+    wait_until(holds, turn=turn)
 
 
 def read(consumer: Any, count: int) -> list[int]:
     """Values of so many records."""
     found: list[int] = []
-    deadline = time.monotonic() + LONGEST_S
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
+
+    def turn() -> None:
         for records in consumer.poll(100).values():
-            found += [int(record.value) for record in records]
+            found.extend(int(record.value) for record in records)
+
+    wait_until(
+        lambda: len(found) >= count,
+        turn=turn,
+        told=lambda: f"{len(found)} of {count} records came",
+    )
     return found
 
 

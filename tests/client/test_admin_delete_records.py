@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from tests.client.contract_errors import error
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, TopicPartition, wire
 from tidelog.v1 import metadata_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -81,7 +82,7 @@ class Leaders(grpc.GenericRpcHandler):
 
 
 def _stop(server: grpc.Server) -> None:
-    server.stop(0).wait(5)
+    server.stop(0).wait(HANG_SECONDS)
 
 
 @contextmanager

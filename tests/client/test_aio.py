@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.client.contract_server import ContractServer
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer
 from tidelog.client.engine.fetch_messages import Divergence, FetchAnswered, PartitionBatches
@@ -17,14 +18,13 @@ from tidelog.client.errors import ErrorCode, TidelogError
 pytestmark = pytest.mark.slow
 
 T0 = TopicPartition("t", 0)
-DEADLINE_S = 30
 
 
 def with_server(work: Callable[[ContractServer], Awaitable[None]]) -> None:
     """Run the coroutine beside a server in memory."""
 
     async def main(server: ContractServer) -> None:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANG_SECONDS):
             await work(server)
 
     with ContractServer(default_partitions=1) as server:
@@ -173,7 +173,7 @@ def test_a_full_buffer_makes_the_sender_wait_and_lets_him_go_on() -> None:
             bootstrap_servers=server.address, buffer_memory=64 * 1024, batch_size=16 * 1024
         ) as producer:
             futures = [await producer.send("t", b"v" * 1_000) for _ in range(500)]
-            await producer.flush(20)
+            await producer.flush(HANG_SECONDS)
             assert [(await each).offset for each in futures] == list(range(500))
             assert producer.metrics()["waits_for_room"] > 0
             assert producer.metrics()["buffer_reserved_bytes"] == 0
@@ -191,7 +191,7 @@ def test_a_buffer_full_of_open_batches_is_sent_before_it_has_lingered() -> None:
                 await producer.send("t", b"v" * 1_000, partition=number) for number in range(8)
             ]
             assert producer.metrics()["waits_for_room"] > 0
-            await producer.flush(20)
+            await producer.flush(HANG_SECONDS)
             assert [(await each).offset for each in futures] == [0] * 8
 
     with_server(work)
@@ -217,7 +217,7 @@ def test_a_client_belongs_to_the_loop_on_which_it_was_first_used() -> None:
         producer = AsyncProducer(bootstrap_servers=server.address)
 
         async def use() -> None:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 await producer.send_and_wait("t", b"v")
 
         with asyncio.Runner() as first, asyncio.Runner() as second:
@@ -249,7 +249,7 @@ def test_synchronous_programs_load_nothing_of_it_and_it_loads_no_grpc() -> None:
         "aio.AsyncProducer(); aio.AsyncConsumer('t'); aio.AsyncAdminClient()\n"
         "assert 'grpc' not in sys.modules, 'grpc was imported'"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("is_amid_work", [False, True], ids=["alone", "amid other work"])

@@ -7,6 +7,7 @@ import pytest
 
 from tests.client.drivers import Clients
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import NewTopic, TopicPartition
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -31,12 +32,12 @@ def test_asyncio_clients_go_on_after_the_node_was_killed_and_started_again(
     ):
         admin.create_topics([NewTopic("t", 1)])
         futures = [producer.send("t", b"%d" % number) for number in range(100)]
-        producer.flush(30)
+        producer.flush(HANG_SECONDS)
         assert [int(next(consumer).value) for _ in range(100)] == list(range(100))
         node.restart()
         futures += [producer.send("t", b"%d" % number) for number in range(100, 200)]
-        producer.flush(30)
-        assert [future.get(30).offset for future in futures] == list(range(200))
+        producer.flush(HANG_SECONDS)
+        assert [future.get(HANG_SECONDS).offset for future in futures] == list(range(200))
         assert [int(next(consumer).value) for _ in range(100)] == list(range(100, 200))
         assert consumer.position(name) == 200
         assert consumer.end_offsets([name]) == {name: 200}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer, errors
 from tidelog.client.arguments import TABLE, check_of
 from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError
@@ -86,7 +87,7 @@ def test_a_time_before_1970_or_beyond_what_a_record_holds_is_refused(
     with ContractServer() as server, clients.Producer(bootstrap_servers=server.address) as producer:
         error = refusal(producer.send, "t", b"v", timestamp_ms=time_ms)
         assert "timestamp_ms" in error.happened
-        assert producer.send("t", b"v").get(30).offset == 0
+        assert producer.send("t", b"v").get(HANG_SECONDS).offset == 0
 
 
 @pytest.mark.parametrize("clients", BOTH, ids=str)
@@ -98,9 +99,9 @@ def test_seconds_in_place_of_milliseconds_are_told_once(
         clients.Producer(bootstrap_servers=server.address) as producer,
         caplog.at_level(logging.WARNING, "tidelog.client"),
     ):
-        producer.send("t", b"v", timestamp_ms=1_763_600_000).get(30)
-        producer.send_batch("t", [b"v"], timestamp_ms=[1_763_600_001]).get(30)
-        producer.send("t", b"v", timestamp_ms=1_763_600_000_000).get(30)
+        producer.send("t", b"v", timestamp_ms=1_763_600_000).get(HANG_SECONDS)
+        producer.send_batch("t", [b"v"], timestamp_ms=[1_763_600_001]).get(HANG_SECONDS)
+        producer.send("t", b"v", timestamp_ms=1_763_600_000_000).get(HANG_SECONDS)
     told = [each for each in caplog.messages if "seconds" in each]
     assert len(told) == 1
     assert "int(time.time() * 1000)" in told[0]

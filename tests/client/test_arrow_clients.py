@@ -10,6 +10,7 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.client import Producer, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.wire.batch import decode_records
@@ -94,8 +95,8 @@ def test_a_table_holds_what_poll_gives(clients: Clients, server: ContractServer)
 
             def read(consumer: Any = consumer, is_arrow: bool = is_arrow) -> Any:
                 if is_arrow:
-                    return plain(consumer.poll_arrow(20_000, 4_000, include_headers=True))
-                return polled(consumer.poll(20_000))
+                    return plain(consumer.poll_arrow(HANG_MS, 4_000, include_headers=True))
+                return polled(consumer.poll(HANG_MS))
 
             found.append(read_all(consumer, read, 560))
             found.append({name: consumer.position(name) for name in (T0, T1)})
@@ -129,12 +130,12 @@ def test_tables_go_on_where_single_records_were_left(
         consumer.seek(T0, 3)
         assert next(consumer).offset == 3
         end = consumer.end_offsets([T0])[T0]
-        first = consumer.poll_arrow(20_000, max_bytes=1)
+        first = consumer.poll_arrow(HANG_MS, max_bytes=1)
         assert first.column("offset")[0].as_py() == 4
         assert consumer.position(T0) == first.column("offset")[-1].as_py() + 1
         rest = [first]
         while consumer.position(T0) < end:
-            rest.append(consumer.poll_arrow(20_000))
+            rest.append(consumer.poll_arrow(HANG_MS))
         offsets = pa.concat_tables(rest).column("offset").to_pylist()
         assert offsets == list(range(4, end))
         consumer.seek(T0, 7)
@@ -146,22 +147,22 @@ def test_records_before_a_damaged_batch_are_given_and_then_the_error(
 ) -> None:
     with Producer(bootstrap_servers=server.address) as producer:
         for number in range(4):
-            producer.send_batch("t", [b"%d" % number] * 30, partition=0).get(20)
+            producer.send_batch("t", [b"%d" % number] * 30, partition=0).get(HANG_SECONDS)
     base, end, data = server.log("t", 0).batches[2]
     server.log("t", 0).batches[2] = (base, end, data[:-1] + bytes([data[-1] ^ 1]))
     with clients.Consumer(
         bootstrap_servers=server.address, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([T0])
-        table = consumer.poll_arrow(20_000)
+        table = consumer.poll_arrow(HANG_MS)
         assert table.column("offset").to_pylist() == list(range(60))
         for _ in range(2):
             with pytest.raises(TidelogError) as caught:
-                consumer.poll_arrow(20_000)
+                consumer.poll_arrow(HANG_MS)
             assert caught.value.code is ErrorCode.CORRUPT_BATCH
         assert consumer.position(T0) == 60
         consumer.seek(T0, 90)
-        assert consumer.poll_arrow(20_000).num_rows == 30
+        assert consumer.poll_arrow(HANG_MS).num_rows == 30
 
 
 def stored(server: ContractServer, partition: int) -> list[Any]:
@@ -185,7 +186,9 @@ def test_the_rows_of_a_table_are_sent_by_their_keys(
     }
     table = pa.record_batch(columns) if is_batch else pa.table(columns)
     with clients.Producer(bootstrap_servers=server.address, batch_size=4_000) as producer:
-        sent = producer.send_arrow("t", table, value="body", key="id", timestamp="at").get(20)
+        sent = producer.send_arrow("t", table, value="body", key="id", timestamp="at").get(
+            HANG_SECONDS
+        )
     assert len(sent) == 3_000
     found: list[Any] = [None] * 3_000
     for part in sent.parts:
@@ -211,10 +214,10 @@ def test_what_was_read_as_a_table_can_be_sent_as_it_is(
         clients.Producer(bootstrap_servers=server.address) as producer,
     ):
         consumer.assign([T1])
-        table = consumer.poll_arrow(20_000)
-        producer.send_arrow("copy", table, timestamp="timestamp", partition=0).get(20)
+        table = consumer.poll_arrow(HANG_MS)
+        producer.send_arrow("copy", table, timestamp="timestamp", partition=0).get(HANG_SECONDS)
         consumer.assign([TopicPartition("copy", 0)])
-        copy = consumer.poll_arrow(20_000)
+        copy = consumer.poll_arrow(HANG_MS)
     for name in ("key", "value", "timestamp"):
         assert copy.column(name).to_pylist() == table.column(name).to_pylist()
 

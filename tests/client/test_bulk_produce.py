@@ -8,6 +8,7 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import PartlySentError
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.wire.batch import decode_records, read_header
@@ -44,9 +45,9 @@ def test_the_answer_tells_the_offset_of_every_record(
 ) -> None:
     values = [b"%d" % number for number in range(5_000)]
     with clients.Producer(bootstrap_servers=server.address, batch_size=4_096) as producer:
-        sent = producer.send_batch("t", values).get(20)
+        sent = producer.send_batch("t", values).get(HANG_SECONDS)
         assert len(sent) == 5_000
-        again = producer.send_batch("t", values, partition=1, timestamp_ms=7).get(20)
+        again = producer.send_batch("t", values, partition=1, timestamp_ms=7).get(HANG_SECONDS)
     offsets, found = sent.offsets(), {}
     for part in sent.parts:
         for position in part.positions:
@@ -70,7 +71,7 @@ def test_keys_headers_and_times_travel_with_their_values(
         bootstrap_servers=server.address, value_serializer=lambda number: b"%d" % number
     ) as producer:
         future = producer.send_batch("t", range(500), keys, headers, timestamp_ms=range(500))
-        producer.flush(20)
+        producer.flush(HANG_SECONDS)
         assert future.succeeded()
     for partition in range(3):
         wanted = [
@@ -91,8 +92,8 @@ def test_calls_and_single_records_keep_their_order(
             producer.send_batch("t", values, partition=0)
         single = producer.send("t", b"600", partition=0)
         many = producer.send_batch("t", [b"601", b"602"], partition=0)
-        assert single.get(20).offset == 600
-        assert many.get(20).offsets() == [601, 602]
+        assert single.get(HANG_SECONDS).offset == 600
+        assert many.get(HANG_SECONDS).offsets() == [601, 602]
     assert [int(record[3]) for record in stored(server, "t", 0)] == list(range(603))
 
 
@@ -102,7 +103,7 @@ def test_a_broken_stream_stores_nothing_twice(clients: Clients, server: Contract
         bootstrap_servers=server.address, batch_size=2_000, retry_backoff_ms=10
     ) as producer:
         future = producer.send_batch("t", [b"%d" % n for n in range(2_000)], partition=0)
-        assert future.get(30).offsets() == list(range(2_000))
+        assert future.get(HANG_SECONDS).offsets() == list(range(2_000))
     assert [int(record[3]) for record in stored(server, "t", 0)] == list(range(2_000))
     sequences = [read_header(data).base_sequence for _, _, data in server.log("t", 0).batches]
     assert sequences == [base for base, _, _ in server.log("t", 0).batches]
@@ -133,8 +134,8 @@ def test_of_a_failed_call_the_parts_tell_what_is_stored(
         future = producer.send_batch("t", [b"%03d" % n for n in range(999)])
         future.add_callback(called.append)
         future.add_errback(on_error)
-        error = future.exception(20)
-        assert finished.wait(20)
+        error = future.exception(HANG_SECONDS)
+        assert finished.wait(HANG_SECONDS)
         parts = future.parts()
     assert error is not None
     assert error.code is ErrorCode.INVALID_TIMESTAMP
@@ -159,7 +160,7 @@ def test_nothing_of_a_call_is_sent_that_holds_a_record_too_large(
         with pytest.raises(TidelogError) as caught:
             producer.send_batch("t", [b"fine"], partition=9)
         assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
-        producer.flush(20)
+        producer.flush(HANG_SECONDS)
     assert not server.produce_requests
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.client import Consumer, NewTopic, OffsetAndTimestamp, Producer, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError, WakeupError
 from tidelog.wire.batch import decode_records
@@ -35,7 +36,7 @@ def produce(server: ContractServer, count: int, *, partition: int = 0, first: in
         for number in range(first, first + count):
             producer.send("t", b"%d" % number, partition=partition, timestamp_ms=number)
             if number % 5 == 4:
-                producer.flush(20)
+                producer.flush(HANG_SECONDS)
 
 
 def values(records: list[object]) -> list[int]:
@@ -74,7 +75,7 @@ def test_iteration_can_be_left_and_taken_up_at_the_next_record(
                 break
         assert consumer.position(T0) == 7
         assert next(consumer).offset == 7
-        assert [r.offset for r in consumer.poll(5_000, max_records=2)[T0]] == [8, 9]
+        assert [r.offset for r in consumer.poll(HANG_MS, max_records=2)[T0]] == [8, 9]
         assert consumer.position(T0) == 10
 
 
@@ -101,7 +102,7 @@ def test_latest_begins_behind_what_is_there(clients: Clients, server: ContractSe
             assert consumer.poll(100) == {}
         assert consumer.position(T0) == 5
         produce(server, 1, first=5)
-        assert [r.offset for r in consumer.poll(20_000)[T0]] == [5]
+        assert [r.offset for r in consumer.poll(HANG_MS)[T0]] == [5]
 
 
 def test_poll_gives_at_most_what_was_asked_for(clients: Clients, server: ContractServer) -> None:
@@ -109,7 +110,7 @@ def test_poll_gives_at_most_what_was_asked_for(clients: Clients, server: Contrac
     with clients.Consumer(
         "t", bootstrap_servers=server.address, auto_offset_reset="earliest", max_poll_records=7
     ) as consumer:
-        sizes = [len(consumer.poll(5_000)[T0]) for _ in range(3)]
+        sizes = [len(consumer.poll(HANG_MS)[T0]) for _ in range(3)]
     assert sizes == [7, 7, 6]
 
 
@@ -118,9 +119,9 @@ def test_raw_batches_carry_positions_and_decode(clients: Clients, server: Contra
     with clients.Consumer(bootstrap_servers=server.address) as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 3)
-        batches = consumer.poll_batches(20_000)
+        batches = consumer.poll_batches(HANG_MS)
         while sum(batch.header.record_count for batch in batches) < 10:
-            batches += consumer.poll_batches(20_000)
+            batches += consumer.poll_batches(HANG_MS)
         assert consumer.position(T0) == 10
     name, data, high_watermark = batches[0]
     assert (name, high_watermark) == (T0, 10)
@@ -142,7 +143,7 @@ def test_a_paused_partition_is_silent_and_goes_on_where_it_stood(
         assert consumer.paused() == {T0}
         seen: list[int] = []
         while len(seen) < 10:
-            for name, records in consumer.poll(20_000).items():
+            for name, records in consumer.poll(HANG_MS).items():
                 assert name == T1
                 seen += [record.offset for record in records]
         consumer.resume(T0)
@@ -210,17 +211,17 @@ def test_what_a_deserializer_refuses_is_told_until_it_is_passed_over_and_costs_n
         consumer.assign([T0])
         found: list[int] = []
         while len(found) < 7:
-            for records in consumer.poll(20_000).values():
+            for records in consumer.poll(HANG_MS).values():
                 found += [record.value for record in records]
         assert found == list(range(7))
         for _ in range(3):
             with pytest.raises(ValueError, match="seven") as caught:
-                consumer.poll(20_000)
+                consumer.poll(HANG_MS)
             assert any("t-0 at offset 7; seek to 8" in note for note in caught.value.__notes__)
             assert consumer.position(T0) == 7
         consumer.seek(T0, 8)
-        assert values(consumer.poll(20_000, 1)[T0]) == [8]
-        assert values(consumer.poll(20_000, 1)[T0]) == [9]
+        assert values(consumer.poll(HANG_MS, 1)[T0]) == [8]
+        assert values(consumer.poll(HANG_MS, 1)[T0]) == [9]
 
 
 def test_a_pattern_reads_every_topic_whose_name_begins_with_it(
@@ -230,7 +231,7 @@ def test_a_pattern_reads_every_topic_whose_name_begins_with_it(
     server.create("tail")
     server.create("other")
     with clients.Consumer(
-        bootstrap_servers=server.address, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+        bootstrap_servers=server.address, auto_offset_reset="earliest", consumer_timeout_ms=HANG_MS
     ) as consumer:
         with pytest.raises(TidelogError, match="not a regular expression"):
             consumer.subscribe(pattern="t(")
@@ -268,11 +269,11 @@ def test_an_offset_of_another_topic_of_the_same_name_is_not_read_from(
     with clients.Consumer(bootstrap_servers=server.address, auto_offset_reset="none") as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 2, topic_id=server.topics["t"])
-        found = consumer.poll(20_000)[T0]
+        found = consumer.poll(HANG_MS)[T0]
         assert values(list(found)) == [2, 3, 4]
         consumer.seek(T0, 2, topic_id=b"another topic id")
         with pytest.raises(TidelogError, match="created again") as caught:
-            consumer.poll(20_000)
+            consumer.poll(HANG_MS)
         assert caught.value.code is ErrorCode.NO_OFFSET_FOR_PARTITION
 
 
@@ -292,11 +293,11 @@ def test_an_offset_out_of_range_without_reset_is_told(
     with clients.Consumer(bootstrap_servers=server.address, auto_offset_reset="none") as consumer:
         consumer.assign([T0])
         with pytest.raises(TidelogError) as caught:
-            consumer.poll(20_000)
+            consumer.poll(HANG_MS)
         assert caught.value.code is ErrorCode.NO_OFFSET_FOR_PARTITION
         consumer.seek(T0, 99)
         with pytest.raises(TidelogError) as caught:
-            consumer.poll(20_000)
+            consumer.poll(HANG_MS)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -349,13 +350,13 @@ def test_two_threads_in_one_consumer_are_told(server: ContractServer) -> None:
         def wait_for_records() -> None:
             inside.set()
             try:
-                consumer.poll(20_000)
+                consumer.poll(HANG_MS)
             except WakeupError as error:
                 errors.append(error)
 
         waiter = threading.Thread(target=wait_for_records)
         waiter.start()
-        inside.wait(20)
+        inside.wait(HANG_SECONDS)
         while consumer._busy.acquire(blocking=False):
             consumer._busy.release()
             assert waiter.is_alive()
@@ -363,7 +364,7 @@ def test_two_threads_in_one_consumer_are_told(server: ContractServer) -> None:
             consumer.poll()
         assert caught.value.code is ErrorCode.CONCURRENT_USE
         consumer.wakeup()
-        waiter.join(20)
+        waiter.join(HANG_SECONDS)
         assert [error.code for error in errors] == [ErrorCode.CANCELLED]
 
 
@@ -375,7 +376,7 @@ def test_a_missing_topic_is_told_when_it_may_not_be_created(
         clients.Consumer("t", bootstrap_servers=server.address, retry_backoff_ms=50) as consumer,
         pytest.raises(TidelogError) as caught,
     ):
-        consumer.poll(20_000)
+        consumer.poll(HANG_MS)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
 
 

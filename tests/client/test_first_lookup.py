@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.client import NewTopic
 from tidelog.client.aio import AsyncConsumer
 from tidelog.testing import TestCluster
@@ -12,8 +13,6 @@ from tidelog.testing import TestCluster
 pytestmark = pytest.mark.slow
 
 TOPIC = "t"
-WAIT_MS = 45_000
-"""Without the refresh it was never; a failover takes two seconds, on a busy machine some more."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def orphaned(cluster: TestCluster) -> Iterator[TestCluster]:
     """A record, and a leader that has just died; it comes back for the next test."""
     cluster.heal()
     with cluster.producer() as producer:
-        producer.send(TOPIC, b"value").get(30)
+        producer.send(TOPIC, b"value").get(HANG_SECONDS)
     victim = cluster.leader_of(TOPIC)
     cluster.kill(victim)
     yield cluster
@@ -41,7 +40,7 @@ def orphaned(cluster: TestCluster) -> Iterator[TestCluster]:
 @pytest.mark.parametrize("group", [None, "readers"])
 def test_its_first_record_comes_on_threads(orphaned: TestCluster, group: str | None) -> None:
     with orphaned.consumer(
-        TOPIC, group_id=group, auto_offset_reset="earliest", consumer_timeout_ms=WAIT_MS
+        TOPIC, group_id=group, auto_offset_reset="earliest", consumer_timeout_ms=HANG_MS
     ) as consumer:
         assert next(consumer).value == b"value"
 
@@ -54,7 +53,7 @@ def test_its_first_record_comes_on_asyncio(orphaned: TestCluster, group: str | N
             bootstrap_servers=orphaned.bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
-            consumer_timeout_ms=WAIT_MS,
+            consumer_timeout_ms=HANG_MS,
         )
         async with consumer:
             return (await anext(aiter(consumer))).value

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.client import fork_matrix
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, Producer
 from tidelog.client.errors import ForkedClientError
 
@@ -20,7 +21,7 @@ def test_importing_and_making_a_client_does_not_even_import_grpc() -> None:
         "assert 'grpc' not in sys.modules, 'grpc was imported'\n"
         "assert threading.active_count() == 1, 'a thread was started'"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("client", [Producer(), Consumer(), AdminClient()])
@@ -44,7 +45,7 @@ def test_grpc_of_somebody_else_counts_as_well() -> None:
         "    os._exit(1)\n"
         "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 def test_a_slice_of_the_matrix_has_no_hang_no_crash_and_the_errors_that_are_due(

@@ -1,5 +1,6 @@
 """Groups against real nodes in processes of their own: who gets what, and what survives a kill."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ import pytest
 
 from tests.client.drivers import BOTH, Clients
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_MS, wait_until
 from tidelog.chaos.live.quorum_cluster import QuorumCluster
 from tidelog.chaos.live.server_process import BOTH_ROLES
 from tidelog.client import (
@@ -26,7 +28,6 @@ from tidelog.client.errors import TidelogError
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-LONGEST_S = 60.0
 QUICK = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "2000",
@@ -60,13 +61,16 @@ def clients(request: pytest.FixtureRequest) -> Clients:
 
 def until(holds: Callable[[], object], members: Sequence[Any], found: list[int]) -> None:
     """Members are polled until it holds; what they read is added to `found`."""
-    deadline = time.monotonic() + LONGEST_S
-    while not holds():
-        owned = [sorted(each.assignment()) for each in members]
-        assert time.monotonic() < deadline, f"it never came to hold: {owned}"
+
+    def turn() -> None:
         for each in members:
             for records in each.poll(10).values():
-                found += [int(record.value) for record in records]
+                found.extend(int(record.value) for record in records)
+
+    def told() -> str:
+        return f"it never came to hold: {[sorted(each.assignment()) for each in members]}"
+
+    wait_until(holds, turn=turn, told=told)
 
 
 def counts(members: Sequence[Any]) -> list[int]:
@@ -197,12 +201,11 @@ def test_a_coordinator_killed_in_the_middle_of_commits_loses_none(tmp_path: Path
 
 
 def _wait_for_brokers(bootstrap: str, count: int) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    with AdminClient(bootstrap_servers=bootstrap, bootstrap_timeout_ms=60_000) as admin:
-        while True:
-            try:
-                if len(admin.describe_cluster().brokers) == count:
-                    return
-            except TidelogError:
-                pass
-            assert time.monotonic() < deadline, "the brokers never registered"
+    with AdminClient(bootstrap_servers=bootstrap, bootstrap_timeout_ms=HANG_MS) as admin:
+
+        def are_there() -> bool:
+            with contextlib.suppress(TidelogError):
+                return len(admin.describe_cluster().brokers) == count
+            return False
+
+        wait_until(are_there, told=lambda: "the brokers never registered")

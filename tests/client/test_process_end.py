@@ -8,8 +8,7 @@ from typing import Final
 import pytest
 
 from tests.client.contract_server import ContractServer
-
-END_SECONDS: Final = 30.0
+from tests.support.waiting import HANG_SECONDS
 
 LINGERING: Final = """
 import atexit, sys, threading, time
@@ -91,11 +90,11 @@ def test_no_thread_of_a_client_outlives_the_interpreter(
         [sys.executable, "-c", program, server.address],
         capture_output=True,
         text=True,
-        timeout=END_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_call_that_is_freed_at_the_end_does_not_wait_for_a_thread_that_stopped() -> None:
-    subprocess.run([sys.executable, "-c", LOCKED], check=True, timeout=END_SECONDS)
+    subprocess.run([sys.executable, "-c", LOCKED], check=True, timeout=HANG_SECONDS)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import Producer, RecordMetadata, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.client.sync.future import SendFuture
@@ -39,7 +40,7 @@ def test_a_future_tells_where_its_record_was_stored(
     server.create("t", 2)
     with clients.Producer(bootstrap_servers=server.address) as producer:
         futures = [producer.send("t", b"v", partition=1, timestamp_ms=7) for _ in range(3)]
-        stored = [future.get(20) for future in futures]
+        stored = [future.get(HANG_SECONDS) for future in futures]
     assert stored[2] == RecordMetadata("t", 1, 2, 7, 1)
     assert stored[2].topic_partition == TopicPartition("t", 1)
     assert futures[0].done()
@@ -74,11 +75,11 @@ def test_a_record_that_was_on_its_way_in_while_another_thread_closed_is_refused(
     def serialize(value: bytes) -> bytes:
         if value == b"late":
             is_inside.set()
-            go_on.wait(20)
+            go_on.wait(HANG_SECONDS)
         return value
 
     producer = Producer(bootstrap_servers=server.address, value_serializer=serialize)
-    producer.send("t", b"first").get(20)
+    producer.send("t", b"first").get(HANG_SECONDS)
 
     def send() -> None:
         with pytest.raises(TidelogError) as caught:
@@ -87,10 +88,10 @@ def test_a_record_that_was_on_its_way_in_while_another_thread_closed_is_refused(
 
     thread = threading.Thread(target=send)
     thread.start()
-    assert is_inside.wait(20)
+    assert is_inside.wait(HANG_SECONDS)
     producer.close()
     go_on.set()
-    thread.join(20)
+    thread.join(HANG_SECONDS)
     (error,) = told
     cause = error.__cause__ or error
     assert isinstance(cause, TidelogError)
@@ -99,7 +100,10 @@ def test_a_record_that_was_on_its_way_in_while_another_thread_closed_is_refused(
 
 def test_the_same_key_goes_to_the_same_partition(clients: Clients, server: ContractServer) -> None:
     with clients.Producer(bootstrap_servers=server.address) as producer:
-        places = {producer.send("t", b"v", key=b"customer-7").get(20).partition for _ in range(5)}
+        places = {
+            producer.send("t", b"v", key=b"customer-7").get(HANG_SECONDS).partition
+            for _ in range(5)
+        }
     assert len(places) == 1
 
 
@@ -110,7 +114,7 @@ def test_records_without_a_key_fill_one_batch_and_then_the_next_partition(
         bootstrap_servers=server.address, batch_size=4_096, linger_ms=60_000
     ) as producer:
         futures = [producer.send("t", b"v" * 100) for _ in range(300)]
-        producer.flush(20)
+        producer.flush(HANG_SECONDS)
         partitions = [future.get(0).partition for future in futures]
     changes = sum(1 for a, b in itertools.pairwise(partitions) if a != b)
     assert set(partitions) == {0, 1, 2}
@@ -124,7 +128,7 @@ def test_batches_are_compressed_as_asked(
     with clients.Producer(
         bootstrap_servers=server.address, compression_type=codec.name.lower()
     ) as producer:
-        producer.send("t", b"v" * 5_000, partition=0).get(20)
+        producer.send("t", b"v" * 5_000, partition=0).get(HANG_SECONDS)
     data = server.log("t").batches[0][2]
     assert read_header(data).codec is codec
     with clients.Consumer(
@@ -139,8 +143,8 @@ def test_records_that_were_never_answered_are_sent_again_and_stored_once(
     server.break_produce_at = 1
     with clients.Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
         future = producer.send("t", b"v", partition=0)
-        assert future.get(20).offset == 0
-        assert producer.send("t", b"next", partition=0).get(20).offset == 1
+        assert future.get(HANG_SECONDS).offset == 0
+        assert producer.send("t", b"next", partition=0).get(HANG_SECONDS).offset == 1
     headers = [read_header(part.batch) for part in _sent(server)]
     assert [header.base_sequence for header in headers] == [0, 0, 1]
     assert {(header.producer_id, header.producer_epoch) for header in headers} == {(1, 0)}
@@ -153,10 +157,10 @@ def test_without_idempotence_what_was_never_answered_is_indeterminate_and_not_se
     server.break_produce_at = 1
     with clients.Producer(bootstrap_servers=server.address, enable_idempotence=False) as producer:
         future = producer.send("t", b"v")
-        error = future.exception(20)
+        error = future.exception(HANG_SECONDS)
         assert error is not None
         assert error.code is ErrorCode.INDETERMINATE
-        producer.send("t", b"next").get(20)
+        producer.send("t", b"next").get(HANG_SECONDS)
     headers = [read_header(part.batch) for part in _sent(server)]
     assert [header.producer_id for header in headers] == [-1, -1], "each of them was sent once"
     assert server.ids_given == 0
@@ -169,7 +173,7 @@ def test_a_silent_broker_makes_records_indeterminate_after_the_delivery_timeout(
     with clients.Producer(
         bootstrap_servers=server.address, request_timeout_ms=300, delivery_timeout_ms=900
     ) as producer:
-        error = producer.send("t", b"v").exception(20)
+        error = producer.send("t", b"v").exception(HANG_SECONDS)
     assert error is not None
     assert error.code is ErrorCode.INDETERMINATE
     assert "delivery_timeout_ms=900" in error.happened
@@ -184,7 +188,7 @@ def test_a_refused_batch_is_sent_again_until_it_is_stored(
         ErrorCode.NOT_ENOUGH_IN_SYNC_REPLICAS if before < 2 else None
     )
     with clients.Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
-        assert producer.send("t", b"v").get(20).offset == 0
+        assert producer.send("t", b"v").get(HANG_SECONDS).offset == 0
     assert len(_sent(server)) == 3
 
 
@@ -198,7 +202,7 @@ def test_a_batch_that_stays_refused_fails_after_the_delivery_timeout(
         request_timeout_ms=200,
         delivery_timeout_ms=400,
     ) as producer:
-        error = producer.send("t", b"v").exception(20)
+        error = producer.send("t", b"v").exception(HANG_SECONDS)
     assert error is not None
     assert error.code is ErrorCode.STORAGE_FULL
     assert "delivery_timeout_ms=400" in error.happened
@@ -210,7 +214,7 @@ def test_a_refusal_for_good_fails_at_once(clients: Clients, server: ContractServ
         clients.Producer(bootstrap_servers=server.address) as producer,
         pytest.raises(TidelogError) as caught,
     ):
-        producer.send("t", b"v").get(20)
+        producer.send("t", b"v").get(HANG_SECONDS)
     assert caught.value.code is ErrorCode.BATCH_TOO_LARGE
     assert len(_sent(server)) == 1
 
@@ -246,7 +250,7 @@ def test_a_full_buffer_lets_the_sender_go_on_when_batches_are_done(
         bootstrap_servers=server.address, buffer_memory=64 * 1024, batch_size=16 * 1024
     ) as producer:
         futures = [producer.send("t", b"v" * 1_000) for _ in range(500)]
-        producer.flush(20)
+        producer.flush(HANG_SECONDS)
         assert all(future.succeeded() for future in futures)
         # Through a loop in another thread one record at a time comes too slowly for that.
         assert producer.metrics()["waits_for_room"] > 0 or clients.driver == "asyncio"
@@ -259,7 +263,7 @@ def test_an_unknown_topic_is_named_with_the_nearest(
     server.auto_create = False
     server.create("orders")
     with clients.Producer(bootstrap_servers=server.address, retry_backoff_ms=10) as producer:
-        producer.send("orders", b"v").get(20)
+        producer.send("orders", b"v").get(HANG_SECONDS)
         with pytest.raises(TidelogError) as caught:
             producer.send("ordres", b"v")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
@@ -285,7 +289,7 @@ def test_serializers_headers_and_timestamps_arrive(
         bootstrap_servers=server.address, key_serializer=str.encode, value_serializer=str.encode
     ) as producer:
         headers = [("trace", b"1"), ("empty", b""), ("none", None)]
-        producer.send("t", "value", key="key", headers=headers, timestamp_ms=12).get(20)
+        producer.send("t", "value", key="key", headers=headers, timestamp_ms=12).get(HANG_SECONDS)
     with clients.Consumer(
         "t",
         bootstrap_servers=server.address,
@@ -305,7 +309,7 @@ def test_callbacks_run_with_their_arguments(clients: Clients, server: ContractSe
         future.add_errback(seen.append)
         future.add_callback(lambda mark, stored: seen.append((mark, stored.partition)), "mark")
         future.add_callback(lambda _: done.set())
-        assert done.wait(20)
+        assert done.wait(HANG_SECONDS)
         future.add_callback(lambda stored: seen.append(stored.offset))
     assert seen == [("mark", 2), 0]
 
@@ -322,8 +326,8 @@ def test_many_threads_share_a_producer(clients: Clients, server: ContractServer)
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
-        producer.flush(20)
+            thread.join(HANG_SECONDS)
+        producer.flush(HANG_SECONDS)
     with clients.Consumer(
         "t", bootstrap_servers=server.address, auto_offset_reset="earliest"
     ) as consumer:
@@ -338,7 +342,9 @@ def test_an_interpreter_that_ends_without_close_sends_what_it_has(server: Contra
         "import sys; from tidelog.client import Producer\n"
         "Producer(bootstrap_servers=sys.argv[1], linger_ms=50_000).send('t', b'last words')"
     )
-    subprocess.run([sys.executable, "-c", program, server.address], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", program, server.address], check=True, timeout=HANG_SECONDS
+    )
     assert sum(log.end_offset for log in server.logs.values()) == 1
 
 
@@ -356,7 +362,7 @@ def test_ctrl_c_ends_a_wait(server: ContractServer) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=HANG_SECONDS)
     assert out == "ended\n"
 
 
@@ -376,7 +382,7 @@ def interrupted_after_sending(producer: Producer) -> SendFuture:
 
 def test_ctrl_c_in_a_with_block_gives_up_what_nobody_answers(server: ContractServer) -> None:
     producer = Producer(bootstrap_servers=server.address, linger_ms=0)
-    producer.send("t", b"stored").get(20)
+    producer.send("t", b"stored").get(HANG_SECONDS)
     server.is_silent.set()
     error = interrupted_after_sending(producer).exception(0)
     assert isinstance(error, TidelogError)
@@ -410,7 +416,7 @@ def test_a_program_that_ctrl_c_ended_does_not_wait_for_what_nobody_answers(
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         server.is_silent.set()
-        process.communicate("go\n", timeout=60)
+        process.communicate("go\n", timeout=HANG_SECONDS)
     assert process.returncode in (-signal.SIGINT, 130)
 
 

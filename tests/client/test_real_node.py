@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -52,13 +53,13 @@ def test_clients_go_on_after_the_node_was_killed_and_started_again(node: NodePro
         Producer(bootstrap_servers=node.bootstrap, retry_backoff_ms=20) as producer,
         Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer,
     ):
-        first = producer.send("t", b"before").get(30)
+        first = producer.send("t", b"before").get(HANG_SECONDS)
         assert next(consumer).value == b"before"
         node.restart()
         acknowledged = [first.offset]
         for number in range(200):
             future = producer.send("t", b"%d" % number)
-            acknowledged.append(future.get(30).offset)
+            acknowledged.append(future.get(HANG_SECONDS).offset)
         end = consumer.end_offsets([name])[name]
         values = [next(consumer).value for _ in range(end - 1)]
         assert values == [b"%d" % number for number in range(200)], "each once, in order"
@@ -69,7 +70,7 @@ def test_an_acknowledged_record_survives_a_kill(node: NodeProcess) -> None:
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         stored = [producer.send("t", b"%d" % number) for number in range(100)]
         for future in stored:
-            future.get(30)
+            future.get(HANG_SECONDS)
         node.restart()
     with Consumer("t", bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
         assert [int(next(consumer).value) for _ in range(100)] == list(range(100))

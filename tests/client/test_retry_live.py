@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.client import (
     AdminClient,
     Consumer,
@@ -39,7 +40,7 @@ def test_a_group_goes_on_behind_what_its_handler_has_done(node: NodeProcess) -> 
             handler.stop()
 
     with Producer(bootstrap_servers=address) as producer:
-        producer.send_batch("t", [b"1", b"2", b"three", b"4", b"5", b"6"]).get(30)
+        producer.send_batch("t", [b"1", b"2", b"three", b"4", b"5", b"6"]).get(HANG_SECONDS)
         with Consumer(
             "t",
             bootstrap_servers=address,
@@ -59,10 +60,10 @@ def test_a_group_goes_on_behind_what_its_handler_has_done(node: NodeProcess) -> 
             assert consumer.committed(name) == 5
     assert seen == [b"1", b"2", b"three", b"three", b"4", b"5"]
     with Consumer(
-        "dead", bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=5_000
+        "dead", bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=HANG_MS
     ) as consumer:
         assert next(consumer).value == b"three"
     with Consumer(
-        "t", bootstrap_servers=address, group_id="g", consumer_timeout_ms=20_000
+        "t", bootstrap_servers=address, group_id="g", consumer_timeout_ms=HANG_MS
     ) as consumer:
         assert next(consumer).value == b"6"

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.rounds import Round as AsyncRound
 from tidelog.client.asking import Answer, OnAnswer, OnFailure, nobody_is_told
@@ -17,7 +18,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 READ = "/tidelog.v1.MetadataService/GetMetadata"
 WRITE = "/tidelog.v1.AdminService/CreateTopics"
 SILENCE = 60_000
-LONG_S = 30
 
 
 def refused(address: str) -> TidelogError:
@@ -67,7 +67,7 @@ def sync_driver(
     answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
     connections = cast("Connections", nodes)
     Round(connections, addresses, method, b"", SILENCE, answers.put, note).begin()
-    return answers.get(timeout=LONG_S)
+    return answers.get(timeout=HANG_SECONDS)
 
 
 def aio_driver(
@@ -77,7 +77,7 @@ def aio_driver(
         connections = cast("AsyncConnections", nodes)
         asked = AsyncRound(connections, addresses, method, b"", SILENCE, note)
         try:
-            async with asyncio.timeout(LONG_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 return await asked.answer()
         except TidelogError as error:
             return error

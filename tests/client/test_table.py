@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import ConsumerRecord, Producer
 from tidelog.client.engine.table_state import TableState
 from tidelog.client.errors import ErrorCode, TidelogError
@@ -93,7 +94,7 @@ def put(producer: Producer, *entries: tuple[Any, Any], at: int = 0) -> Any:
     for key, value in entries:
         future = producer.send("t", value, key=key, partition=0, timestamp_ms=at)
     assert future is not None
-    return future.get(20)
+    return future.get(HANG_SECONDS)
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ import pytest
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
+from tests.support.waiting import HANG_MS
 from tidelog.client import AdminClient, Consumer, Producer
 from tidelog.client.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.skipif(not has_openssl(), reason="there is no openssl command")
 
 Arguments = dict[str, Any]
-TIMEOUT_MS = 20_000
 
 
 class Shop:
@@ -68,14 +68,14 @@ def round_trip(
     server: ContractServer, arguments: Arguments, clients: Clients = BOTH[0]
 ) -> bytes | None:
     """One record there and back."""
-    plain: Arguments = {"enable_idempotence": False, "delivery_timeout_ms": TIMEOUT_MS}
-    plain["request_timeout_ms"] = TIMEOUT_MS // 2
+    plain: Arguments = {"enable_idempotence": False, "delivery_timeout_ms": HANG_MS}
+    plain["request_timeout_ms"] = HANG_MS // 2
     with clients.Producer(bootstrap_servers=server.address, **plain, **arguments) as producer:
-        producer.send("letters", b"hello").get(TIMEOUT_MS / 1000)
+        producer.send("letters", b"hello").get(HANG_MS / 1000)
     with clients.Consumer(
         bootstrap_servers=server.address,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=TIMEOUT_MS,
+        consumer_timeout_ms=HANG_MS,
         **arguments,
     ) as consumer:
         consumer.subscribe(["letters"])
@@ -151,7 +151,7 @@ def producer(arguments: Arguments) -> None:
     """Send one record."""
     client = Producer(**arguments)
     try:
-        client.send("letters", b"x").get(TIMEOUT_MS / 1000)
+        client.send("letters", b"x").get(HANG_MS / 1000)
     finally:
         client.close(0)
 
@@ -160,7 +160,7 @@ def consumer(arguments: Arguments) -> None:
     """Ask for one record."""
     with Consumer(**arguments) as client:
         client.subscribe(["letters"])
-        client.poll(TIMEOUT_MS)
+        client.poll(HANG_MS)
 
 
 def async_admin(arguments: Arguments) -> None:
@@ -173,7 +173,7 @@ def async_consumer(arguments: Arguments) -> None:
     """The same on a loop."""
     with BOTH[1].Consumer(**arguments) as client:
         client.subscribe(["letters"])
-        client.poll(TIMEOUT_MS)
+        client.poll(HANG_MS)
 
 
 CLIENTS = [admin, producer, consumer, async_admin, async_consumer]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf.message import Message
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.v1 import options_pb2
 
 TOP: Final = Path(__file__).resolve().parents[2]
@@ -21,7 +22,6 @@ BASELINE: Final = PROTO / "baseline.binpb"
 BUF_YAML: Final = TOP / "buf.yaml"
 BUF: Final = Path(sys.executable).parent / "buf"
 OURS: Final = "tidelog/v1/"
-BUILD_TIMEOUT_S: Final = 60
 
 # Numbers of fields in descriptor.proto, of which the paths of comments are made.
 FILE_MESSAGE, FILE_ENUM, FILE_SERVICE, FILE_EXTENSION = 4, 5, 6, 7
@@ -47,7 +47,7 @@ def build() -> pb.FileDescriptorSet:
         [str(BUF), "build", str(PROTO), "-o", "-#format=binpb"],
         cwd=TOP,
         capture_output=True,
-        timeout=BUILD_TIMEOUT_S,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -6,6 +6,7 @@ import pytest
 from google.protobuf import descriptor_pb2 as pb
 
 from tests.contract import descriptors
+from tests.support.waiting import HANG_SECONDS
 from tidelog.v1 import options_pb2
 
 SERVED = ("admin", "common", "errors", "fetch", "metadata", "options", "produce", "records")
@@ -39,7 +40,12 @@ def test_no_option_and_no_extension_differs_from_the_last_release(
 def test_buf_finds_nothing_that_breaks_the_last_release() -> None:
     command = [str(descriptors.BUF), "breaking", "--against", str(descriptors.BASELINE)]
     done = subprocess.run(
-        command, cwd=descriptors.TOP, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=descriptors.TOP,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 

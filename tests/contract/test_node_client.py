@@ -14,12 +14,11 @@ import pytest
 
 from tests.contract.descriptors import TOP
 from tests.support.node import running_node
+from tests.support.waiting import HANG_SECONDS
 
 EXAMPLE = TOP / "examples/grpc/node"
 LOCK = EXAMPLE / "package-lock.json"
 LINES_MAX = 100
-INSTALL_TIMEOUT_S = 300
-RUN_TIMEOUT_S = 60
 SERVED = ("Admin", "Fetch", "Metadata", "Produce", "Records")
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -42,7 +41,7 @@ def install(npm: str) -> None:
         cwd=EXAMPLE,
         capture_output=True,
         text=True,
-        timeout=INSTALL_TIMEOUT_S,
+        timeout=HANG_SECONDS,
         check=False,
     )
     if done.returncode:
@@ -78,7 +77,7 @@ def run_example(node: str, address: str) -> "subprocess.CompletedProcess[str]":
         cwd=EXAMPLE,
         capture_output=True,
         text=True,
-        timeout=RUN_TIMEOUT_S,
+        timeout=HANG_SECONDS,
         check=False,
     )
 

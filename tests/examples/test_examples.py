@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.testing import TestCluster
 from tools.repository import TOP
 
 EXAMPLES = TOP / "examples"
 LINES_MAX = 60
-RUN_SECONDS = 60
 
 PRINTS = {
     "hello.py": "read 'hello, log 2'",
@@ -81,14 +81,14 @@ def test_the_web_handler_answers_once_the_record_is_stored(
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         places = [
-            json.loads(urllib.request.urlopen(f"{url}visits", body, RUN_SECONDS).read())
+            json.loads(urllib.request.urlopen(f"{url}visits", body, HANG_SECONDS).read())
             for body in (b"first", b"second")
         ]
         assert places == [{"partition": 0, "offset": offset} for offset in range(2)]
         with cluster.consumer("visits", auto_offset_reset="earliest") as consumer:
             assert [next(consumer).value for _ in range(2)] == [b"first", b"second"]
         server.send_signal(signal.SIGINT)
-        assert server.wait(RUN_SECONDS) in (-signal.SIGINT, 130, 1)
+        assert server.wait(HANG_SECONDS) in (-signal.SIGINT, 130, 1)
     finally:
         server.kill()
         server.communicate()
@@ -107,7 +107,7 @@ def test_the_typed_program_runs_and_its_own_test_passes(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=RUN_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.client.contract_server import ContractServer
+from tests.support.waiting import HANG_MS
 from tidelog.kafka import Deserializer, KafkaConsumer, KafkaProducer, TopicPartition, errors
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ def reader(server: ContractServer, **configs: Any) -> KafkaConsumer:
         "t",
         bootstrap_servers=server.address,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=HANG_MS,
         **configs,
     )
 
@@ -36,14 +37,14 @@ def test_poll_delivers_what_stands_before_a_record_that_cannot_be_read(
     server: ContractServer,
 ) -> None:
     with reader(server, value_deserializer=int) as consumer:
-        (records,) = consumer.poll(20_000).values()
+        (records,) = consumer.poll(HANG_MS).values()
         assert [record.value for record in records] == [0, 1]
         for _ in range(2):
             with pytest.raises(ValueError, match="two"):
-                consumer.poll(20_000)
+                consumer.poll(HANG_MS)
         assert consumer.position(NAME) == 2
         consumer.seek(NAME, 3)
-        (records,) = consumer.poll(20_000).values()
+        (records,) = consumer.poll(HANG_MS).values()
         assert [record.value for record in records] == [3, 4]
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import RUN_SECONDS, cli_environment
+from tests.cli.running import cli_environment
 from tests.kafka import page
 from tests.kafka.page import with_tables
 from tests.support.node import NodeProcess, running_node
+from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main
 
 PAGE = page.PAGE.read_text("utf-8")
@@ -74,7 +75,7 @@ def typed(command: str, node: NodeProcess, directory: Path) -> int:
         ["/bin/sh", "-c", line],
         cwd=directory,
         env=cli_environment(node.bootstrap),
-        timeout=RUN_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     return done.returncode

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.client.contract_server import ContractServer
+from tests.support.waiting import HANG_SECONDS
 from tidelog.kafka import DefaultSerializer, KafkaProducer, TopicPartition, errors
 from tidelog.kafka.partitioner import Partitioner, TopicView
 from tidelog.kafka.translation import CLASSES, translated
@@ -41,7 +42,7 @@ def test_a_serializer_that_makes_no_bytes_is_named(server: ContractServer) -> No
 def test_all_kinds_of_bytes_are_sent(server: ContractServer) -> None:
     with KafkaProducer(bootstrap_servers=server.address) as producer:
         for value in (b"one", bytearray(b"two"), memoryview(b"three")):
-            metadata = producer.send("t", value, key=value, partition=0).get(20)
+            metadata = producer.send("t", value, key=value, partition=0).get(HANG_SECONDS)
             assert metadata.serialized_key_size == metadata.serialized_value_size == len(value)
             assert metadata.topic_partition == TopicPartition("t", 0)
 
@@ -60,7 +61,7 @@ def test_serializers_are_told_topic_and_headers_and_are_closed_with_the_producer
             self.seen.append("closed")
 
     with KafkaProducer(bootstrap_servers=server.address, value_serializer=Noting()) as producer:
-        producer.send("t", "text", headers=[("h", b"1")]).get(20)
+        producer.send("t", "text", headers=[("h", b"1")]).get(HANG_SECONDS)
     assert Noting.seen == [("t", [("h", b"1")], "text"), "closed"]
 
 
@@ -71,7 +72,7 @@ def test_a_refused_record_fails_under_kafka_names(server: ContractServer) -> Non
         future = producer.send("t", b"v")
         future.add_errback(seen.append).add_callback(seen.append)
         with pytest.raises(errors.InvalidTimestampError) as caught:
-            future.get(20)
+            future.get(HANG_SECONDS)
     assert isinstance(caught.value, errors.KafkaError)
     assert caught.value.errno == 32
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
@@ -117,8 +118,8 @@ def test_a_partitioner_is_an_object_or_a_function(server: ContractServer) -> Non
 
     for partitioner, wanted in ((Last(), 2), (second, 1)):
         with KafkaProducer(bootstrap_servers=server.address, partitioner=partitioner) as producer:
-            assert producer.send("t", b"v").get(20).partition == wanted
-            assert producer.send("t", b"v", partition=0).get(20).partition == 0
+            assert producer.send("t", b"v").get(HANG_SECONDS).partition == wanted
+            assert producer.send("t", b"v", partition=0).get(HANG_SECONDS).partition == 0
 
 
 def test_nobody_at_the_address_ends_the_constructor_in_time_and_in_words() -> None:
@@ -136,7 +137,7 @@ def test_with_an_api_version_the_constructor_does_not_connect() -> None:
 
 def test_counters_come_in_groups_and_can_be_left_out(server: ContractServer) -> None:
     with KafkaProducer(bootstrap_servers=server.address) as producer:
-        producer.send("t", b"v").get(20)
+        producer.send("t", b"v").get(HANG_SECONDS)
         groups = producer.metrics()
         assert groups is not None
         assert groups["producer-metrics"]["record-send-total"] == 1

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.kafka import (
     KafkaAdminClient,
     KafkaConsumer,
@@ -47,7 +48,7 @@ def member(bootstrap: str) -> Iterator[KafkaConsumer]:
         client_id="reader",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=HANG_MS,
     ) as consumer:
         next(consumer)
         consumer.commit({NAME: OffsetAndMetadata(1, "", -1)})
@@ -104,4 +105,4 @@ def test_a_wrong_argument_is_a_type_error_as_there(bootstrap: str) -> None:
             producer.send("looked-at", b"v", timestamp_ms=1_763_600_000.25)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="partition"):
             producer.send("looked-at", b"v", partition="0")  # type: ignore[arg-type]
-        assert producer.send("looked-at", b"v").get(30).offset >= 0
+        assert producer.send("looked-at", b"v").get(HANG_SECONDS).offset >= 0

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tests.ports.adapters import World
+from tests.support.waiting import HANG_MS
 from tidelog.ports import (
     Clock,
     Listener,
@@ -19,7 +20,6 @@ from tidelog.ports import (
 
 UNARY: Final = "/tidelog.test.Service/Unary"
 STREAM: Final = "/tidelog.test.Service/Stream"
-TIMEOUT_MS: Final = 20_000
 SHORT_MS: Final = 50
 
 
@@ -54,7 +54,7 @@ async def ask_once(caller: Network, peer: str, message: bytes, *, is_stream: boo
         await stream.send(message)
         await stream.receive()
     else:
-        await caller.call(peer, UNARY, message, timeout_ms=TIMEOUT_MS)
+        await caller.call(peer, UNARY, message, timeout_ms=HANG_MS)
 
 
 async def never() -> bytes:
@@ -79,10 +79,10 @@ async def receive_all(stream: Stream) -> list[bytes]:
 
 async def call_until_reached(clock: Clock, caller: Network, peer: str) -> bytes:
     """A failed connection may be reported again for a while before it is tried again."""
-    deadline_ns = clock.monotonic_ns() + TIMEOUT_MS * 1_000_000
+    deadline_ns = clock.monotonic_ns() + HANG_MS * 1_000_000
     while clock.monotonic_ns() < deadline_ns:
         try:
-            return await caller.call(peer, UNARY, b"y", timeout_ms=TIMEOUT_MS)
+            return await caller.call(peer, UNARY, b"y", timeout_ms=HANG_MS)
         except PeerUnreachable:
             await clock.sleep(10)
     raise AssertionError("the peer came back and was not reached")

@@ -7,9 +7,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-COMMAND_SECONDS_MAX: Final = 30
+from tests.support.waiting import HANG_SECONDS
 
 
 @functools.cache
@@ -37,4 +36,4 @@ def mounted(directory: Path, options: str) -> Iterator[Path]:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, timeout=COMMAND_SECONDS_MAX, capture_output=True)
+    subprocess.run(command, check=True, timeout=HANG_SECONDS, capture_output=True)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tests.ports.abilities import Ability
 from tests.ports.mounts import can_mount, mounted
+from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import DeathHint
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk import RealDisk, open_disk
@@ -24,7 +25,6 @@ from tidelog.ports.real.worker import ProcessWorker
 
 T = TypeVar("T")
 
-RUN_SECONDS_MAX: Final = 60
 SMALL_FILE_SYSTEM: Final = "size=256k"
 
 
@@ -50,7 +50,7 @@ class RealWorld:
 
         async def run() -> T:
             async with self._closing:
-                return await asyncio.wait_for(work, RUN_SECONDS_MAX)
+                return await asyncio.wait_for(work, HANG_SECONDS)
 
         return asyncio.run(run())
 

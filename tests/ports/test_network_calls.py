@@ -7,7 +7,6 @@ import pytest
 from tests.ports.adapters import World
 from tests.ports.calls import (
     STREAM,
-    TIMEOUT_MS,
     UNARY,
     call_until_reached,
     echo,
@@ -17,6 +16,7 @@ from tests.ports.calls import (
     receive_until_broken,
     serving,
 )
+from tests.support.waiting import HANG_MS
 from tidelog.ports import (
     MESSAGE_BYTES_MAX,
     DeathHint,
@@ -35,9 +35,9 @@ def test_a_peer_that_came_back_is_reached_again(world: World) -> None:
     async def exchange() -> bytes:
         caller = world.network("caller")
         async with serving(world, {UNARY: UnaryMethod(echo)}) as (server, _):
-            await caller.call(server.address, UNARY, b"x", timeout_ms=TIMEOUT_MS)
+            await caller.call(server.address, UNARY, b"x", timeout_ms=HANG_MS)
         with pytest.raises(PeerUnreachable):
-            await caller.call(server.address, UNARY, b"x", timeout_ms=TIMEOUT_MS)
+            await caller.call(server.address, UNARY, b"x", timeout_ms=HANG_MS)
         again = await world.network("server").serve(
             Listener(name="client", bind=server.address), {UNARY: UnaryMethod(echo)}
         )
@@ -57,7 +57,7 @@ def test_a_handler_learns_who_calls_from_where_and_on_which_listener(world: Worl
             return message
 
         async with serving(world, {UNARY: UnaryMethod(handler)}) as (server, caller):
-            await caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+            await caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             return seen[0], server.address
 
     context, address = world.run(exchange())
@@ -72,7 +72,7 @@ def test_messages_of_any_bytes_pass_unchanged(world: World, message: bytes) -> N
     async def exchange() -> tuple[bytes, list[bytes]]:
         methods: dict[str, Method] = {UNARY: UnaryMethod(echo), STREAM: StreamMethod(echo_all)}
         async with serving(world, methods) as (server, caller):
-            answer = await caller.call(server.address, UNARY, message, timeout_ms=TIMEOUT_MS)
+            answer = await caller.call(server.address, UNARY, message, timeout_ms=HANG_MS)
             stream = caller.stream(server.address, STREAM)
             await stream.send(message)
             await stream.end_sending()
@@ -87,7 +87,7 @@ def test_a_message_of_the_largest_size_passes(world: World) -> None:
 
     async def exchange() -> bytes:
         async with serving(world, {UNARY: UnaryMethod(echo)}) as (server, caller):
-            return await caller.call(server.address, UNARY, message, timeout_ms=TIMEOUT_MS)
+            return await caller.call(server.address, UNARY, message, timeout_ms=HANG_MS)
 
     assert world.run(exchange()) == message
 
@@ -99,7 +99,7 @@ def test_a_larger_message_is_refused_before_it_is_sent(world: World) -> None:
         caller = world.network("caller")
         peer = await world.dead_peer(DeathHint.NONE)
         with pytest.raises(TidelogError) as unary:
-            await caller.call(peer, UNARY, message, timeout_ms=TIMEOUT_MS)
+            await caller.call(peer, UNARY, message, timeout_ms=HANG_MS)
         stream = caller.stream(peer, STREAM)
         with pytest.raises(TidelogError) as streamed:
             await stream.send(message)
@@ -122,7 +122,7 @@ def test_a_larger_answer_reaches_the_caller_as_an_error(world: World) -> None:
         methods: dict[str, Method] = {UNARY: UnaryMethod(unary), STREAM: StreamMethod(stream)}
         async with serving(world, methods) as (server, caller):
             with pytest.raises(TidelogError) as answered:
-                await caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             with pytest.raises(TidelogError) as streamed:
                 await caller.stream(server.address, STREAM).receive()
             return [answered.value.code, streamed.value.code]
@@ -139,8 +139,8 @@ def test_a_handler_with_a_bug_fails_its_call_as_unknown_and_nothing_else(world: 
     async def exchange() -> tuple[ErrorCode, bytes]:
         async with serving(world, {UNARY: UnaryMethod(unary)}) as (server, caller):
             with pytest.raises(TidelogError) as caught:
-                await caller.call(server.address, UNARY, b"bug", timeout_ms=TIMEOUT_MS)
-            answer = await caller.call(server.address, UNARY, b"fine", timeout_ms=TIMEOUT_MS)
+                await caller.call(server.address, UNARY, b"bug", timeout_ms=HANG_MS)
+            answer = await caller.call(server.address, UNARY, b"fine", timeout_ms=HANG_MS)
             return caught.value.code, answer
 
     assert world.run(exchange()) == (ErrorCode.UNKNOWN, b"fine")
@@ -236,9 +236,7 @@ def test_closing_the_network_ends_its_calls_and_streams_as_closed(world: World) 
 
         methods: dict[str, Method] = {UNARY: UnaryMethod(unary), STREAM: StreamMethod(stream)}
         async with serving(world, methods) as (server, caller):
-            call = asyncio.create_task(
-                caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
-            )
+            call = asyncio.create_task(caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS))
             receive = asyncio.create_task(caller.stream(server.address, STREAM).receive())
             await arrived.acquire()
             await arrived.acquire()
@@ -249,7 +247,7 @@ def test_closing_the_network_ends_its_calls_and_streams_as_closed(world: World) 
                     await task
                 codes.append(caught.value.code)
             with pytest.raises(TidelogError) as later:
-                await caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             return [*codes, later.value.code]
 
     assert world.run(exchange()) == [ErrorCode.CLOSED] * 3
@@ -265,11 +263,9 @@ def test_a_server_that_stops_lets_open_calls_end_within_its_grace(world: World) 
             return message
 
         async with serving(world, {UNARY: UnaryMethod(handler)}) as (server, caller):
-            call = asyncio.create_task(
-                caller.call(server.address, UNARY, b"x", timeout_ms=TIMEOUT_MS)
-            )
+            call = asyncio.create_task(caller.call(server.address, UNARY, b"x", timeout_ms=HANG_MS))
             await is_in_handler.wait()
-            stop = asyncio.create_task(server.stop(TIMEOUT_MS))
+            stop = asyncio.create_task(server.stop(HANG_MS))
             await world.clock().sleep(1)
             may_end.set()
             answer = await call

@@ -9,7 +9,6 @@ from tests.ports.adapters import World
 from tests.ports.calls import (
     SHORT_MS,
     STREAM,
-    TIMEOUT_MS,
     UNARY,
     ask_once,
     echo,
@@ -19,6 +18,7 @@ from tests.ports.calls import (
     receive_until_broken,
     serving,
 )
+from tests.support.waiting import HANG_MS
 from tidelog.ports import (
     DeathHint,
     Method,
@@ -92,7 +92,7 @@ def test_1_what_was_delivered_may_still_be_processed_after_the_caller_gave_up(
 
         async with serving(world, {UNARY: UnaryMethod(handler)}) as (server, caller):
             call = asyncio.create_task(
-                caller.call(server.address, UNARY, b"do", timeout_ms=TIMEOUT_MS)
+                caller.call(server.address, UNARY, b"do", timeout_ms=HANG_MS)
             )
             message = await inbox.get()
             call.cancel()
@@ -118,7 +118,7 @@ def test_2_a_call_that_ends_otherwise_than_by_the_peers_answer_has_an_unknown_ou
 
         async with serving(world, {UNARY: UnaryMethod(handler)}) as (server, caller):
             call = asyncio.create_task(
-                caller.call(server.address, UNARY, b"did it", timeout_ms=TIMEOUT_MS)
+                caller.call(server.address, UNARY, b"did it", timeout_ms=HANG_MS)
             )
             await is_done.wait()
             await server.stop(0)
@@ -169,7 +169,7 @@ def test_3_a_peer_unreachable_from_a_handler_is_the_peers_own_answer(world: Worl
     async def exchange() -> TidelogError:
         async with serving(world, {UNARY: UnaryMethod(handler)}) as (server, caller):
             with pytest.raises(TidelogError) as caught:
-                await caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             return caught.value
 
     error = world.run(exchange())
@@ -208,7 +208,7 @@ def test_4_a_handler_may_be_cancelled_at_any_await_when_its_caller_goes_away(
                 asking.cancel()
             else:
                 call = asyncio.create_task(
-                    caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                    caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
                 )
                 await is_in_handler.wait()
                 call.cancel()
@@ -276,15 +276,15 @@ def test_5_deadlines_travel_as_durations(world: World) -> None:
         methods: dict[str, Method] = {UNARY: UnaryMethod(handler), STREAM: StreamMethod(stream)}
         async with serving(world, methods) as (server, caller):
             before_ns = clock.monotonic_ns()
-            await caller.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+            await caller.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             after_ns = clock.monotonic_ns()
             asking = caller.stream(server.address, STREAM)
             assert await asking.receive() is None
         assert seen[1] == NO_DEADLINE_NS, "nobody gave the stream a deadline"
-        return before_ns, seen[0] - TIMEOUT_MS * 1_000_000, after_ns
+        return before_ns, seen[0] - HANG_MS * 1_000_000, after_ns
 
     before_ns, sent_ns, after_ns = world.run(exchange())
-    rounding_ns = TIMEOUT_MS * 1_000_000 // 50  # gRPC rounds long timeouts up by a percent or so
+    rounding_ns = HANG_MS * 1_000_000 // 50  # gRPC rounds long timeouts up by a percent or so
     assert before_ns - rounding_ns <= sent_ns <= after_ns + rounding_ns
 
 
@@ -355,10 +355,10 @@ def test_6_a_stream_that_breaks_raises_peer_unreachable_without_a_death_hint(
 def test_6_a_stopped_server_refuses_the_next_call(world: World) -> None:
     async def exchange() -> tuple[bytes, DeathHint]:
         async with serving(world, {UNARY: UnaryMethod(echo)}) as (server, caller):
-            answer = await caller.call(server.address, UNARY, b"x", timeout_ms=TIMEOUT_MS)
+            answer = await caller.call(server.address, UNARY, b"x", timeout_ms=HANG_MS)
             await server.stop(0)
             with pytest.raises(PeerUnreachable) as caught:
-                await caller.call(server.address, UNARY, b"x", timeout_ms=TIMEOUT_MS)
+                await caller.call(server.address, UNARY, b"x", timeout_ms=HANG_MS)
             return answer, caught.value.death_hint
 
     assert world.run(exchange()) == (b"x", DeathHint.REFUSED)

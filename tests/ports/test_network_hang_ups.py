@@ -3,13 +3,13 @@
 import asyncio
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.ports.test_network_limits import CALL, MIB, STREAM, TIMEOUT_MS, TIMEOUT_S, serving
+from tests.ports.test_network_limits import CALL, MIB, STREAM, serving
+from tests.support.waiting import HANG_MS, HANG_SECONDS, wait_until
 from tidelog.chaos.live.slow_clients_wire import WINDOW_MAX, RawCaller, message_prefix
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.ports.real import network_sockets
@@ -26,7 +26,7 @@ async def large(context: RequestContext, message: bytes) -> bytes:
 
 async def until(server: GrpcServer, is_so: Callable[[], bool]) -> None:
     """Look at the callers until it is so; the listener's own watch looks as well."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_SECONDS):
         while not is_so():
             await server.watch.look()
             await asyncio.sleep(0)
@@ -74,7 +74,7 @@ def test_a_caller_that_takes_no_answers_is_hung_up_on_and_its_memory_is_free(
                 hanging.call(CALL, b"x")
             await until(server, lambda: server.memory.answers.waiting_count > 0)
             assert server.memory.answer_bytes <= 8 * MIB
-            other = await caller().call(server.address, CALL, b"x", timeout_ms=TIMEOUT_MS)
+            other = await caller().call(server.address, CALL, b"x", timeout_ms=HANG_MS)
             assert len(other) == MIB
             await until(server, lambda: server.memory.answer_bytes == 0)
             await until(server, lambda: server.memory.answers.waiting_count == 0)
@@ -114,14 +114,14 @@ def test_messages_that_are_begun_and_not_finished_are_bounded_over_all_connectio
         limits = {"request_memory_bytes": 4 * MIB}
         async with serving({CALL: UnaryMethod(large)}, **limits) as (server, caller):
             half = HalfMessages(server)
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 while server.watch.hung_up_count < 2:
                     half.send()
                     await server.watch.look()
                     await asyncio.sleep(0)
             assert server.memory.refused == {"request_memory_bytes": 2}
             assert sum(is_hung_up(each) for each in half.callers) == 2
-            other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+            other = await caller().call(server.address, CALL, b"", timeout_ms=HANG_MS)
             assert other == b""
             half.close()
 
@@ -135,19 +135,18 @@ def test_unfinished_messages_are_bounded_while_the_event_loop_stands_still() -> 
         limits = {"request_memory_bytes": 4 * MIB}
         async with serving({CALL: UnaryMethod(large)}, **limits) as (server, caller):
             half = HalfMessages(server)
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 # More than that is taken in only of a message that is waited for.
                 while min(half.done) <= 2 * UNREAD_BYTES_MAX:
                     half.send()
                     await asyncio.sleep(0)
-            deadline = time.monotonic() + TIMEOUT_S
-            while sum(each.is_closed for each in half.callers) < 2 and time.monotonic() < deadline:
-                half.send()
-            assert sum(each.is_closed for each in half.callers) == 2, "before the loop turns again"
+            # The loop of this test does not turn meanwhile.
+            wait_until(lambda: sum(each.is_closed for each in half.callers) >= 2, turn=half.send)
+            assert sum(each.is_closed for each in half.callers) == 2
             await until(server, lambda: server.watch.hung_up_count >= 2)
             assert server.memory.refused == {"request_memory_bytes": 2}
             assert sum(is_hung_up(each) for each in half.callers) == 2
-            other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+            other = await caller().call(server.address, CALL, b"", timeout_ms=HANG_MS)
             assert other == b""
             half.close()
 
@@ -171,7 +170,7 @@ def test_a_call_whose_message_never_comes_is_refused_in_time_and_its_slot_is_fre
             for _ in range(3):
                 silent.begin(method)
             await until(server, lambda: server.memory.refused.get("message_ms_max") == 3)
-            other = await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+            other = await caller().call(server.address, CALL, b"", timeout_ms=HANG_MS)
             assert other == b""
             silent.close()
 
@@ -184,7 +183,7 @@ def test_a_call_that_ends_without_a_message_is_told_so() -> None:
             raw = RawCaller(server.address, window_bytes=WINDOW_MAX)
             raw.end(raw.begin(CALL))
             received = b""
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 while b"has no message" not in received:
                     received += b"".join(each.payload for each in raw.read_some(0.001))
                     await asyncio.sleep(0)

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.ports.test_network_limits import CALL, TIMEOUT_MS, TIMEOUT_S, echo, serving
+from tests.ports.test_network_limits import CALL, echo, serving
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.chaos.live.slow_clients_wire import (
     CONTINUATION,
     DATA,
@@ -41,7 +42,7 @@ class Hostile:
 
     async def wait(self, is_so: Callable[[Frame], bool]) -> Frame | None:
         """The first frame of which it is so; None: the listener hung up."""
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 for each in self.told:
                     if is_so(each):
@@ -71,11 +72,11 @@ def against(work: Callable[[Hostile], Awaitable[None]]) -> None:
     async def run() -> None:
         async with serving({CALL: UnaryMethod(echo)}) as (server, caller):
             hostile, other = Hostile(server.address), caller()
-            await other.call(server.address, CALL, b"before", timeout_ms=TIMEOUT_MS)
+            await other.call(server.address, CALL, b"before", timeout_ms=HANG_MS)
             await work(hostile)
-            answer = await other.call(server.address, CALL, b"after", timeout_ms=TIMEOUT_MS)
+            answer = await other.call(server.address, CALL, b"after", timeout_ms=HANG_MS)
             assert answer == b"after"
-            new = await caller().call(server.address, CALL, b"new", timeout_ms=TIMEOUT_MS)
+            new = await caller().call(server.address, CALL, b"new", timeout_ms=HANG_MS)
             assert new == b"new"
             hostile.raw.close()
 
@@ -127,7 +128,7 @@ def test_headers_without_end_are_cut_off() -> None:
     async def work(hostile: Hostile) -> None:
         hostile.raw.write(frame(HEADERS, 0, 1, call_headers(CALL.encode())))
         more = frame(CONTINUATION, 0, 1, call_headers(CALL.encode(), ((b"x", b"a" * 8_000),)))
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while not hostile.raw.is_closed:
                 hostile.raw.write(more)
                 hostile.raw.read_some(0.001)
@@ -168,10 +169,10 @@ def test_another_protocol_is_hung_up_on() -> None:
                 plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 plain.setblocking(False)
                 loop = asyncio.get_running_loop()
-                async with asyncio.timeout(TIMEOUT_S):
+                async with asyncio.timeout(HANG_SECONDS):
                     while await loop.sock_recv(plain, 4_096):
                         pass
-            answer = await caller().call(server.address, CALL, b"x", timeout_ms=TIMEOUT_MS)
+            answer = await caller().call(server.address, CALL, b"x", timeout_ms=HANG_MS)
             assert answer == b"x"
 
     asyncio.run(run())

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.ports import (
     Listener,
     ListenerLimits,
@@ -29,8 +30,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 CALL = "/tidelog.test.Service/Call"
 STREAM = "/tidelog.test.Service/Stream"
-TIMEOUT_MS = 20_000
-TIMEOUT_S = TIMEOUT_MS / 1000
 MIB = 1024 * 1024
 LARGE_BYTES = 15 * MIB
 """More than sockets take in on the way."""
@@ -77,7 +76,7 @@ class Held:
         return message[:1]
 
     async def wait_arrived(self, count: int) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while self.arrived < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -86,13 +85,13 @@ class Held:
 async def refusal(network: GrpcNetwork, address: str, message: bytes = b"") -> TidelogError:
     """Why a call is not answered."""
     with pytest.raises(TidelogError) as caught:
-        await network.call(address, CALL, message, timeout_ms=TIMEOUT_MS)
+        await network.call(address, CALL, message, timeout_ms=HANG_MS)
     return caught.value
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
     """For what a listener's own tasks do a moment later."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_SECONDS):
         while not is_so():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -102,18 +101,18 @@ def test_one_connection_too_many_is_closed_and_another_may_come_when_one_is_gone
         async with serving({CALL: UnaryMethod(echo)}, connections_max=2) as (server, caller):
             callers = [caller(), caller()]
             for network in callers:
-                await network.call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+                await network.call(server.address, CALL, b"", timeout_ms=HANG_MS)
             assert isinstance(await refusal(caller(), server.address), PeerUnreachable)
             await callers[0].close()
 
             async def is_answered() -> bool:
                 try:
-                    await caller().call(server.address, CALL, b"", timeout_ms=TIMEOUT_MS)
+                    await caller().call(server.address, CALL, b"", timeout_ms=HANG_MS)
                 except PeerUnreachable:
                     return False
                 return True
 
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 while not await is_answered():
                     pass
 
@@ -126,7 +125,7 @@ def test_calls_beyond_the_limit_are_refused_while_those_in_progress_go_on() -> N
         async with serving({CALL: UnaryMethod(held.handle)}, calls_max=3) as (server, caller):
             network = caller()
             calls = [
-                asyncio.create_task(network.call(server.address, CALL, b"x", timeout_ms=TIMEOUT_MS))
+                asyncio.create_task(network.call(server.address, CALL, b"x", timeout_ms=HANG_MS))
                 for _ in range(3)
             ]
             await held.wait_arrived(3)
@@ -145,7 +144,7 @@ def test_a_request_beyond_the_memory_for_requests_is_refused_by_the_name_of_the_
         async with serving(methods, request_memory_bytes=MIB) as (server, caller):
             network = caller()
             call = asyncio.create_task(
-                network.call(server.address, CALL, bytes(2 * MIB), timeout_ms=TIMEOUT_MS)
+                network.call(server.address, CALL, bytes(2 * MIB), timeout_ms=HANG_MS)
             )
             await held.wait_arrived(1)
             assert server.memory.request_bytes == 2 * MIB
@@ -155,7 +154,7 @@ def test_a_request_beyond_the_memory_for_requests_is_refused_by_the_name_of_the_
             held.may_go_on.set()
             await call
             assert server.memory.request_bytes == 0
-            await caller().call(server.address, CALL, b"small", timeout_ms=TIMEOUT_MS)
+            await caller().call(server.address, CALL, b"small", timeout_ms=HANG_MS)
 
     asyncio.run(run())
 
@@ -172,7 +171,7 @@ def test_the_memory_of_a_request_is_given_back_when_its_handler_fails_or_is_canc
             await refusal(caller(), server.address, b"fail")
             network = caller()
             call = asyncio.create_task(
-                network.call(server.address, CALL, bytes(1_000), timeout_ms=TIMEOUT_MS)
+                network.call(server.address, CALL, bytes(1_000), timeout_ms=HANG_MS)
             )
             await wait_until(lambda: server.memory.request_bytes == 1_000)
             call.cancel()
@@ -201,7 +200,7 @@ def test_a_stream_is_not_read_while_the_memory_for_requests_is_used_up() -> None
             await stream.receive()
             network = caller()
             call = asyncio.create_task(
-                network.call(server.address, CALL, bytes(MIB), timeout_ms=TIMEOUT_MS)
+                network.call(server.address, CALL, bytes(MIB), timeout_ms=HANG_MS)
             )
             await held.wait_arrived(1)
             # One was being waited for already; what comes behind it stays with its sender.
@@ -238,7 +237,7 @@ def test_a_handler_that_waits_for_something_else_can_let_its_last_message_go() -
             await stream.send(bytes(2 * MIB))
             await has_let_go.wait()
             assert server.memory.request_bytes == 0
-            await caller().call(server.address, CALL, b"small", timeout_ms=TIMEOUT_MS)
+            await caller().call(server.address, CALL, b"small", timeout_ms=HANG_MS)
             may_go_on.set()
             await stream.receive()
             await stream.end_sending()
@@ -303,12 +302,12 @@ def test_a_caller_that_reads_no_answers_gets_no_more_and_nobody_else_notices() -
             way = Stalled(server.address)
             async with way.open() as address, grpc.aio.insecure_channel(address) as channel:
                 call: Any = channel.unary_unary(CALL)
-                await call(b"", timeout=TIMEOUT_S)
+                await call(b"", timeout=HANG_SECONDS)
                 way.is_stopped = True
                 calls = [call(b"x") for _ in range(60)]
                 await wait_until(lambda: server.memory.refused_count > 40)
                 assert 4 * MIB - 2 * MIB <= server.memory.answer_bytes <= 4 * MIB
-                other = await caller().call(server.address, CALL, b"x", timeout_ms=TIMEOUT_MS)
+                other = await caller().call(server.address, CALL, b"x", timeout_ms=HANG_MS)
                 assert len(other) == MIB
                 for each in calls:
                     each.cancel()
@@ -333,7 +332,7 @@ def test_all_unread_answers_together_are_bounded_as_well() -> None:
                 for way, address in zip(ways, (first, second, third), strict=True):
                     channel: Any = grpc.aio.insecure_channel(address)
                     channels.append(channel)
-                    await channel.unary_unary(CALL)(b"", timeout=TIMEOUT_S)
+                    await channel.unary_unary(CALL)(b"", timeout=HANG_SECONDS)
                     way.is_stopped = True
                 for channel in channels[:2]:
                     calls.append(channel.unary_unary(CALL)(b"x"))
@@ -361,7 +360,7 @@ def test_a_stream_that_nobody_reads_stops_its_sender() -> None:
         async with serving({STREAM: StreamMethod(pour)}) as (server, caller):
             stream = caller().stream(server.address, STREAM)
             await stream.send(b"")
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 await is_pouring.wait()
             # More than enough turns for whatever is not held back.
             for _ in range(2_000):
@@ -403,7 +402,7 @@ def test_a_smaller_limit_of_one_message_holds() -> None:
         methods = {CALL: UnaryMethod(echo)}
         async with serving(methods, request_bytes_max=64 * 1024) as (server, caller):
             network = caller()
-            await network.call(server.address, CALL, bytes(60_000), timeout_ms=TIMEOUT_MS)
+            await network.call(server.address, CALL, bytes(60_000), timeout_ms=HANG_MS)
             error = await refusal(network, server.address, bytes(70_000))
             assert error.code is ErrorCode.BATCH_TOO_LARGE
 
@@ -442,8 +441,8 @@ def test_the_installed_grpc_does_not_keep_a_message_over_the_limit_before_it_ref
         with grpc.insecure_channel(address, options=options) as channel:
             call: Any = channel.unary_unary(CALL)
             with pytest.raises(grpc.RpcError) as caught:
-                call(bytes(HUGE_BYTES), timeout=TIMEOUT_S)
-        kept, _ = process.communicate("", timeout=TIMEOUT_S)
+                call(bytes(HUGE_BYTES), timeout=HANG_SECONDS)
+        kept, _ = process.communicate("", timeout=HANG_SECONDS)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert int(kept) // 1024 < KEPT_MIB_MAX

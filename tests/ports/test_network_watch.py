@@ -5,13 +5,13 @@ from collections.abc import Collection
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import ListenerLimits
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.network_callers import Callers
 from tidelog.ports.real.network_memory import ListenerMemory
 from tidelog.ports.real.network_watch import CallerWatch
 
-TIMEOUT_S = 30
 NO_PORT = 1
 """Nothing of this process is connected there."""
 
@@ -40,7 +40,7 @@ def test_a_look_that_fails_is_logged_once_and_the_next_ones_look_again(
         memory = ListenerMemory("client", limits)
         watch = CallerWatch("client", NO_PORT, RealClock(), memory, callers)
         watch.start()
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while callers.looks < 3:
                 await watch.look()
                 await asyncio.sleep(0)

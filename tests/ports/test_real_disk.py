@@ -15,14 +15,13 @@ import pytest
 
 from tests.ports.limits import open_files_limit
 from tests.ports.mounts import can_mount, mounted
+from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import Append, File
 from tidelog.ports.real import disk_io
 from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.disk_descriptors import RealFile
 from tidelog.ports.real.disk_flush import SYNCFS_FILES_MIN, Flusher
 from tidelog.wire.errors import ErrorCode, TidelogError
-
-DEADLINE_S = 30
 
 
 def run_with_disk(
@@ -39,7 +38,7 @@ def run_with_disk(
             directory, make_flusher=make_flusher, descriptors_max=descriptors_max
         )
         try:
-            await asyncio.wait_for(_as_coroutine(work(disk)), DEADLINE_S)
+            await asyncio.wait_for(_as_coroutine(work(disk)), HANG_SECONDS)
         finally:
             await disk.shutdown()
 
@@ -86,7 +85,7 @@ class GatedFlusher(Flusher):
         """One round."""
         self.rounds.append(sorted(file.path for file in files))
         self.has_begun.set()
-        assert self.may_go_on.acquire(timeout=DEADLINE_S), "the test forgot the round"
+        assert self.may_go_on.acquire(timeout=HANG_SECONDS), "the test forgot the round"
         super().flush(files, directories)
 
 
@@ -280,7 +279,7 @@ def test_the_lock_names_the_process_that_holds_it_and_ends_with_it(tmp_path: Pat
         assert holder.stdout.readline() == b"held\n"
         error = asyncio.run(fail(open_disk(tmp_path)))
         holder.kill()
-        holder.wait(DEADLINE_S)
+        holder.wait(HANG_SECONDS)
     assert error.code is ErrorCode.STORAGE_IN_USE
     assert f"process {holder.pid} " in error.happened
 

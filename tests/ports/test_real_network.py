@@ -14,6 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from tests.support.waiting import HANG_MS, HANG_SECONDS
 from tidelog.ports import (
     MESSAGE_BYTES_MAX,
     DeathHint,
@@ -35,8 +36,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 UNARY = "/tidelog.test.Service/Unary"
 STREAM = "/tidelog.test.Service/Stream"
-TIMEOUT_MS = 20_000
-TIMEOUT_S = TIMEOUT_MS / 1000
 
 
 async def echo(_: RequestContext, message: bytes) -> bytes:
@@ -84,7 +83,7 @@ async def status_of(call: Any) -> grpc.aio.AioRpcError:
 @pytest.mark.slow
 def test_importing_the_ports_starts_no_grpc() -> None:
     code = "import sys, tidelog.ports, tidelog.ports.real.disk; sys.exit('grpc' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=TIMEOUT_S).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=HANG_SECONDS).returncode == 0
 
 
 def test_a_foreign_client_finds_status_text_and_error_in_the_trailer() -> None:
@@ -96,7 +95,7 @@ def test_a_foreign_client_finds_status_text_and_error_in_the_trailer() -> None:
             serving({UNARY: UnaryMethod(refuse)}) as server,
             foreign_client(server.address) as channel,
         ):
-            return await status_of(channel.unary_unary(UNARY)(b"", timeout=TIMEOUT_S))
+            return await status_of(channel.unary_unary(UNARY)(b"", timeout=HANG_SECONDS))
 
     error = asyncio.run(run())
     assert error.code() is grpc.StatusCode.NOT_FOUND
@@ -117,7 +116,7 @@ def test_long_texts_of_an_error_are_cut_so_that_the_error_arrives() -> None:
     async def run() -> TidelogError:
         async with serving({UNARY: UnaryMethod(refuse)}) as server, calling() as network:
             with pytest.raises(TidelogError) as caught:
-                await network.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await network.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
             return caught.value
 
     error = asyncio.run(run())
@@ -156,8 +155,8 @@ def test_a_larger_message_from_a_foreign_client_is_refused(is_stream: bool) -> N
             foreign_client(server.address) as channel,
         ):
             if not is_stream:
-                return await status_of(channel.unary_unary(UNARY)(message, timeout=TIMEOUT_S))
-            call = channel.stream_unary(STREAM)(iter([message]), timeout=TIMEOUT_S)
+                return await status_of(channel.unary_unary(UNARY)(message, timeout=HANG_SECONDS))
+            call = channel.stream_unary(STREAM)(iter([message]), timeout=HANG_SECONDS)
             return await status_of(call)
 
     assert asyncio.run(run()).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -170,7 +169,7 @@ def test_a_compressed_message_is_refused() -> None:
             foreign_client(server.address) as channel,
         ):
             call = channel.unary_unary(UNARY)(
-                bytes(100_000), timeout=TIMEOUT_S, compression=grpc.Compression.Gzip
+                bytes(100_000), timeout=HANG_SECONDS, compression=grpc.Compression.Gzip
             )
             return await status_of(call)
 
@@ -189,7 +188,7 @@ def test_a_client_id_that_no_header_can_hold_arrives_readable() -> None:
             serving({UNARY: UnaryMethod(handler)}) as server,
             calling("Größe\n" + "x" * 1_000) as network,
         ):
-            await network.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+            await network.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
         return seen[0]
 
     client_id = asyncio.run(run())
@@ -221,9 +220,9 @@ def test_health_serves_the_listener_and_each_service_and_ends_with_them() -> Non
                 (await stub.Check(health_pb2.HealthCheckRequest(service=service))).status
                 for service in ("", "tidelog.test.Service")
             ]
-            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=HANG_SECONDS)
             watched = [(await watch.read()).status]
-            stop = asyncio.create_task(server.stop(TIMEOUT_MS))
+            stop = asyncio.create_task(server.stop(HANG_MS))
             watched.append((await watch.read()).status)
             watch.cancel()
             await stop
@@ -238,7 +237,7 @@ async def _list_services(address: str) -> list[str]:
     async with foreign_client(address) as channel:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        call = stub.ServerReflectionInfo(iter([request]), timeout=TIMEOUT_S)
+        call = stub.ServerReflectionInfo(iter([request]), timeout=HANG_SECONDS)
         answer = await call.read()
         call.cancel()
         return [service.name for service in answer.list_services_response.service]
@@ -300,7 +299,7 @@ def test_a_name_that_does_not_resolve_gives_no_hint() -> None:
     async def run() -> DeathHint:
         async with calling() as network:
             with pytest.raises(PeerUnreachable) as caught:
-                await network.call("no-such-host.invalid:1", UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await network.call("no-such-host.invalid:1", UNARY, b"", timeout_ms=HANG_MS)
             return caught.value.death_hint
 
     assert asyncio.run(run()) is DeathHint.NONE
@@ -311,7 +310,7 @@ async def _hint_of(behaviour: Any) -> DeathHint:
     host, port = server.sockets[0].getsockname()
     async with server, calling() as network:
         with pytest.raises(PeerUnreachable) as caught:
-            await network.call(f"{host}:{port}", UNARY, b"", timeout_ms=TIMEOUT_MS)
+            await network.call(f"{host}:{port}", UNARY, b"", timeout_ms=HANG_MS)
         return caught.value.death_hint
 
 
@@ -330,7 +329,7 @@ def test_a_peer_that_accepts_and_stays_silent_gives_no_hint() -> None:
             host, port = listening.getsockname()
             async with calling() as network:
                 with pytest.raises(PeerUnreachable) as caught:
-                    await network.call(f"{host}:{port}", UNARY, b"", timeout_ms=TIMEOUT_MS)
+                    await network.call(f"{host}:{port}", UNARY, b"", timeout_ms=HANG_MS)
                 return caught.value.death_hint
 
     assert asyncio.run(run()) is DeathHint.NONE
@@ -404,7 +403,7 @@ def test_two_networks_of_a_process_share_no_connection() -> None:
             calling() as second,
         ):
             for network in (first, second, first):
-                await network.call(server.address, UNARY, b"", timeout_ms=TIMEOUT_MS)
+                await network.call(server.address, UNARY, b"", timeout_ms=HANG_MS)
         return addresses
 
     first, second, again = asyncio.run(run())
@@ -437,7 +436,7 @@ def test_a_task_of_a_handler_that_sends_to_a_caller_who_is_gone_hears_that_it_is
             await stream.send(b"")
             await is_in_handler.wait()
             stream.cancel()
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_SECONDS):
                 return await heard.get()
 
     assert asyncio.run(run()) is ErrorCode.CLOSED

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
+from tests.support.waiting import HANG_MS
 from tidelog.ports import (
     CertificateNews,
     DeathHint,
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.skipif(not has_openssl(), reason="there is no openssl c
 
 WHO = "/tidelog.test.Service/Who"
 ECHO = "/tidelog.test.Service/Echo"
-TIMEOUT_MS = 20_000
 
 
 class Shop:
@@ -87,7 +87,7 @@ async def ask(address: str, files: TlsFiles | None) -> str:
     """Who the listener takes a fresh caller for."""
     network = GrpcNetwork(RealClock(), outbound=files)
     try:
-        return (await network.call(address, WHO, b"", timeout_ms=TIMEOUT_MS)).decode()
+        return (await network.call(address, WHO, b"", timeout_ms=HANG_MS)).decode()
     finally:
         await network.close()
 
@@ -370,14 +370,14 @@ def test_a_connection_to_a_node_uses_new_files_and_open_streams_stay(
         async with serving(shop.node.files(shop.ours.certificate), is_mutual=True) as (server, _):
             network = GrpcNetwork(RealClock(), outbound=current.files(shop.ours.certificate))
             try:
-                seen = [await network.call(server.address, WHO, b"", timeout_ms=TIMEOUT_MS)]
+                seen = [await network.call(server.address, WHO, b"", timeout_ms=HANG_MS)]
                 stream = network.stream(server.address, ECHO)
                 await stream.send(b"before")
                 assert await stream.receive() == b"before"
                 current.replace(shop.ours.issue("bob"))
                 (news,) = network.certificates.refresh()
                 assert news.user == "connections to nodes"
-                seen.append(await network.call(server.address, WHO, b"", timeout_ms=TIMEOUT_MS))
+                seen.append(await network.call(server.address, WHO, b"", timeout_ms=HANG_MS))
                 await stream.send(b"after")
                 assert await stream.receive() == b"after"
                 return [each.decode() for each in seen]
@@ -399,7 +399,7 @@ def test_a_peer_that_no_connection_comes_to_is_told_once_until_one_does(
             try:
                 for _ in range(2):
                     with pytest.raises(PeerUnreachable):
-                        await caller.call(server.address, WHO, b"", timeout_ms=TIMEOUT_MS)
+                        await caller.call(server.address, WHO, b"", timeout_ms=HANG_MS)
                 (news,) = caller.certificates.refresh()
                 assert news.peer == server.address
                 assert news.refusal is not None
@@ -417,10 +417,10 @@ def test_a_peer_that_no_connection_comes_to_is_told_once_until_one_does(
 
 
 async def _call_until_it_works(caller: GrpcNetwork, address: str) -> None:
-    async with asyncio.timeout(TIMEOUT_MS / 1000):
+    async with asyncio.timeout(HANG_MS / 1000):
         while True:
             try:
-                await caller.call(address, WHO, b"", timeout_ms=TIMEOUT_MS)
+                await caller.call(address, WHO, b"", timeout_ms=HANG_MS)
             except PeerUnreachable:
                 # gRPC repeats a failure until its wait between attempts is over.
                 continue

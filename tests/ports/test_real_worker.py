@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import Disk
 from tidelog.ports.real import disk_io
 from tidelog.ports.real.worker import ProcessWorker
@@ -21,7 +22,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 pytestmark = pytest.mark.slow
 
 EVALUATE = "tests.ports.worker_jobs:evaluate"
-DEADLINE_S = 30
 
 
 class Nowhere:
@@ -35,7 +35,7 @@ NOWHERE = cast(Disk, Nowhere())
 
 async def wait_until_running(started: Path) -> None:
     """Until the job opens the other end of this pipe."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(HANG_SECONDS):
         await asyncio.get_running_loop().run_in_executor(None, started.read_bytes)
 
 
@@ -140,7 +140,7 @@ def test_the_process_ends_with_its_parent_even_in_a_job(tmp_path: Path) -> None:
         assert process is not None
         assert process.stdin is not None
         process.stdin.close()
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANG_SECONDS):
             status = await process.wait()
         with pytest.raises(TidelogError):
             await job

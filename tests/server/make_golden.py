@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.chaos.live.node_process import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 
@@ -50,12 +51,14 @@ def write_first(bootstrap: str) -> None:
                 send(producer, "golden", number, number % 2)
                 send(producer, "compacted", number, 0)
                 send(producer, "trimmed", number, 0)
-            producer.send("compacted", key=b"k3", value=None, timestamp_ms=FIRST_MS).get(10)
+            producer.send("compacted", key=b"k3", value=None, timestamp_ms=FIRST_MS).get(
+                HANG_SECONDS
+            )
             for number in range(40, 60):
                 send(producer, "compacted", number, 0, keys=2)
             for number in range(5):
                 at_ms = FIRST_MS + number
-                producer.send("small", value=b"s%d" % number, timestamp_ms=at_ms).get(10)
+                producer.send("small", value=b"s%d" % number, timestamp_ms=at_ms).get(HANG_SECONDS)
         admin.delete_records({TopicPartition("trimmed", 0): TRIMMED_TO})
 
 
@@ -64,7 +67,7 @@ def write_later(bootstrap: str) -> None:
     with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         for number in range(40, 60):
             send(producer, "golden", number, number % 2)
-        producer.send("small", value=b"s5", timestamp_ms=FIRST_MS + 5).get(10)
+        producer.send("small", value=b"s5", timestamp_ms=FIRST_MS + 5).get(HANG_SECONDS)
 
 
 def send(producer: Producer, topic: str, number: int, partition: int, *, keys: int = 7) -> None:
@@ -75,7 +78,7 @@ def send(producer: Producer, topic: str, number: int, partition: int, *, keys: i
         value=value(number),
         partition=partition,
         timestamp_ms=FIRST_MS + number * 1000,
-    ).get(10)
+    ).get(HANG_SECONDS)
 
 
 def wait(condition: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.test_cluster_dev import Cluster, cluster
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import NewTopic, TopicPartition
 from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer
 
@@ -17,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc"),
 ]
 RECORDS = 200
-DEADLINE_S = 120
 
 
 async def write_and_read(running: Cluster) -> None:
@@ -54,7 +54,7 @@ def test_asyncio_clients_go_on_at_the_next_leader_without_a_gap_or_a_repeat(
     tmp_path: Path,
 ) -> None:
     async def main(running: Cluster) -> None:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANG_SECONDS):
             await write_and_read(running)
 
     with cluster(tmp_path / "data") as running:

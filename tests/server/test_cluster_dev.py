@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.server.cluster_dev import ClusterDevOptions, run_cluster_dev
 from tidelog.v1 import admin_pb2, admin_pb2_grpc, quorum_admin_pb2, quorum_admin_pb2_grpc
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-WAIT_S = 60.0
 ARGUMENTS = ("dev", "--brokers", "3", "--port", "0")
 
 
@@ -48,7 +48,7 @@ class Cluster:
     def stop(self) -> int:
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(WAIT_S)
+        return self.process.wait(HANG_SECONDS)
 
     def are_gone(self) -> bool:
         """Whether no node is left."""
@@ -63,7 +63,7 @@ def cluster(data_dir: Path) -> Iterator[Cluster]:
     finally:
         if found.process.poll() is None:
             found.stop()
-        found.process.communicate(timeout=WAIT_S)
+        found.process.communicate(timeout=HANG_SECONDS)
 
 
 def create(address: str, name: str, replication_factor: int = 0) -> admin_pb2.CreateTopicResult:
@@ -73,7 +73,7 @@ def create(address: str, name: str, replication_factor: int = 0) -> admin_pb2.Cr
             name=name, partition_count=3, replication_factor=replication_factor
         )
         request = admin_pb2.CreateTopicsRequest(topics=[topic])
-        return stub.CreateTopics(request, timeout=WAIT_S, wait_for_ready=True).results[0]
+        return stub.CreateTopics(request, timeout=HANG_SECONDS, wait_for_ready=True).results[0]
 
 
 def ensure(address: str, name: str) -> None:
@@ -92,7 +92,7 @@ def leader(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
         stub = quorum_admin_pb2_grpc.QuorumAdminServiceStub(channel)
         request = quorum_admin_pb2.DescribeQuorumRequest()
-        return stub.DescribeQuorum(request, timeout=WAIT_S, wait_for_ready=True).leader_id
+        return stub.DescribeQuorum(request, timeout=HANG_SECONDS, wait_for_ready=True).leader_id
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_three_nodes_serve_and_outlive_a_death_and_leave_nothing_behind(tmp_path
         again = create(second.addresses[2], "two")
         assert again.error.code == ErrorCode.TOPIC_ALREADY_EXISTS.value
         second.process.kill()
-        second.process.wait(WAIT_S)
+        second.process.wait(HANG_SECONDS)
         for pid in second.pids.values():
             _wait_gone(pid)
 
@@ -130,7 +130,7 @@ def _wait_gone(pid: int) -> None:
         return
     import select
 
-    ended, _, _ = select.select([descriptor], [], [], WAIT_S)
+    ended, _, _ = select.select([descriptor], [], [], HANG_SECONDS)
     os.close(descriptor)
     assert ended, f"process {pid} lives on"
 

@@ -3,8 +3,7 @@
 import contextlib
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -13,14 +12,11 @@ import pytest
 from tests.cli.running import cli_command, cli_environment, run_cli
 from tests.ports.mounts import can_mount, mounted
 from tests.support.ports import free_port
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.v1 import admin_pb2, admin_pb2_grpc, records_pb2, records_pb2_grpc
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
-
-CALL_SECONDS = 20.0
-READY_SECONDS = 60.0
-STOP_SECONDS = 30.0
 
 
 class Server:
@@ -53,12 +49,13 @@ class Server:
                 stderr=log,
                 env=cli_environment(),
             )
-        until = time.monotonic() + READY_SECONDS
-        before = self.log().count("node_ready")
-        while self.log().count("node_ready") == before:
-            assert self._process.poll() is None, self.log()
-            assert time.monotonic() < until, self.log()
-            time.sleep(0.05)
+        process, before = self._process, self.log().count("node_ready")
+
+        def is_ready() -> bool:
+            assert process.poll() is None, self.log()
+            return self.log().count("node_ready") > before
+
+        wait_until(is_ready, told=self.log)
 
     def log(self) -> str:
         return (self.top / "log").read_text(encoding="utf-8")
@@ -66,14 +63,14 @@ class Server:
     def end(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(HANG_SECONDS)
 
     def create(self, name: str, partitions: int) -> None:
         with grpc.insecure_channel(self.address) as channel:
             stub = admin_pb2_grpc.AdminServiceStub(channel)
             new = admin_pb2.NewTopic(name=name, partition_count=partitions)
             request = admin_pb2.CreateTopicsRequest(topics=[new])
-            answer = stub.CreateTopics(request, timeout=CALL_SECONDS, wait_for_ready=True)
+            answer = stub.CreateTopics(request, timeout=HANG_SECONDS, wait_for_ready=True)
             assert not answer.results[0].HasField("error"), answer
 
     def produce(self, topic: str, partition: int, value: bytes) -> int:
@@ -83,14 +80,14 @@ class Server:
             request = records_pb2.ProduceRecordsRequest(
                 topic=topic, partition=partition, records=[records_pb2.Record(value=value)]
             )
-            answer = stub.ProduceRecords(request, timeout=CALL_SECONDS, wait_for_ready=True)
+            answer = stub.ProduceRecords(request, timeout=HANG_SECONDS, wait_for_ready=True)
             return int(answer.places[0].error.code)
 
     def read(self, topic: str, partition: int) -> list[bytes]:
         with grpc.insecure_channel(self.address) as channel:
             stub = records_pb2_grpc.RecordsServiceStub(channel)
             request = records_pb2.FetchRecordsRequest(topic=topic, partition=partition)
-            answer = stub.FetchRecords(request, timeout=CALL_SECONDS, wait_for_ready=True)
+            answer = stub.FetchRecords(request, timeout=HANG_SECONDS, wait_for_ready=True)
             return [record.value for record in answer.records]
 
 
@@ -102,13 +99,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield made
     finally:
         made.end(signal.SIGKILL)
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + READY_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it never came to that"
-        time.sleep(0.1)
 
 
 def test_a_directory_that_is_missing_at_one_start_is_whole_at_the_next(server: Server) -> None:
@@ -153,11 +143,11 @@ def check_full_disk(server: Server) -> None:
     assert server.produce("t", 1, b"kept") == 0
     fill(filler)
     value = b"y" * 100_000
-    wait(lambda: server.produce("t", 1, value) == ErrorCode.STORAGE_FULL.value)
+    wait_until(lambda: server.produce("t", 1, value) == ErrorCode.STORAGE_FULL.value)
     for partition in (0, 2):
         assert server.produce("t", partition, value) == 0
     filler.unlink()
-    wait(lambda: server.produce("t", 1, b"again") == 0)
+    wait_until(lambda: server.produce("t", 1, b"again") == 0)
     assert server.read("t", 1)[0] == b"kept"
     assert server.read("t", 1)[-1] == b"again"
     server.end(signal.SIGKILL)

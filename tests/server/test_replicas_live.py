@@ -2,13 +2,12 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.server.test_cluster_dev import WAIT_S, cluster
+from tests.server.test_cluster_dev import cluster
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer
 from tidelog.client.errors import TidelogError
 
@@ -19,14 +18,6 @@ pytestmark = [
 ]
 RECORDS = 300
 PARTITIONS = 3
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds, within the tests' deadline."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.1)
 
 
 def test_records_acknowledged_by_all_outlive_their_leader_and_it_comes_back(
@@ -49,12 +40,12 @@ def test_records_acknowledged_by_all_outlive_their_leader_and_it_comes_back(
                         os.kill(running.pids[topic.partitions[0].leader], signal.SIGKILL)
                     sent = producer.send("t", b"%d" % number, partition=number % PARTITIONS)
                     try:
-                        stored = sent.get(WAIT_S)
+                        stored = sent.get(HANG_SECONDS)
                     except TidelogError:
                         # It may or may not be there: nothing was promised.
                         continue
                     acknowledged[number] = (stored.partition, stored.offset)
-            wait_for(is_whole)
+            wait_until(is_whole)
         found: dict[int, tuple[int, int]] = {}
         with Consumer(
             "t",
@@ -78,7 +69,7 @@ def test_a_byte_that_rots_under_a_leader_costs_no_record_and_its_copy_is_made_an
             (made,) = admin.create_topics([NewTopic("t", 1)])
             with Producer(bootstrap_servers=bootstrap, acks="all") as producer:
                 sent = [producer.send("t", b"%d" % number) for number in range(RECORDS)]
-                assert [each.get(WAIT_S).offset for each in sent] == list(range(RECORDS))
+                assert [each.get(HANG_SECONDS).offset for each in sent] == list(range(RECORDS))
             (topic,) = admin.describe_topics(["t"])
             node = data / f"node-{topic.partitions[0].leader}"
             partition = node / f"{made.topic_id.hex()}-0"
@@ -94,7 +85,7 @@ def test_a_byte_that_rots_under_a_leader_costs_no_record_and_its_copy_is_made_an
                 kept = list(node.glob("*.damaged-1"))
                 return len(kept) == 1 and len(now.partitions[0].isr) == 3
 
-            wait_for(is_whole)
+            wait_until(is_whole)
 
 
 def flip(segment: Path) -> None:

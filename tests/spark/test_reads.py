@@ -1,7 +1,6 @@
 """Batch and streaming reads by a real Spark from a real node return exactly what was produced."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.chaos.live.node_process import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.client.admin_types import NewPartitions
@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-QUERY_SECONDS_MAX = 180
 STARTS_MAX = 3
 WORKER_IS_LATE = "Python worker failed to connect back"
 """Spark gives the process that plans a stream ten seconds to start, which no setting changes, and
@@ -81,7 +80,7 @@ def run_stream(
             .start()
         )
         try:
-            assert query.awaitTermination(QUERY_SECONDS_MAX), "the query ended in time"
+            assert query.awaitTermination(HANG_SECONDS), "the query ended in time"
             return [{"rows": run.numInputRows, "id": run.batchId} for run in query.recentProgress]
         except StreamingQueryException as error:
             if WORKER_IS_LATE not in str(error) or query.recentProgress or not starts_left:
@@ -215,9 +214,7 @@ def test_a_range_that_is_trimmed_under_its_task_fails_the_query(
     read = frame(spark, spark_node, topic, **{"kafka.fetch.max.bytes": "100000"})
 
     def harm() -> None:
-        deadline = time.monotonic() + QUERY_SECONDS_MAX
-        while not begun.exists() and time.monotonic() < deadline:
-            threading.Event().wait(0.05)
+        wait_until(begun.exists)
         with AdminClient(bootstrap_servers=spark_node.bootstrap) as admin:
             ends = {TopicPartition(topic, number): -1 for number in range(3)}
             admin.delete_records(ends)
@@ -243,9 +240,7 @@ def holding(begun: Path, go_on: Path) -> Callable[[Iterable[Any]], Iterable[int]
         for _ in rows:
             count += 1
             begun.touch()
-            deadline = time.monotonic() + QUERY_SECONDS_MAX
-            while not go_on.exists() and time.monotonic() < deadline:
-                threading.Event().wait(0.05)
+            wait_until(go_on.exists)
         yield count
 
     return hold

@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
+
 pytestmark = pytest.mark.slow
 
 ABSENT: Final = {
@@ -29,7 +31,11 @@ print(sorted(name for name in sys.modules if name.startswith("tidelog.")))
 def run(program: str) -> list[str]:
     """What a fresh Python prints."""
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.testing import AsyncTestCluster, start_cluster
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-PROGRAM_SECONDS: Final = 60.0
 
 FORKED: Final = """
 import os, sys
@@ -52,7 +52,7 @@ def run(program: str) -> str:
         [sys.executable, "-W", "error", "-c", program],
         capture_output=True,
         text=True,
-        timeout=PROGRAM_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

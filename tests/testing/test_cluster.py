@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
 from tidelog.testing import TestCluster
 from tidelog.testing.loop import THREAD_NAME
@@ -14,7 +15,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-SECONDS = 30.0
 GOAWAY = 7
 
 
@@ -41,7 +41,7 @@ def fill(cluster: TestCluster, topic: str, first: int, count: int) -> None:
     # More than one address is given: a paused node takes its share of the first call, not all.
     with cluster.producer(linger_ms=0, request_timeout_ms=5_000) as producer:
         for future in [producer.send(topic, b"%d" % n) for n in range(first, first + count)]:
-            future.get(SECONDS)
+            future.get(HANG_SECONDS)
 
 
 def numbers(cluster: TestCluster, topic: str, count: int) -> list[int]:
@@ -67,7 +67,7 @@ def test_a_killed_node_refuses_connections_and_comes_back_at_its_address(
     cluster: TestCluster,
 ) -> None:
     host, _, port = cluster.bootstrap.split(",")[2].partition(":")
-    with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
+    with socket.create_connection((host, int(port)), timeout=HANG_SECONDS) as connection:
         cluster.kill(3)
         received = b""
         with contextlib.suppress(ConnectionResetError):
@@ -75,9 +75,9 @@ def test_a_killed_node_refuses_connections_and_comes_back_at_its_address(
                 received += data
     assert GOAWAY not in frame_types(received), "a dead process says no goodbye"
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=SECONDS)
+        socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
     cluster.restart(3)
-    socket.create_connection((host, int(port)), timeout=SECONDS).close()
+    socket.create_connection((host, int(port)), timeout=HANG_SECONDS).close()
 
 
 def frame_types(data: bytes) -> list[int]:
@@ -129,12 +129,12 @@ def test_a_kill_keeps_what_a_crash_takes() -> None:
     with TestCluster(settings=settings) as cluster:
         topic = cluster.create_topic("late", configs={"flush": "replicated"})
         with cluster.producer(acks=1, linger_ms=0) as producer:
-            producer.send(topic, b"cached").get(SECONDS)
+            producer.send(topic, b"cached").get(HANG_SECONDS)
         cluster.kill(1)
         cluster.restart(1)
         assert end_of(cluster, topic) == 1, "the page cache outlives a process"
         with cluster.producer(acks=1, linger_ms=0) as producer:
-            producer.send(topic, b"also cached").get(SECONDS)
+            producer.send(topic, b"also cached").get(HANG_SECONDS)
         assert end_of(cluster, topic) == 2
         cluster.crash(1)
         cluster.restart(1)
@@ -178,7 +178,7 @@ def test_a_wrong_setting_is_refused_and_leaves_nothing_behind() -> None:
 def test_settings_reach_the_nodes() -> None:
     with TestCluster(settings={"auto_create_topics": False}) as cluster:
         with cluster.producer(max_block_ms=300) as producer, pytest.raises(TidelogError) as refused:
-            producer.send("never-made", b"x").get(SECONDS)
+            producer.send("never-made", b"x").get(HANG_SECONDS)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC
 
 
@@ -187,7 +187,7 @@ def test_a_cluster_that_has_ended_took_its_clients_and_its_directory_along() -> 
         directory = cluster.directory_of(1)
         assert directory.is_dir()
         producer = cluster.producer()
-        producer.send("t", b"x").get(SECONDS)
+        producer.send("t", b"x").get(HANG_SECONDS)
         consumer = cluster.consumer("t", auto_offset_reset="earliest")
         assert next(consumer).value == b"x"
     assert producer.is_closed

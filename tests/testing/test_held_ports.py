@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.testing import ports
 from tidelog.testing.ports import HOST, HeldPort, break_connections
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="two sockets sha
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection((HOST, port), timeout=5)
+    return socket.create_connection((HOST, port), timeout=HANG_SECONDS)
 
 
 def listen(port: int) -> socket.socket:

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from tests.support.telling import Tell
+from tests.support.waiting import HANG_SECONDS
 
-RUN_SECONDS: Final = 240.0
 PLUGIN_MS_MAX: Final = 50
 """Of an import of nothing: what every project pays whose environment holds Tidelog."""
 
@@ -131,7 +131,7 @@ def run_pytest(folder: Path, tests: str, *options: str, ini: str = "") -> str:
         start_new_session=True,
     )
     try:
-        output = process.communicate(timeout=RUN_SECONDS)[0]
+        output = process.communicate(timeout=HANG_SECONDS)[0]
     finally:
         process.kill()
     assert session_of(process.pid) == [], "no process of it is left"
@@ -160,7 +160,7 @@ def test_a_run_without_the_fixtures_imports_nothing_and_pays_nothing(
         [sys.executable, "-X", "importtime", "-c", "import pytest, tidelog.testing.plugin"],
         capture_output=True,
         text=True,
-        timeout=RUN_SECONDS,
+        timeout=HANG_SECONDS,
         check=True,
     )
     last = [line for line in done.stderr.splitlines() if "tidelog" in line]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import java
+from tests.support.waiting import HANG_SECONDS
 
 
 def test_the_script_drops_only_the_module_that_the_wheel_lacks(tmp_path: Path) -> None:
@@ -15,7 +16,9 @@ def test_the_script_drops_only_the_module_that_the_wheel_lacks(tmp_path: Path) -
     home = java.write_shim(tmp_path / "home", target)
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b:c", "Main", ""]
     command = [str(home / "bin/java"), *arguments]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=HANG_SECONDS
+    ).stdout
     assert shown.splitlines() == ["-Xmx1g", "-cp", "a b:c", "Main", ""]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tools.repository import TOP
 
 PROGRAMS = ("bash", "cat", "dirname", "git", "mkdir", "rm", "sed")
@@ -44,7 +45,7 @@ def _set_up(machine: Path, profile: str = "run") -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=HANG_SECONDS,
     )
 
 

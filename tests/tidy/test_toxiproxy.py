@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 import toxiproxy
 
+from tests.support.waiting import HANG_SECONDS
+
 pytestmark = [pytest.mark.slow, pytest.mark.live]
-DEADLINE_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def echo_port() -> Iterator[int]:
         thread.start()
         yield int(listener.getsockname()[1])
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(DEADLINE_SECONDS)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive(), "the echo server did not end"
 
 
@@ -30,7 +31,7 @@ def _serve_echo(listener: socket.socket) -> None:
         except OSError:
             return
         with connection:
-            connection.settimeout(DEADLINE_SECONDS)
+            connection.settimeout(HANG_SECONDS)
             while data := connection.recv(65536):
                 connection.sendall(data)
 
@@ -43,12 +44,12 @@ def test_bytes_travel_through_a_proxy_until_it_is_taken_down(
     proxy = server.create(upstream=f"127.0.0.1:{echo_port}", name=f"echo-{echo_port}")
     host, _, port = proxy.listen.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as client:
+        with socket.create_connection((host, int(port)), timeout=HANG_SECONDS) as client:
             client.sendall(b"a record")
             assert client.recv(64) == b"a record"
             proxy.disable()
             assert client.recv(64) == b"", "a proxy that is down keeps its connections"
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+            socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
     finally:
         proxy.destroy()

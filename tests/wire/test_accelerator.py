@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.chaos.fuzz.reference import plain
 from tidelog.wire.batch import (
     CorruptBatch,
@@ -31,7 +32,11 @@ assert decode_batch(batch) == decode_records(batch)
 assert not [name for name in sys.modules if name.startswith(("aiokafka", "asyncio", "grpc"))]
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     assert done.stderr == ""
 

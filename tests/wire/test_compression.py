@@ -9,6 +9,7 @@ import sys
 import cramjam
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tidelog.chaos.fuzz.batches import run_bombs
 from tidelog.chaos.fuzz.bombs import bombs
 from tidelog.chaos.fuzz.seal import seal_body
@@ -169,6 +170,10 @@ except BatchTooLarge:
     print("refused")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("refused\n", "")

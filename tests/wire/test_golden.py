@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import HANG_SECONDS
 from tests.wire import golden_vectors
 from tidelog.wire.batch import decode_batch, decode_records, encode_batch, read_header, stamp
 from tidelog.wire.errors import TidelogError
@@ -97,7 +98,7 @@ def test_a_reader_in_go_agrees_with_every_vector() -> None:
         cwd=GO_PROGRAM,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,17 +2,18 @@
 
 Owns what is committed and when: only what has been written, every second and at the end, so that
 whoever goes on prints nothing that was printed before, unless this process died. On Ctrl-C or
-SIGTERM it commits and leaves at once, for the others to take over; for that it has less than 200
-ms.
+SIGTERM it commits and leaves at once, for the others to take over. Behind Ctrl-C it has less than
+200 ms for that, and behind SIGTERM, where nobody looks at a terminal, some seconds.
 """
 
 import contextlib
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.errors import print_stderr
-from tidelog.cli.interrupt import stop_in_order
+from tidelog.cli.interrupt import stop_in_order, told
 
 if TYPE_CHECKING:
     from tidelog.cli.consume import Printing
@@ -22,7 +23,8 @@ COMMIT_SECONDS: Final = 1.0
 """How much is printed again if this process is killed."""
 PARTITIONS_SECONDS_MAX: Final = 10.0
 """With -e: a member that gets no partitions for so long has nothing to print."""
-LAST_COMMIT_MS: Final = 60
+LAST_COMMIT_MS: Final = {signal.SIGINT: 60, signal.SIGTERM: 3_000}
+"""The rest of what `interrupt` gives is for leaving the group."""
 _POLL_MS: Final = 500
 _POLL_BYTES: Final = 4 * 1024 * 1024
 
@@ -58,7 +60,9 @@ class GroupReading:
 
             # What cannot be committed in time is printed again by whoever goes on.
             with contextlib.suppress(TidelogError):
-                self._commit(LAST_COMMIT_MS)
+                self._commit(LAST_COMMIT_MS[signal.Signals(told())])
+            # Here, and not when the error below ends the `with` block: that is in more haste.
+            self._consumer.close(autocommit=False)
             raise KeyboardInterrupt from None
 
     def _turn(self) -> None:

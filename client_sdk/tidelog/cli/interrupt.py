@@ -1,8 +1,9 @@
 """Ctrl-C ends a command at once, whatever it is doing.
 
-Owns the handler, and the bound on a command that has something to put in order. An exception would
-not do: raised inside an import or a destructor it is lost, and an orderly close of a client may
-wait for a broker that is not there.
+Owns the handler, and the bounds on a command that has something to put in order: a person at a
+terminal waits for nothing, a supervisor that says SIGTERM gives its programs seconds. A second
+signal ends the command at once. An exception would not do: raised inside an import or a destructor
+it is lost, and an orderly close of a client may wait for a broker that is not there.
 """
 
 import os
@@ -16,13 +17,14 @@ from typing import Final
 from tidelog.cli.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tidelog.cli.terminal import is_terminal
 
-ORDER_SECONDS_MAX: Final = 0.17
-"""What a command may take that has something to put in order."""
+ORDER_SECONDS_MAX: Final = {signal.SIGINT: 0.17, signal.SIGTERM: 8.0}
+"""What a command may take that has something to put in order: a container's runtime waits 10 s
+behind SIGTERM before it kills, and nobody looks at a terminal meanwhile."""
 
 _last_words: list[Callable[[], None]] = []
 _in_order: list[Callable[[], None]] = []
 _told: list[int] = []
-"""The exit codes of the signals that came."""
+"""The signals that came."""
 
 
 def install() -> None:
@@ -43,20 +45,26 @@ def stop_in_order(stop: Callable[[], None]) -> None:
         signal.signal(signal.SIGTERM, _end)
 
 
+def told() -> int:
+    """The signal that a command was told to end with."""
+    return _told[-1] if _told else signal.SIGINT
+
+
 def exit_code() -> int:
     """Of a command that was told to end."""
-    return _told[-1] if _told else EXIT_INTERRUPTED
+    return EXIT_INTERRUPTED if told() == signal.SIGINT else EXIT_TERMINATED
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    _told.append(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED)
+    _told.append(number)
     if is_terminal(sys.stderr):
         os.write(sys.stderr.fileno(), b"\n")
     if _in_order:
         stop = _in_order.pop()
         _in_order.clear()
-        watch = threading.Timer(ORDER_SECONDS_MAX, os._exit, (exit_code(),))
+        bound = ORDER_SECONDS_MAX[signal.Signals(number)]
+        watch = threading.Timer(bound, os._exit, (exit_code(),))
         watch.daemon = True
         watch.start()
         stop()

@@ -33,8 +33,8 @@ LONGEST_WAIT_S = 3600.0
 class GroupBase(ConsumerBase):
     """With or without a group."""
 
-    _is_unhurried = False
-    """The interpreter ends by itself: nobody waits for it as after Ctrl-C."""
+    _is_hurried = False
+    """Somebody has pressed Ctrl-C, and waits for the program to end."""
 
     # Commits.
 
@@ -99,10 +99,9 @@ class GroupBase(ConsumerBase):
         elif failures is None:
             _log.warning("%s: %s", during, not_answered("commit what was delivered"))
 
-    def _farewell_s(self, timeout_ms: int | None, *, in_haste: bool) -> float:
+    def _farewell_s(self, timeout_ms: int | None) -> float:
         """How long the coordinator may take to hear that the member leaves."""
-        is_short = in_haste and not self._is_unhurried
-        longest_s = FAREWELL_IN_HASTE_S if is_short else FAREWELL_S
+        longest_s = FAREWELL_IN_HASTE_S if self._is_hurried else FAREWELL_S
         return longest_s if timeout_ms is None else min(longest_s, timeout_ms / 1000)
 
     # Time.

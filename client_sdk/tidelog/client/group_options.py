@@ -19,12 +19,13 @@ METADATA_BYTES_MAX: Final = 4_096
 """The contract's limit."""
 CLOSE_TIMEOUT_MS: Final = 30_000
 """How long a consumer that is closed may wait for what was read to be committed."""
-FAREWELL_S: Final = 1.0
-"""How long it may wait for the coordinator to hear that the member leaves: its session ends too."""
+FAREWELL_S: Final = 5.0
+"""How long it may wait for the coordinator to hear that the member leaves. What it does not hear
+costs its partitions a session: they stand still, by default for 45 s."""
 FAREWELL_IN_HASTE_S: Final = 0.1
-"""The same when an error or Ctrl-C ends the `with` block, or Ctrl-C the interpreter."""
-GRACE_S: Final = 1.0
-"""The member's core answers by the deadline, a moment late at most."""
+"""The same when Ctrl-C ends the `with` block or the interpreter: a person waits."""
+GRACE_S: Final = 5.0
+"""The member's core answers by the deadline, as late as a busy machine lets its thread run."""
 _NOT_MINE: Final = frozenset(
     {ErrorCode.STALE_ASSIGNMENT, ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH}
 )

@@ -1,7 +1,6 @@
 """Groups on a real process: kill -9 amid commits, and streams of the easy path."""
 
 import queue
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -10,6 +9,7 @@ import grpc
 import pytest
 
 from tests.support.node import NodeProcess, node
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -30,8 +30,6 @@ __all__ = ["node"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-CALL_SECONDS = 10.0
-TRY_SECONDS = 30.0
 AnswerT = TypeVar(
     "AnswerT",
     groups_pb2.GroupHeartbeatResponse,
@@ -46,7 +44,7 @@ def topic(address: str, name: str, partitions: int) -> bytes:
         stub = admin_pb2_grpc.AdminServiceStub(channel)
         new = admin_pb2.NewTopic(name=name, partition_count=partitions)
         answer = stub.CreateTopics(
-            admin_pb2.CreateTopicsRequest(topics=[new]), timeout=CALL_SECONDS, wait_for_ready=True
+            admin_pb2.CreateTopicsRequest(topics=[new]), timeout=HANG_SECONDS, wait_for_ready=True
         )
         return answer.results[0].topic_id
 
@@ -57,22 +55,25 @@ def found(channel: grpc.Channel, group: str) -> None:
     request = coordinator_pb2.FindCoordinatorsRequest(
         kind=coordinator_pb2.COORDINATOR_KIND_GROUP, keys=[group]
     )
-    end = time.monotonic() + TRY_SECONDS
-    while time.monotonic() < end:
-        answer = stub.FindCoordinators(request, timeout=CALL_SECONDS, wait_for_ready=True)
-        if not answer.coordinators[0].HasField("error"):
-            return
-    raise AssertionError("nobody coordinates the group")
+
+    def is_found() -> bool:
+        answer = stub.FindCoordinators(request, timeout=HANG_SECONDS, wait_for_ready=True)
+        return not answer.coordinators[0].HasField("error")
+
+    wait_until(is_found, told=lambda: "nobody coordinates the group")
 
 
 def settled(call: Callable[[], AnswerT]) -> AnswerT:
     """The answer of a coordinator that has loaded."""
-    end = time.monotonic() + TRY_SECONDS
-    while True:
+
+    def answered() -> AnswerT | None:
         answer = call()
-        if answer.error.code != errors_pb2.ERROR_CODE_COORDINATOR_NOT_AVAILABLE:
-            return answer
-        assert time.monotonic() < end, answer
+        is_loading = answer.error.code == errors_pb2.ERROR_CODE_COORDINATOR_NOT_AVAILABLE
+        return None if is_loading else answer
+
+    answer = wait_until(answered)
+    assert answer is not None
+    return answer
 
 
 def beat(
@@ -81,7 +82,7 @@ def beat(
     """One heartbeat, numbered."""
     request.heartbeat_sequence += 1
     answer = settled(
-        partial(stub.GroupHeartbeat, request, timeout=CALL_SECONDS, wait_for_ready=True)
+        partial(stub.GroupHeartbeat, request, timeout=HANG_SECONDS, wait_for_ready=True)
     )
     assert not answer.HasField("error"), answer
     request.member_epoch = answer.member_epoch
@@ -103,9 +104,8 @@ def test_members_and_commits_outlive_kill_9(node: NodeProcess) -> None:
         found(channel, "g")
         stub = groups_pb2_grpc.GroupServiceStub(channel)
         owned = dict.fromkeys(("m1", "m2"), 2)
-        end = time.monotonic() + TRY_SECONDS
-        while owned != {"m1": 1, "m2": 1}:
-            assert time.monotonic() < end, owned
+
+        def turn() -> None:
             for request in members:
                 answer = beat(stub, request)
                 if answer.HasField("assignment"):
@@ -115,6 +115,8 @@ def test_members_and_commits_outlive_kill_9(node: NodeProcess) -> None:
                     request.owned.SetInParent()
                     if mine:
                         request.owned.topics.add(topic_id=topic_id, partitions=sorted(mine))
+
+        wait_until(lambda: owned == {"m1": 1, "m2": 1}, turn=turn, told=lambda: owned)
     commit = groups_pb2.CommitOffsetsRequest(group="loose", member_epoch=-1)
     commit.offsets.add(topic_id=topic_id, leader_epoch=-1)
     for offset in range(1, 4):
@@ -122,7 +124,7 @@ def test_members_and_commits_outlive_kill_9(node: NodeProcess) -> None:
         with grpc.insecure_channel(node.bootstrap) as channel:
             stub = groups_pb2_grpc.GroupServiceStub(channel)
             answered = settled(
-                partial(stub.CommitOffsets, commit, timeout=CALL_SECONDS, wait_for_ready=True)
+                partial(stub.CommitOffsets, commit, timeout=HANG_SECONDS, wait_for_ready=True)
             )
             assert not answered.results[0].HasField("error"), answered
         node.restart()
@@ -130,7 +132,7 @@ def test_members_and_commits_outlive_kill_9(node: NodeProcess) -> None:
             stub = groups_pb2_grpc.GroupServiceStub(channel)
             asked = groups_pb2.FetchOffsetsRequest(group="loose", member_epoch=-1)
             stored = settled(
-                partial(stub.FetchOffsets, asked, timeout=CALL_SECONDS, wait_for_ready=True)
+                partial(stub.FetchOffsets, asked, timeout=HANG_SECONDS, wait_for_ready=True)
             )
             assert [each.committed_offset for each in stored.offsets] == [offset]
             for request in members:
@@ -147,7 +149,7 @@ def test_a_stream_of_the_easy_path_goes_on_where_its_group_stopped(node: NodePro
             partition=0,
             records=[records_pb2.Record(value=b"%d" % number) for number in range(4)],
         )
-        records.ProduceRecords(request, timeout=CALL_SECONDS, wait_for_ready=True)
+        records.ProduceRecords(request, timeout=HANG_SECONDS, wait_for_ready=True)
     assert read(node, acknowledged=3) == [b"0", b"1", b"2", b"3"]
     # The member leaves behind the end of its stream; one that is killed first waits out a session.
     wait_empty(node, "easy")
@@ -157,15 +159,15 @@ def test_a_stream_of_the_easy_path_goes_on_where_its_group_stopped(node: NodePro
 
 def wait_empty(node: NodeProcess, group: str) -> None:
     """Until the group has no member."""
-    end = time.monotonic() + TRY_SECONDS
     with grpc.insecure_channel(node.bootstrap) as channel:
         stub = group_admin_pb2_grpc.GroupAdminServiceStub(channel)
         asked = group_admin_pb2.DescribeGroupsRequest(groups=[group])
-        while True:
-            told = stub.DescribeGroups(asked, timeout=CALL_SECONDS, wait_for_ready=True)
-            if told.groups[0].state == group_admin_pb2.GROUP_STATE_EMPTY:
-                return
-            assert time.monotonic() < end, told
+
+        def is_empty() -> bool:
+            told = stub.DescribeGroups(asked, timeout=HANG_SECONDS, wait_for_ready=True)
+            return bool(told.groups[0].state == group_admin_pb2.GROUP_STATE_EMPTY)
+
+        wait_until(is_empty)
 
 
 def read(node: NodeProcess, *, acknowledged: int) -> list[bytes]:
@@ -179,7 +181,7 @@ def read(node: NodeProcess, *, acknowledged: int) -> list[bytes]:
     values: list[bytes] = []
     with grpc.insecure_channel(node.bootstrap) as channel:
         stub = subscribe_pb2_grpc.SubscribeServiceStub(channel)
-        told = stub.Subscribe(iter(to_send.get, None), timeout=TRY_SECONDS, wait_for_ready=True)
+        told = stub.Subscribe(iter(to_send.get, None), timeout=HANG_SECONDS, wait_for_ready=True)
         for response in told:
             values += [record.value for record in response.records.records]
             if values and values[-1] == b"3" and response.HasField("records"):

@@ -9,10 +9,10 @@ servers = os.environ["KAFKA_BOOTSTRAP"]
 
 with KafkaProducer(bootstrap_servers=servers, acks=1, retries=3, linger_ms=10) as producer:
     futures = [producer.send("acks", b"%d" % number) for number in range(5)]
-    print([future.get(timeout=10).offset for future in futures])
+    print([future.get(timeout=300).offset for future in futures])
 
 with KafkaProducer(bootstrap_servers=servers, acks=0) as producer:
-    print(producer.send("acks", b"unanswered").get(timeout=10).topic)
+    print(producer.send("acks", b"unanswered").get(timeout=300).topic)
 
 try:
     KafkaProducer(bootstrap_servers=servers, acks=1, enable_idempotence=True)

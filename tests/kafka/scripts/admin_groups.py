@@ -18,7 +18,7 @@ consumer = KafkaConsumer(
     client_id="looked-at-client",
     group_id="looked-at-group",
     auto_offset_reset="earliest",
-    consumer_timeout_ms=20_000,
+    consumer_timeout_ms=300_000,
 )
 for _ in range(3):
     next(consumer)

@@ -42,7 +42,7 @@ def member(listener: ConsumerRebalanceListener) -> KafkaConsumer:
 
 def polled_until(is_so: Callable[[], bool], *members: KafkaConsumer) -> list[int]:
     found: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not is_so() and time.monotonic() < deadline:
         for each in members:
             for records in each.poll(timeout_ms=50).values():
@@ -63,7 +63,7 @@ with KafkaProducer(bootstrap_servers=servers) as producer:
     for number in range(40):
         producer.send("members", b"%d" % number, partition=number % 4)
 seen: list[int] = []
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 300
 while len(seen) < 40 and time.monotonic() < deadline:
     for each in (first, second):
         for records in each.poll(timeout_ms=100).values():

@@ -1,6 +1,7 @@
 """Compressed batches."""
 
 import os
+from itertools import islice
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -16,8 +17,8 @@ consumer = KafkaConsumer(
     "compressed",
     bootstrap_servers=servers,
     auto_offset_reset="earliest",
-    consumer_timeout_ms=3000,
+    consumer_timeout_ms=300_000,
 )
-values = [message.value for message in consumer]
+values = [message.value for message in islice(consumer, 1000)]
 print(len(values), values[0][:20], values[200][:20], values[999][:20])
 print([value.split()[:2] for value in values[::100]])

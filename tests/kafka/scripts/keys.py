@@ -20,6 +20,6 @@ with KafkaAdminClient(bootstrap_servers=servers) as admin:
 with KafkaProducer(bootstrap_servers=servers) as producer:
     print(sorted(producer.partitions_for("keys")))
     for key in (b"", b"a", b"key", b"a longer key", "ключ".encode()):
-        print(key, murmur2(key), producer.send("keys", b"v", key=key).get(10).partition)
+        print(key, murmur2(key), producer.send("keys", b"v", key=key).get(300).partition)
 with KafkaProducer(bootstrap_servers=servers, partitioner=ByLength()) as producer:
-    print([producer.send("keys", b"v" * size, key=b"k").get(10).partition for size in range(1, 9)])
+    print([producer.send("keys", b"v" * size, key=b"k").get(300).partition for size in range(1, 9)])

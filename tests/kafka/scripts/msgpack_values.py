@@ -1,6 +1,7 @@
 """MessagePack by functions."""
 
 import os
+from itertools import islice
 
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer
@@ -16,8 +17,8 @@ consumer = KafkaConsumer(
     "msgpack",
     bootstrap_servers=servers,
     auto_offset_reset="earliest",
-    consumer_timeout_ms=3000,
+    consumer_timeout_ms=300_000,
     value_deserializer=msgspec.msgpack.decode,
 )
-for message in consumer:
+for message in islice(consumer, 2):
     print(message.offset, message.value, message.serialized_value_size)

@@ -3,8 +3,8 @@
 from kafka import KafkaConsumer, KafkaProducer
 
 producer = KafkaProducer()
-print(producer.send("default", b"found").get(timeout=10).offset)
+print(producer.send("default", b"found").get(timeout=300).offset)
 producer.close()
 
-consumer = KafkaConsumer("default", auto_offset_reset="earliest", consumer_timeout_ms=3000)
-print([message.value for message in consumer])
+consumer = KafkaConsumer("default", auto_offset_reset="earliest", consumer_timeout_ms=300_000)
+print([next(consumer).value])

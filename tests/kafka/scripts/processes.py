@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from itertools import islice
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -21,10 +22,10 @@ def produce() -> None:
 
 def consume(partition: int, results: Any) -> None:
     consumer = KafkaConsumer(
-        bootstrap_servers=servers, auto_offset_reset="earliest", consumer_timeout_ms=3000
+        bootstrap_servers=servers, auto_offset_reset="earliest", consumer_timeout_ms=300_000
     )
     consumer.assign([TopicPartition(TOPIC, partition)])
-    results.put((partition, sum(int(message.value) for message in consumer)))
+    results.put((partition, sum(int(message.value) for message in islice(consumer, 100))))
     consumer.close()
 
 
@@ -36,6 +37,6 @@ if __name__ == "__main__":
     workers = [multiprocessing.Process(target=consume, args=(each, results)) for each in range(3)]
     for worker in workers:
         worker.start()
-    print(sorted(results.get(timeout=60) for _ in workers))
+    print(sorted(results.get(timeout=300) for _ in workers))
     for worker in workers:
         worker.join()

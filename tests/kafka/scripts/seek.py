@@ -16,7 +16,9 @@ consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest"
 print(consumer.assignment(), consumer.subscription())
 consumer.assign([partition])
 print(consumer.assignment(), consumer.subscription(), partition)
-print(consumer.beginning_offsets([partition]), consumer.end_offsets([partition], timeout_ms=5000))
+print(
+    consumer.beginning_offsets([partition]), consumer.end_offsets([partition], timeout_ms=300_000)
+)
 print(consumer.position(partition))
 
 

@@ -1,6 +1,7 @@
 """One producer in several threads."""
 
 import os
+from itertools import islice
 from threading import Thread
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -29,11 +30,11 @@ consumer = KafkaConsumer(
     "threads",
     bootstrap_servers=servers,
     auto_offset_reset="earliest",
-    consumer_timeout_ms=3000,
+    consumer_timeout_ms=300_000,
 )
 by_key: dict[str, list[int]] = {}
 places: dict[str, set[int]] = {}
-for message in consumer:
+for message in islice(consumer, 1000):
     by_key.setdefault(message.key.decode(), []).append(int(message.value))
     places.setdefault(message.key.decode(), set()).add(message.partition)
 for key in sorted(by_key):

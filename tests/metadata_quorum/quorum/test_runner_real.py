@@ -9,6 +9,7 @@ import pytest
 
 from tests.metadata_quorum.quorum.quorum_world import BOOTSTRAP, Commands, options
 from tests.support.ports import free_ports
+from tests.support.waiting import HANG_SECONDS
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.raft.effects import Role
@@ -22,7 +23,6 @@ from tidelog.ports.real.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-WAIT_S = 15.0
 POLL_S = 0.02
 LIMITS = QuorumLimits(snapshot_after_entries=40, snapshot_piece_bytes=200)
 
@@ -66,7 +66,7 @@ class RealMember:
     async def begin(self) -> None:
         self._is_up.clear()
         self._task = asyncio.ensure_future(self._live())
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             await self._is_up.wait()
 
     async def kill(self) -> None:
@@ -129,7 +129,7 @@ class RealQuorum:
             await self.members[node].begin()
 
     async def leader(self) -> RealMember:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 for member in self.members.values():
                     if member.runner is not None and BOOTSTRAP in member.machine.commands:
@@ -139,7 +139,7 @@ class RealQuorum:
                 await asyncio.sleep(POLL_S)
 
     async def propose(self, data: bytes) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 leader = await self.leader()
                 try:
@@ -150,7 +150,7 @@ class RealQuorum:
                     return
 
     async def agree(self, *nodes: int, count: int) -> list[bytes]:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 lists = [self.members[node].machine.commands for node in nodes]
                 if all(len(each) >= count and each == lists[0] for each in lists):
@@ -173,7 +173,7 @@ async def quorum_of(directory: Path, nodes: int) -> AsyncIterator[RealQuorum]:
 
 
 async def _join_error(member: RealMember) -> TidelogError:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             if member.up.join_error is not None:
                 return member.up.join_error

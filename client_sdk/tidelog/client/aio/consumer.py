@@ -4,6 +4,7 @@ Owns the user's side of reading: assignment, positions, decoding, waiting. Names
 What a group adds is in `group_consumer`. Stop 10 of a record's walk.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
@@ -82,6 +83,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_hurried = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         await self._stop(autocommit=True, timeout_ms=None, in_haste=error is not None)
 
     # What is read.

@@ -279,7 +279,7 @@ class AsyncGroupConsumer(GroupBase):
             return
         if not in_haste:
             await self._commit_last(group, timeout_ms, autocommit=autocommit)
-        farewell_s = self._farewell_s(timeout_ms, in_haste=in_haste)
+        farewell_s = self._farewell_s(timeout_ms)
         await member.leave(farewell_s)
 
     async def _commit_last(

@@ -297,11 +297,12 @@ class Consumer(GroupConsumer):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_hurried = isinstance(error, KeyboardInterrupt)
         self._close(autocommit=True, timeout_ms=None, in_haste=error is not None)
 
     def close_at_exit(self) -> None:
         """Nobody said that he has done with what was delivered: nothing is committed."""
-        self._is_unhurried = getattr(sys, "last_type", None) is not KeyboardInterrupt
+        self._is_hurried = getattr(sys, "last_type", None) is KeyboardInterrupt
         self._close(autocommit=False, timeout_ms=None, in_haste=True)
 
     # Inside.

@@ -252,7 +252,7 @@ class GroupConsumer(GroupBase):
             return
         if not in_haste:
             self._commit_last(group, timeout_ms, autocommit=autocommit)
-        farewell_s = self._farewell_s(timeout_ms, in_haste=in_haste)
+        farewell_s = self._farewell_s(timeout_ms)
         member.inbox.put(LeaveWanted(deadline_ns=to_ns(time.monotonic() + farewell_s)))
         member.has_left.wait(farewell_s)
 
