@@ -39,4 +39,4 @@ with KafkaConsumer(
     consumer_timeout_ms=300_000,
     value_deserializer=JsonSerializer(),
 ) as consumer:
-    print([message.value for message in islice(consumer, 2)])
+    print([message.value for message in islice(consumer, 5)])
