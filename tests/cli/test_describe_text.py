@@ -12,7 +12,7 @@ from tidelog.cli import (
     cluster_describe,
     topic_describe,
 )
-from tidelog.cli.clock_text import clock_text, moment
+from tidelog.cli.clock_text import clock_text
 from tidelog.cli.commands import make_parser
 from tidelog.client.admin_types import BrokerStatus
 from tidelog.client.directory_types import BrokerLogDirs, LogDir, LogDirReplica
@@ -26,6 +26,7 @@ from tidelog.client.types import (
     TopicDescription,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.moments import moment
 
 DAMAGE = TidelogError(
     ErrorCode.STORAGE_CORRUPT, tried="read x", happened="damage at byte 7", hint="Look at it."

@@ -1,6 +1,5 @@
 """What is known of a broker's clock, in a column."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,11 +31,3 @@ def span(ms: int) -> str:
     if seconds < 48 * 3_600:
         return f"{sign}{seconds // 3_600}h{seconds % 3_600 // 60:02}m"
     return f"{sign}{seconds // 86_400}d{seconds % 86_400 // 3_600:02}h"
-
-
-def moment(wall_ms: int) -> str:
-    """A time of day in UTC; a clock may show any."""
-    try:
-        return datetime.fromtimestamp(wall_ms // 1_000, UTC).isoformat()
-    except (OverflowError, ValueError, OSError):
-        return f"{wall_ms} ms since 1970"

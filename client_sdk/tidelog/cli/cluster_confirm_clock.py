@@ -4,9 +4,10 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.admin import admin_client, print_json
-from tidelog.cli.clock_text import moment, span
+from tidelog.cli.clock_text import span
 from tidelog.cli.errors import EXIT_OK
 from tidelog.cli.parser import Parser, add_bootstrap, add_json
+from tidelog.wire.moments import moment
 
 if TYPE_CHECKING:
     from tidelog.client import ConfigResource

@@ -148,8 +148,8 @@ def waiting_text(effect: TellWaiting, delivery_timeout_ms: int) -> str:
     )
 
 
-def answered(broker_id: int, stream: int, data: bytes) -> Answered:
-    """What a broker said on a produce stream."""
+def answered(broker_id: int, stream: int, data: bytes, wall_ms: int) -> Answered:
+    """What a broker said on a produce stream, and when by this client's clock."""
     answer = wire.read_produce_answer(data)
     return Answered(
         broker_id=broker_id,
@@ -159,6 +159,7 @@ def answered(broker_id: int, stream: int, data: bytes) -> Answered:
         outcomes=answer.outcomes,
         hints=answer.hints,
         throttle_ms=answer.throttle_ms,
+        wall_ms=wall_ms,
     )
 
 

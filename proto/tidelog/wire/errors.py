@@ -233,7 +233,8 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ),
     ErrorCode.INVALID_TIMESTAMP: _meaning(
         "A record's timestamp is outside what the topic allows.",
-        "Correct the sender's clock, or the topic's timestamp settings.",
+        "Set right the clock that is off, the sender's or the broker's, or change the topic's "
+        "timestamp settings.",
     ),
     ErrorCode.INDETERMINATE: _meaning(
         "The outcome is unknown: the records may or may not be stored.",

@@ -9,6 +9,7 @@ from tidelog.broker.errors import invalid
 from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
 from tidelog.wire.batch import BatchHeader, CorruptBatch, DecodedRecord, decode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.moments import moment
 
 _NO_TIMESTAMP = -1
 
@@ -33,14 +34,16 @@ def _check_times(header: BatchHeader, settings: TopicSettings, now_ms: int, trie
     if newest_ms - now_ms > settings.timestamp_after_max_ms:
         raise _invalid_time(
             tried,
-            f"a record's time is {newest_ms - now_ms} ms ahead of the broker's, "
-            f"the topic's message.timestamp.after.max.ms is {settings.timestamp_after_max_ms}",
+            f"a record's time is {newest_ms - now_ms} ms ahead of the broker's clock, which shows "
+            f"{moment(now_ms)}; the topic's message.timestamp.after.max.ms is "
+            f"{settings.timestamp_after_max_ms}",
         )
     if oldest_ms != _NO_TIMESTAMP and now_ms - oldest_ms > settings.timestamp_before_max_ms:
         raise _invalid_time(
             tried,
-            f"a record's time is {now_ms - oldest_ms} ms behind the broker's, "
-            f"the topic's message.timestamp.before.max.ms is {settings.timestamp_before_max_ms}",
+            f"a record's time is {now_ms - oldest_ms} ms behind the broker's clock, which shows "
+            f"{moment(now_ms)}; the topic's message.timestamp.before.max.ms is "
+            f"{settings.timestamp_before_max_ms}",
         )
 
 

@@ -243,4 +243,5 @@ class EngineProducer(EngineDriver[ProducerMessage]):
 
     def answered(self, effect: Opening, data: bytes) -> ProducerMessage:
         """Batch by batch, or as a whole."""
-        return answered(effect.broker_id, effect.stream, data)
+        wall_ms = self.client.ports.clock.wall_ms()
+        return answered(effect.broker_id, effect.stream, data, wall_ms)

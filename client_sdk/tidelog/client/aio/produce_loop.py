@@ -189,7 +189,7 @@ class AsyncProduceLoop:
         self.step(StreamOpened(broker_id=broker_id, stream=number))
         try:
             async for data in stream.answers(self.driver.scope, tried=tried):
-                self.step(answered(broker_id, number, data))
+                self.step(answered(broker_id, number, data, time.time_ns() // 1_000_000))
         except TidelogError as error:
             self._streams.pop(number, None)
             self.step(StreamBroken(broker_id=broker_id, stream=number, error=error))

@@ -72,6 +72,9 @@ class Judge:
                 lane.retry_at_ns, lane.stale_at_ns = 0, -1
             else:
                 lane.stale_at_ns = now_ns
+        elif error.code is ErrorCode.INVALID_TIMESTAMP:
+            # The leader's clock is off: look whether another one leads.
+            self.topics.refresh(now_ns)
 
     def may_retry(self, batch: Batch) -> bool:
         """Whether the option `retries` leaves it another try."""

@@ -27,6 +27,7 @@ from typing import Final, assert_never
 
 from tidelog.client.engine.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.batch import Batch, Outcome
+from tidelog.client.engine.clocks import judged_by_own_clock
 from tidelog.client.engine.judge import PlainJudge, SequenceJudge
 from tidelog.client.engine.lane import Lane
 from tidelog.client.engine.link import Link, Request
@@ -292,6 +293,7 @@ class ProducerCore:
         hints = message.hints if len(message.hints) == len(outcomes) else (None,) * len(outcomes)
         for place, (batch, outcome) in enumerate(zip(request.batches, outcomes, strict=True)):
             self._take_hint(batch, outcome, hints[place])
+            outcome = judged_by_own_clock(batch, outcome, message.wall_ms, self.settings)
             self._judge(batch, request.attempts[place], outcome, now_ns)
 
     def _take_hint(self, batch: Batch, outcome: Outcome, hint: LeaderHint | None) -> None:

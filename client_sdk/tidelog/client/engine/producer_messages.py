@@ -66,6 +66,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     hints: tuple[LeaderHint | None, ...] = ()
     """As many as outcomes, or none."""
     throttle_ms: int = 0
+    wall_ms: int = 0
+    """What this client's clock shows as the answer comes; 0: not known."""
 
 
 class ProducerIdAllocated(msgspec.Struct, frozen=True, kw_only=True):

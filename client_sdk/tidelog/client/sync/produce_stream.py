@@ -5,6 +5,7 @@ Owns the reader thread of the stream. gRPC takes requests from a queue on a thre
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +57,8 @@ class ProduceStream:
         tried = f"produce to broker {self._broker_id} at {self._address}"
         try:
             for data in self._call:
-                self._on_message(answered(self._broker_id, self._stream, data))
+                wall_ms = time.time_ns() // 1_000_000
+                self._on_message(answered(self._broker_id, self._stream, data, wall_ms))
             broken = TidelogError(
                 ErrorCode.UNAVAILABLE, tried=tried, happened="the broker ended the stream"
             )
