@@ -146,8 +146,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     none, gzip, snappy, lz4 or zstd.
     """
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 44
-    """A record's timestamp is outside what the topic allows. Not retriable. Remedy: Correct the
-    sender's clock, or the topic's timestamp settings.
+    """A record's timestamp is outside what the topic allows. Not retriable. Remedy: Set right
+    the clock that is off, the sender's or the broker's, or change the topic's timestamp settings.
     """
     ERROR_CODE_INDETERMINATE: _ErrorCode.ValueType  # 45
     """The outcome is unknown: the records may or may not be stored. Not retriable. Remedy: Read the
@@ -405,8 +405,8 @@ ERROR_CODE_UNSUPPORTED_CODEC: ErrorCode.ValueType  # 43
 none, gzip, snappy, lz4 or zstd.
 """
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 44
-"""A record's timestamp is outside what the topic allows. Not retriable. Remedy: Correct the
-sender's clock, or the topic's timestamp settings.
+"""A record's timestamp is outside what the topic allows. Not retriable. Remedy: Set right
+the clock that is off, the sender's or the broker's, or change the topic's timestamp settings.
 """
 ERROR_CODE_INDETERMINATE: ErrorCode.ValueType  # 45
 """The outcome is unknown: the records may or may not be stored. Not retriable. Remedy: Read the
