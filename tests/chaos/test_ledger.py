@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.sim.ledger import ROOT, Ledger, hash_rooms
-from tidelog.chaos.sim.suites.quorum import QUORUM
+from tidelog.chaos.sim.ledger import Ledger, hash_sources
+from tidelog.chaos.sim.sources import ROOT, sources_behind
+from tidelog.chaos.sim.suites import load_suite
 from tidelog.chaos.sim.suites.result import RunResult
 
 
@@ -54,16 +55,46 @@ def test_a_seed_is_counted_once_and_none_is_left_out(tmp_path: Path) -> None:
         ledger.add(result(1), 0.1)
 
 
-def test_the_key_follows_the_code_and_nothing_else(tmp_path: Path) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
-    (room / "a.py").write_text("one = 1\n")
-    before = hash_rooms(("room",), tmp_path)
-    (room / "notes.txt").write_text("something")
-    assert hash_rooms(("room",), tmp_path) == before
-    (room / "a.py").write_text("one = 2\n")
-    assert hash_rooms(("room",), tmp_path) != before
+@pytest.fixture
+def rooms(tmp_path: Path) -> Path:
+    """A repository in which a suite imports one module directly, and another through it."""
+    for name, text in (
+        ("one/tidelog/suite.py", "from tidelog.core import decide\n"),
+        ("two/tidelog/core/__init__.py", ""),
+        ("two/tidelog/core/decide.py", "def late() -> None:\n    import tidelog.limits\n"),
+        ("one/tidelog/limits.py", "MOST = 1\n"),
+        ("one/tidelog/stranger.py", "import os\n"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
 
 
-def test_every_room_of_the_quorum_suite_is_there() -> None:
-    assert [room for room in QUORUM.rooms if not (ROOT / room).exists()] == []
+def test_the_key_follows_the_files_that_a_suite_imports_and_no_others(rooms: Path) -> None:
+    def key() -> str:
+        return hash_sources(sources_behind("tidelog.suite", rooms), rooms)
+
+    before = key()
+    for name in ("one/tidelog/suite.py", "two/tidelog/core/decide.py", "one/tidelog/limits.py"):
+        path = rooms / name
+        path.write_text(path.read_text() + "# changed\n")
+        assert key() != before, name
+        before = key()
+    (rooms / "one/tidelog/stranger.py").write_text("import sys\n")
+    assert key() == before
+
+
+def test_every_suite_stands_on_its_own_file_and_on_what_it_simulates() -> None:
+    for name, room in (
+        ("log", "broker/tidelog/broker/log"),
+        ("quorum", "metadata_quorum/tidelog/metadata_quorum/raft"),
+        ("cluster", "broker/tidelog/broker/replication"),
+        ("groups", "broker/tidelog/broker/groups"),
+        ("clients", "client_sdk/tidelog/client/engine"),
+        ("skeleton", "broker/tidelog/server"),
+    ):
+        module = load_suite(name).run.__module__
+        found = [path.relative_to(ROOT).as_posix() for path in sources_behind(module)]
+        assert f"{module.replace('.', '/')}.py" in " ".join(found)
+        assert any(each.startswith(room) for each in found), name

@@ -9,9 +9,10 @@ from typing import TextIO
 
 from tidelog.chaos.checkers.raft_invariants import list_invariants
 from tidelog.chaos.sim import runner
-from tidelog.chaos.sim.ledger import Ledger, hash_rooms, ledger_path
+from tidelog.chaos.sim.ledger import Ledger, hash_sources, ledger_path
 from tidelog.chaos.sim.planted import Plant, load_planted
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
+from tidelog.chaos.sim.sources import sources_behind
 from tidelog.chaos.sim.suites import SUITES, RunResult, Suite, load_suite
 
 SEEDS_DEFAULT = 100
@@ -160,7 +161,8 @@ def _within(seconds_max: float | None, seeds: Iterable[int]) -> Iterator[int]:
 
 
 def _open_ledger(suite: Suite, at_commit: str) -> Ledger:
-    return Ledger(ledger_path(suite.name), hash_rooms(suite.rooms), at_commit)
+    key = hash_sources(sources_behind(suite.run.__module__))
+    return Ledger(ledger_path(suite.name), key, at_commit)
 
 
 def _seeds(options: argparse.Namespace, resumed: int = 0) -> Iterable[int]:

@@ -1,21 +1,21 @@
 """Seeds add up over many runs: a committed file says how many were clean, of which code.
 
-Owns `chaos/ledger/<suite>.json`. The key is a hash of every file of the rooms that a suite
-exercises, so that a total never mixes two states of the code. It must never forget a seed that
+Owns `chaos/ledger/<suite>.json`. The key is a hash of every file that a suite imports, directly or
+through others, so that a total never mixes two states of the code. It must never forget a seed that
 showed a violation.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tidelog.chaos.sim.sources import ROOT
 from tidelog.chaos.sim.suites.result import RunResult
 
-ROOT: Final = Path(__file__).resolve().parents[4]
 _KEY_HEX: Final = 16
-_SUFFIXES: Final = (".py", ".proto")
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -67,16 +67,12 @@ def ledger_path(suite: str, root: Path = ROOT) -> Path:
     return root / "chaos" / "ledger" / f"{suite}.json"
 
 
-def hash_rooms(rooms: tuple[str, ...], root: Path = ROOT) -> str:
-    """Of names and bytes of all source files in these folders and files."""
+def hash_sources(files: Iterable[Path], root: Path = ROOT) -> str:
+    """Returns a hash of the names and contents of these files."""
     digest = hashlib.blake2b(digest_size=_KEY_HEX // 2)
-    for room in rooms:
-        place = root / room
-        files = [place] if place.is_file() else sorted(place.rglob("*"))
-        for path in files:
-            if path.suffix in _SUFFIXES and path.is_file():
-                content = path.read_bytes()
-                name = path.relative_to(root).as_posix()
-                digest.update(f"{name} {len(content)}\n".encode())
-                digest.update(content)
+    for path in files:
+        content = path.read_bytes()
+        name = path.relative_to(root).as_posix()
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
     return digest.hexdigest()

@@ -300,22 +300,7 @@ def run_clients(seed: int, watch: Watch | None = None) -> RunResult:
     return result
 
 
-_SIM: Final = "chaos/tidelog/chaos/sim"
-CLIENTS: Final = Suite(
-    name="clients",
-    run=run_clients,
-    rooms=(
-        "client_sdk/tidelog/client",
-        "metadata_quorum/tidelog/metadata_quorum",
-        "broker/tidelog/broker",
-        "broker/tidelog/server",
-        "proto/tidelog",
-        "ports/tidelog/ports",
-        f"{_SIM}/clients",
-        f"{_SIM}/cluster/node.py",
-        f"{_SIM}/suites/clients.py",
-    ),
-)
+CLIENTS: Final = Suite(name="clients", run=run_clients)
 
 
 def row_name(seed: int) -> str:

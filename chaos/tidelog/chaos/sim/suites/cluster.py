@@ -278,39 +278,4 @@ async def _within(run: ClusterRun) -> None:
     await run.play()
 
 
-_SIM: Final = "chaos/tidelog/chaos/sim"
-_WORLD: Final = (
-    "clock",
-    "disk",
-    "disk_turns",
-    "exchange",
-    "fabric",
-    "faults",
-    "loop",
-    "medium",
-    "network",
-    "pipes",
-    "places",
-    "process",
-    "seeds",
-    "trace",
-    "worker",
-    "world",
-)
-CLUSTER: Final = Suite(
-    name="cluster",
-    run=run_cluster,
-    rooms=(
-        "metadata_quorum/tidelog/metadata_quorum",
-        "broker/tidelog/broker",
-        "broker/tidelog/server",
-        "proto/tidelog",
-        "ports/tidelog/ports",
-        "chaos/tidelog/chaos/checkers",
-        "chaos/tidelog/chaos/workloads",
-        f"{_SIM}/cluster",
-        *(f"{_SIM}/{name}.py" for name in _WORLD),
-        f"{_SIM}/suites/cluster.py",
-        f"{_SIM}/suites/cluster_end.py",
-    ),
-)
+CLUSTER: Final = Suite(name="cluster", run=run_cluster)

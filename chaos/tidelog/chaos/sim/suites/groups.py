@@ -18,40 +18,4 @@ def run_groups(seed: int, watch: Watch | None = None) -> RunResult:
     return run(seed, watch)
 
 
-_SIM: Final = "chaos/tidelog/chaos/sim"
-_WORLD: Final = (
-    "clock",
-    "disk",
-    "disk_turns",
-    "exchange",
-    "fabric",
-    "faults",
-    "loop",
-    "medium",
-    "network",
-    "pipes",
-    "places",
-    "process",
-    "seeds",
-    "trace",
-    "worker",
-    "world",
-)
-GROUPS: Final = Suite(
-    name="groups",
-    run=run_groups,
-    rooms=(
-        "metadata_quorum/tidelog/metadata_quorum",
-        "broker/tidelog/broker",
-        "broker/tidelog/server",
-        "proto/tidelog",
-        "ports/tidelog/ports",
-        "chaos/tidelog/chaos/checkers",
-        "chaos/tidelog/chaos/workloads",
-        f"{_SIM}/cluster",
-        f"{_SIM}/groups",
-        f"{_SIM}/quorum/agenda.py",
-        *(f"{_SIM}/{name}.py" for name in _WORLD),
-        *(f"{_SIM}/suites/{name}.py" for name in ("groups", "groups_cores", "groups_nodes")),
-    ),
-)
+GROUPS: Final = Suite(name="groups", run=run_groups)

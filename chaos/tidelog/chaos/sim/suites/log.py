@@ -472,28 +472,4 @@ def run_log(seed: int, watch: Watch | None = None) -> RunResult:
     return result
 
 
-_SIM: Final = "chaos/tidelog/chaos/sim"
-_BROKER: Final = "broker/tidelog/broker"
-_CHECKERS: Final = ("log_derived", "log_medium", "log_model", "log_records")
-_WORLD: Final = (
-    *("clock", "disk", "disk_turns", "faults", "loop", "medium", "nemesis", "process"),
-    *("seeds", "trace", "worker", "worker_files", "world"),
-)
-
-LOG: Final = Suite(
-    name="log",
-    run=run_log,
-    rooms=(
-        f"{_BROKER}/log",
-        f"{_BROKER}/partition",
-        f"{_BROKER}/housekeeping",
-        f"{_BROKER}/directory.py",
-        "proto/tidelog/wire",
-        "ports/tidelog/ports/task_scope.py",
-        *(f"chaos/tidelog/chaos/checkers/{name}.py" for name in _CHECKERS),
-        f"{_SIM}/log",
-        *(f"{_SIM}/{name}.py" for name in _WORLD),
-        f"{_SIM}/suites/keeper.py",
-        f"{_SIM}/suites/log.py",
-    ),
-)
+LOG: Final = Suite(name="log", run=run_log)

@@ -33,5 +33,3 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     run: Callable[[int, Watch | None], RunResult]
-    rooms: tuple[str, ...] = ()
-    """Folders and files that it exercises, from the repository's root: the ledger's key."""
