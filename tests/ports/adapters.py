@@ -73,6 +73,11 @@ class World(Protocol):
         """
         ...
 
+    def move_behind_its_back(self, old: str, new: str) -> None:
+        """Another program renames a file or directory of the data directory; `new` may be empty:
+        then it removes it."""
+        ...
+
     def crash(self, *, is_machine: bool) -> None:
         """The process, or the machine, that holds the open disk dies. CRASH_*, KILL_PROCESS."""
         ...

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import socket
 import struct
 from collections.abc import Coroutine, Iterator
@@ -117,6 +118,16 @@ class RealWorld:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    def move_behind_its_back(self, old: str, new: str) -> None:
+        """By the file system."""
+        root = self._directory / "data"
+        if new:
+            (root / old).replace(root / new)
+        elif (root / old).is_dir():
+            shutil.rmtree(root / old)
+        else:
+            (root / old).unlink()
 
     def crash(self, *, is_machine: bool) -> None:
         """Real machines crash in the lab, not in a test."""

@@ -11,6 +11,7 @@ from tidelog.chaos.sim import FaultKind, Process, SimulatedPorts, World
 from tidelog.chaos.sim.clock import SimulatedClock
 from tidelog.chaos.sim.disk import SimulatedDisk
 from tidelog.chaos.sim.host import SimulatedHost
+from tidelog.chaos.sim.medium import Directory
 from tidelog.chaos.sim.network import SimulatedNetwork
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.worker import SimulatedWorker
@@ -110,6 +111,21 @@ class SimulatedWorld:
             yield
         finally:
             medium.capacity_bytes = before
+
+    def move_behind_its_back(self, old: str, new: str) -> None:
+        """On the medium."""
+        medium = self._world.machine("node").medium()
+        place = medium.find(old)
+        parent, _, name = old.rpartition("/")
+        directory = medium.find(parent)
+        assert place is not None
+        assert isinstance(directory, Directory)
+        del directory.seen[name]
+        if new:
+            parent, _, name = new.rpartition("/")
+            directory = medium.find(parent)
+            assert isinstance(directory, Directory)
+            directory.seen[name] = place
 
     def crash(self, *, is_machine: bool) -> None:
         """At once."""

@@ -281,6 +281,57 @@ def test_7_a_path_that_is_not_as_it_should_be_is_told_from_a_disk_that_has_faile
     assert world.run(run()) == [b"goes on"]
 
 
+MOVES = [("a/log", "a/log.bak"), ("a/log", ""), ("a", "a.bak"), ("a", ""), ("other", "a/log")]
+"""What another program does: the file is renamed, removed, or replaced, or its directory is."""
+
+
+@pytest.mark.parametrize(("old", "new"), MOVES)
+def test_8_a_flush_names_what_somebody_has_moved_and_the_others_are_flushed_without_it(
+    world: World, old: str, new: str
+) -> None:
+    async def run() -> tuple[tuple[str, ...], bytes]:
+        disk = await world.disk()
+        await disk.make_directory("a")
+        moved = await disk.open("a/log", create=True)
+        stays = await disk.open("stays", create=True)
+        await disk.open("other", create=True)
+        await disk.flush([moved, stays], directories=["", "a"])
+        await disk.append([Append(moved, [b"1"]), Append(stays, [b"2"])])
+        world.move_behind_its_back(old, new)
+        directories = ["a"] if old == "a" else []
+        with pytest.raises(FileUnusable) as caught:
+            await disk.flush([moved, stays], directories=["", *directories])
+        assert caught.value.code is ErrorCode.STORAGE_FAILED
+        assert caught.value.paths == ("a/log", *directories)
+        assert "a/log" in caught.value.tried
+        assert "put it back" in caught.value.hint
+        await disk.flush([stays], directories=[""])
+        await append(disk, stays, b"3")
+        await disk.flush([stays])
+        return caught.value.paths, await read_all(disk, stays)
+
+    assert world.run(run())[1] == b"23"
+
+
+def test_8_what_is_renamed_or_removed_through_the_port_is_flushed_like_anything_else(
+    world: World,
+) -> None:
+    async def run() -> list[bytes]:
+        disk = await world.disk()
+        await disk.make_directory("a")
+        files = [await disk.open(path, create=True) for path in ("a/moved", "one", "two", "gone")]
+        await disk.flush(files, directories=["", "a"])
+        for file in files:
+            await append(disk, file, b"1")
+        await disk.rename("a", "b")
+        await disk.rename("one", "two")
+        await disk.remove("gone")
+        await disk.flush(files, directories=["", "b"])
+        return [await read_all(disk, file) for file in files]
+
+    assert world.run(run()) == [b"1"] * 4
+
+
 def test_a_cancelled_append_takes_effect_or_does_not_but_keeps_the_order(world: World) -> None:
     async def run() -> bytes:
         disk = await world.disk()

@@ -16,7 +16,7 @@ import pytest
 from tests.ports.limits import open_files_limit
 from tests.ports.mounts import can_mount, mounted
 from tests.support.waiting import HANG_SECONDS
-from tidelog.ports import Append, File
+from tidelog.ports import Append, File, FileUnusable
 from tidelog.ports.real import disk_io
 from tidelog.ports.real.disk import RealDisk, open_disk
 from tidelog.ports.real.disk_descriptors import RealFile
@@ -373,6 +373,25 @@ def test_evicted_files_follow_a_rename_and_outlive_their_names(tmp_path: Path) -
             await disk.flush([await disk.open(f"other-{number}", create=True)])
         contents = [await disk.read(file, 0, 20) for file in files]
         assert contents == [b"moved", b"replaced", b"removed"]
+
+    run_with_disk(tmp_path, work, descriptors_max=1)
+
+
+def test_an_append_to_an_evicted_file_that_is_gone_writes_nothing_and_names_it(
+    tmp_path: Path,
+) -> None:
+    async def work(disk: RealDisk) -> None:
+        files = [await disk.open(name, create=True) for name in ("gone", "replaced", "stays")]
+        await disk.flush(files, directories=[""])
+        await disk.flush([await disk.open("other", create=True)])
+        (tmp_path / "gone").unlink()
+        (tmp_path / "new").touch()
+        (tmp_path / "new").replace(tmp_path / "replaced")
+        with pytest.raises(FileUnusable) as caught:
+            await disk.append([Append(file, [b"1"]) for file in reversed(files)])
+        assert caught.value.paths == ("replaced", "gone")
+        await append(disk, files[2], b"2")
+        assert await disk.read(files[2], 0, 9) == b"2"
 
     run_with_disk(tmp_path, work, descriptors_max=1)
 

@@ -14,7 +14,7 @@ from tidelog.ports.certificates import (
     NoCertificates,
 )
 from tidelog.ports.clock import Clock
-from tidelog.ports.disk import Append, Disk, File, FileUnusable
+from tidelog.ports.disk import Append, Disk, File, FileUnusable, gone
 from tidelog.ports.host import Host
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
@@ -82,4 +82,5 @@ __all__ = [
     "UnaryMethod",
     "WatchedServer",
     "Worker",
+    "gone",
 ]

@@ -13,26 +13,57 @@ simulated disk (tests/ports holds both to it):
     STORAGE_FAILED: the pages may be marked clean, so trying again would lie.
  6. Paths are relative to the directory, with `/`, and never leave it.
  7. Every failure is a TidelogError: STORAGE_FAILED (I/O error, a path that is not allowed or not
-    there; `FileUnusable` where `open` or `list` found fault with the path and not with the disk:
-    nothing is there, something else is, or it may not be touched), STORAGE_FULL (no space),
+    there; `FileUnusable` where fault was found with a path and not with the disk: nothing is
+    there, something else is, or it may not be touched), STORAGE_FULL (no space),
     STORAGE_IN_USE (lock), CLOSED (after shutdown or close). An append that failed may have taken
     effect in part: until the file is truncated, further appends to it fail, so that nothing is
-    written behind a tear.
- 8. What was submitted takes effect although its caller is cancelled; the pieces of an append
+    written behind a tear. One that failed with FileUnusable has written nothing.
+ 8. A `flush` of a file or a directory that is no longer found under its name, though nobody
+    removed it through this port, makes nothing durable that a start would find: it raises
+    FileUnusable, which names each of them. The others are flushed by a call that leaves these out.
+ 9. What was submitted takes effect although its caller is cancelled; the pieces of an append
     belong to the disk until it has ended.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+NAMES_SHOWN_MAX: Final = 3
+"""Paths that a message names; of the others it gives the number."""
 
 
 class FileUnusable(TidelogError):
-    """STORAGE_FAILED, of one file or directory: the disk below has not failed, and other files are
-    as they were. Whoever needs this one stops, and nobody else."""
+    """STORAGE_FAILED, of files or directories: the disk below has not failed, and other files are
+    as they were. Whoever needs these stops, and nobody else."""
+
+    paths: tuple[str, ...] = ()
+    """Relative to the data directory; empty where a call named one path only."""
+
+
+PUT_BACK: Final = (
+    "Somebody has removed, renamed or replaced it: put it back under its name, and nothing is "
+    "lost. If it is gone and another broker has a replica, it is copied from there by itself; a "
+    "file of an only replica comes back from a backup. Leave the data directory to the node."
+)
+"""What to do about a file that is not found under its name any more."""
+
+
+def gone(tried: str, paths: Sequence[str]) -> FileUnusable:
+    """The error for files or directories that are not found under their names any more."""
+    shown = ", ".join(paths[:NAMES_SHOWN_MAX])
+    more = f" and {len(paths) - NAMES_SHOWN_MAX} more" if len(paths) > NAMES_SHOWN_MAX else ""
+    error = FileUnusable(
+        ErrorCode.STORAGE_FAILED,
+        tried=f"{tried}: {shown}{more}",
+        happened="it is not there under its name any more",
+        hint=PUT_BACK,
+    )
+    error.paths = tuple(paths)
+    return error
 
 
 class File(Protocol):

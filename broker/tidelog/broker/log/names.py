@@ -67,6 +67,11 @@ def parse_directory_name(name: str) -> PartitionKey | None:
     return key if directory_name(key) == name.rstrip("/") else None
 
 
+def partition_of(path: str) -> PartitionKey | None:
+    """Whose file or directory this is, by its path in the data directory; None: no partition's."""
+    return parse_directory_name(path.partition("/")[0])
+
+
 def segment_name(base_offset: int, generation: int = 0) -> str:
     """Twenty digits, so that names sort as offsets do."""
     assert 0 <= base_offset < 10**_OFFSET_DIGITS, f"an offset of a segment: {base_offset}"

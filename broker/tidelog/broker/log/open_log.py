@@ -11,6 +11,7 @@ A sealed segment with a sidecar that can be believed is not read: its sidecar te
 its leader epochs, and the state of producers behind it, from which the scan goes on.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -19,7 +20,12 @@ import msgspec
 from tidelog.broker.log import recovery
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.marks import NO_MARKS, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import (
+    PartitionKey,
+    SegmentKey,
+    directory_name,
+    parse_segment_name,
+)
 from tidelog.broker.log.open_chain import Chain, Found, Leftover, Listing, choose, tell_apart
 from tidelog.broker.log.open_files import (
     look_at,
@@ -31,7 +37,7 @@ from tidelog.broker.log.recovery import SCAN_BYTES, Scan
 from tidelog.broker.log.segments import Segment
 from tidelog.broker.log.state import PartitionLog
 from tidelog.ports import Disk, File
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 COMPACTED_GAPS_FROM: Final = 0
@@ -85,6 +91,15 @@ async def open_log(
     return opening.opened
 
 
+def _check_kinds(where: str, strangers: Sequence[str]) -> None:
+    """A directory in a segment's place: the log could not go on in a file of that name."""
+    for name in strangers:
+        if name.endswith("/") and parse_segment_name(name.rstrip("/")) is not None:
+            raise recovery.corruption(
+                f"{where}/{name.rstrip('/')}", 0, "it is a directory, a file of that name is gone"
+            )
+
+
 class _Opening:
     """One log while it is opened."""
 
@@ -107,6 +122,7 @@ class _Opening:
         log, opened = self._log, self.opened
         directory = directory_name(log.key)
         self._listing = tell_apart(log.key, await self._disk.list(directory))
+        _check_kinds(self._where, self._listing.strangers)
         opened.strangers = tuple(f"{directory}/{name}" for name in self._listing.strangers)
         chain = await self._choose()
         self._check_head(chain)
@@ -117,6 +133,8 @@ class _Opening:
             else:
                 await self._scan(found, is_last=is_last)
         self._begin_at_log_start(chain)
+        if not chain.segments and log.log_end_offset < self._marks.flushed_offset:
+            raise self._has_no_files()
         if log.log_end_offset < self._marks.flushed_offset:
             raise recovery.corruption(
                 self._where,
@@ -124,6 +142,17 @@ class _Opening:
                 f"it ends at offset {log.log_end_offset}, {self._marks.flushed_offset} was flushed",
             )
         await self._remove_leftovers(chain, self._listing)
+
+    def _has_no_files(self) -> TidelogError:
+        start, end = self._log.log_start_offset, self._marks.flushed_offset
+        return TidelogError(
+            ErrorCode.STORAGE_CORRUPT,
+            tried=f"recover {self._where}",
+            happened=f"it has no segment's file, and offsets {start} to {end} were flushed: "
+            "somebody has removed, renamed or replaced it",
+            hint="If another broker has a replica, it is copied from there by itself. Else stop "
+            "the node, put the directory back as it was, or from a backup, and start the node.",
+        )
 
     # -- which files -----------------------------------------------------------------------------
 

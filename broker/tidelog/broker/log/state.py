@@ -120,6 +120,10 @@ class PartitionLog:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    def has_bytes(self) -> bool:
+        """Whether any of its segments is not empty, and so has a file."""
+        return any(segment.size_bytes for segment in self.segments)
+
     def begin_segment(self, key: SegmentKey) -> Segment:
         """Seal the active segment, if there is one, and go on in a new, empty one."""
         assert key.base_offset == self.log_end_offset, (

@@ -216,7 +216,7 @@ class DirectoryCore:
             case WriteEnded():
                 core_write.on_write_ended(self, message, effects)
             case FlushEnded():
-                self._on_flush_ended(message.error, effects)
+                self._on_flush_ended(message, effects)
             case Tick():
                 self._on_tick(message.now_ms)
             case FollowerAt():
@@ -371,8 +371,8 @@ class DirectoryCore:
         self.dirty, self.dirty_directories = [], {}
         self.awaiting, self.written_promises = [], []
 
-    def _on_flush_ended(self, error: TidelogError | None, effects: list[Effect]) -> None:
-        round_ = self.flush
+    def _on_flush_ended(self, message: FlushEnded, effects: list[Effect]) -> None:
+        error, round_ = message.error, self.flush
         assert round_ is not None, "a flush ended that never began"
         self.flush = None
         if error is not None and self.failure is None:
@@ -381,10 +381,12 @@ class DirectoryCore:
             core_stop.refuse_awaiting(self, round_.awaiting, effects)
             core_stop.refuse_promises(self, round_.promises, self.failure, effects)
             return
+        for key, unusable in message.unusable.items():
+            core_stop.fail_partition(self, key, unusable, effects)
         released: list[AppendBatch] = []
         for partition, end_offset, position in round_.ends:
             partition.is_flushing = False
-            if partition.cut is None:
+            if partition.cut is None and partition.log.key not in message.unusable:
                 self._note_flushed(partition, end_offset, position, effects)
             if partition.held:
                 released += partition.held
@@ -392,7 +394,10 @@ class DirectoryCore:
         self.queue.extendleft(reversed(released))
         for promise in round_.promises:
             core_trim.keep(self, promise, effects)
-        effects += [waiting.answer for waiting in round_.awaiting]
+        effects += [
+            core_stop.answer_of(waiting, message.unusable.get(waiting.partition.log.key))
+            for waiting in round_.awaiting
+        ]
         if self.doomed:
             core_trim.remove_doomed(self, effects)
 

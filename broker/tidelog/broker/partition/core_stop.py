@@ -99,6 +99,13 @@ def refuse_awaiting(
         effects.append(Refuse(token=waiting.answer.token, error=core.failure))
 
 
+def answer_of(waiting: Awaiting, unusable: TidelogError | None) -> Effect:
+    """At the end of the flush that covers it; refused if its file is not where it should be."""
+    return (
+        waiting.answer if unusable is None else Refuse(token=waiting.answer.token, error=unusable)
+    )
+
+
 def refuse_write(
     core: DirectoryCore, round_: WriteRound, error: TidelogError, effects: list[Effect]
 ) -> None:

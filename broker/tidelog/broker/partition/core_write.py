@@ -56,6 +56,7 @@ def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
                     SegmentWrite(
                         segment=plan.segment,
                         is_new=plan.is_new,
+                        has_directory=plan.is_new and plan.partition.log.has_bytes(),
                         byte_position=plan.byte_position,
                         pieces=plan.pieces,
                     )

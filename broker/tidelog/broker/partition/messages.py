@@ -241,6 +241,8 @@ class FlushEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The flush round in flight is over."""
 
     error: TidelogError | None = None
+    unusable: Mapping[PartitionKey, TidelogError] = {}
+    """Partitions whose files are not where a start would find them; the others were flushed."""
 
 
 Message = (
@@ -277,6 +279,8 @@ class SegmentWrite(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentKey
     is_new: bool
     """Nothing was written to it yet: if it has no file, that and its directory are made first."""
+    has_directory: bool = False
+    """The log has bytes in other segments: a directory that is missing is not made anew."""
     byte_position: int
     """How long the segment is: the pieces go there."""
     pieces: list[bytes | bytearray | memoryview]

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from tidelog.broker.log.marks import MarkKind, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import PartitionKey, SegmentKey, partition_of
 from tidelog.broker.log.open_log import OpenedLog
 from tidelog.broker.partition import marks_file
 from tidelog.broker.partition.ballast import give_up_ballast, take_ballast
@@ -49,9 +49,13 @@ from tidelog.broker.partition.owner_requests import QUEUED_BYTES_MAX as QUEUED_B
 from tidelog.broker.partition.owner_requests import Appended as Appended
 from tidelog.broker.partition.owner_requests import OwnerRequests
 from tidelog.broker.partition.rounds import Following
-from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope
+from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope, gone
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
+
+
+def _not_of_one_log(error: FileUnusable) -> TidelogError:
+    return TidelogError(ErrorCode.STORAGE_FAILED, tried=error.tried, happened=error.happened)
 
 
 def _nobody_waits(key: PartitionKey) -> None:
@@ -261,14 +265,33 @@ class DirectoryOwner(OwnerRequests):
             self._retired += [replaced.file, replaced.starts]
         if effect.marks:
             appends += self._marks.append(effect.marks)
-        if appends:
-            await self._disk.append(appends)
+        while appends:
+            try:
+                await self._disk.append(appends)
+                break
+            except FileUnusable as error:
+                # Nothing was written, and what is gone was open a moment ago.
+                unusable |= await self._unusable(error)
+                appends = [each for each in appends if partition_of(each.file.path) not in unusable]
         return unusable
+
+    async def _unusable(self, error: FileUnusable) -> dict[PartitionKey, TidelogError]:
+        """The partitions that have lost files; raises if the directory has lost its own."""
+        await self._check_there(error)
+        found = dict[PartitionKey, TidelogError]()
+        for path in error.paths:
+            key = partition_of(path)
+            if key is None:
+                raise _not_of_one_log(error)
+            found.setdefault(key, gone(f"use {self._disk.name}", [path]))
+        if not found:
+            raise _not_of_one_log(error)
+        return found
 
     async def _check_there(self, error: FileUnusable) -> None:
         """One file may be gone; where all are, the disk has been taken away from under us."""
         if marks_file.NAME not in await self._disk.list():
-            raise TidelogError(ErrorCode.STORAGE_FAILED, tried=error.tried, happened=error.happened)
+            raise _not_of_one_log(error)
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
         # A trim that waits for its mark to be flushed has written it to the file that goes.
@@ -284,19 +307,33 @@ class DirectoryOwner(OwnerRequests):
         return known
 
     async def _flush(self, effect: Flush, scope: TaskScope) -> None:
+        failure, unusable = None, dict[PartitionKey, TidelogError]()
+        try:
+            unusable = await self._make_durable(effect)
+        except TidelogError as error:
+            failure = error
+        self._end(FlushEnded(error=failure, unusable=unusable), scope)
+        if failure is None:
+            await self._close_retired()
+
+    async def _make_durable(self, effect: Flush) -> dict[PartitionKey, TidelogError]:
+        """The partitions of which a file is gone: they are left out, the others are flushed."""
         # A segment that a full disk refused to make has no file, and nothing to be flushed.
         found = [self._files.find(segment) for segment in effect.segments]
         files = [file for file in found if file is not None]
         if effect.with_marks:
             files += self._marks.to_flush()
-        failure = None
-        try:
-            await self._disk.flush(files, directories=effect.directories)
-        except TidelogError as error:
-            failure = error
-        self._end(FlushEnded(error=failure), scope)
-        if failure is None:
-            await self._close_retired()
+        directories = list(effect.directories)
+        unusable = dict[PartitionKey, TidelogError]()
+        while True:
+            try:
+                await self._disk.flush(files, directories=directories)
+            except FileUnusable as error:
+                unusable |= await self._unusable(error)
+                files = [each for each in files if partition_of(each.path) not in unusable]
+                directories = [each for each in directories if partition_of(each) not in unusable]
+            else:
+                return unusable
 
     async def _close_retired(self) -> None:
         """Between two flushes: one in flight may hold a marks file that was replaced meanwhile."""

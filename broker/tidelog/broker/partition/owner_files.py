@@ -53,7 +53,7 @@ class SegmentFiles:
         file = self._files.get(key)
         if file is None:
             is_there = not write.is_new and (write.byte_position > 0 or await self._exists(key))
-            file = await (self.opened(key) if is_there else self._create(key))
+            file = await (self.opened(key) if is_there else self._create(write))
         if file.size_bytes != write.byte_position:
             raise FileUnusable(
                 ErrorCode.STORAGE_FAILED,
@@ -139,7 +139,9 @@ class SegmentFiles:
         """Remove all of a partition, or give its directory that name, durably."""
         await self.close_all(partition)
         name = directory_name(partition)
-        if f"{name}/" in await self._disk.list():
+        names = await self._disk.list()
+        # Somebody may have put a file in its place: no directory could be made beside it.
+        if f"{name}/" in names or name in names:
             if kept_as:
                 await self._disk.rename(name, kept_as)
             else:
@@ -150,8 +152,10 @@ class SegmentFiles:
         directory, _, name = key.path.rpartition("/")
         return name in await self._disk.list(directory)
 
-    async def _create(self, key: SegmentKey) -> File:
-        await self._disk.make_directory(directory_name(key.partition))
+    async def _create(self, write: SegmentWrite) -> File:
+        key = write.segment
+        if not write.has_directory:
+            await self._disk.make_directory(directory_name(key.partition))
         file = self._files[key] = await self._disk.open(key.path, create=True)
         return file
 

@@ -17,7 +17,7 @@ from tidelog.chaos.sim.loop import SimulatedLoop
 from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
 from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.sim.trace import Trace
-from tidelog.ports.disk import Append, File, FileUnusable
+from tidelog.ports.disk import Append, File, FileUnusable, gone
 from tidelog.ports.real.disk_lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -37,6 +37,8 @@ class SimulatedFile:
         self._path = path
         self.inode = inode
         self.open_count = 1
+        self.is_removed = False
+        """Its process took its name away."""
         self.is_torn = False
         """An append failed, if only on its first byte: nothing is appended before a truncate."""
 
@@ -138,7 +140,7 @@ class SimulatedDisk:
         tried = f"flush {len(files)} files and {len(directories)} directories of {self.name}"
         owned = [self._own(file) for file in files]
         covered = [(file.inode, file.inode.made) for file in owned]
-        places = [self._directory(path, tried) for path in directories]
+        places = self._named(owned, directories)
         names = [(place, place.made) for place in places]
         await self._in_turn(
             lambda is_dying: self._flush_now(covered, names, tried, is_dying),
@@ -346,7 +348,7 @@ class SimulatedDisk:
                 child = Directory()
                 self._medium.change_names(NameChange(added=(place, part, child)))
             if not isinstance(child, Directory):
-                raise _storage_failed(tried, f"{part} is a file")
+                raise _unusable(tried, f"{part} is a file")
             place = child
         self._trace.note(self.name, "disk:make_directory", path)
 
@@ -354,24 +356,32 @@ class SimulatedDisk:
         self._check_writable(tried)
         place = self._medium.find(old)
         if place is None:
-            raise _storage_failed(tried, "there is no such file")
+            raise _unusable(tried, "there is no such file")
         old_parent, old_name = self._parent(old, tried)
         new_parent, new_name = self._parent(new, tried)
         self._medium.change_names(
             NameChange(added=(new_parent, new_name, place), removed=(old_parent, old_name))
         )
+        self._forget(new)
         for file in self._files:
-            if file.inode is place:
-                file.rename(new)
+            if file.path == old or file.path.startswith(f"{old}/"):
+                file.rename(new + file.path[len(old) :])
         self._trace.note(self.name, "disk:rename", f"{old} {new}")
 
     def _remove_now(self, path: str, tried: str) -> None:
         self._check_writable(tried)
         parent, name = self._parent(path, tried)
         if name not in parent.seen:
-            raise _storage_failed(tried, "there is no such file")
+            raise _unusable(tried, "there is no such file")
+        self._forget(path)
         self._medium.change_names(NameChange(removed=(parent, name)))
         self._trace.note(self.name, "disk:remove", path)
+
+    def _forget(self, path: str) -> None:
+        """Open files at or below the path lose their names, and nobody is to be told."""
+        for file in self._files:
+            if file.path == path or file.path.startswith(f"{path}/"):
+                file.is_removed = True
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -406,12 +416,27 @@ class SimulatedDisk:
                 happened="the file was closed",
             )
 
+    def _named(
+        self, files: Sequence[SimulatedFile], directories: Sequence[str]
+    ) -> Sequence[Directory]:
+        """The directories; FileUnusable if one of all these is not there under its name."""
+        places = {path: self._medium.find(path) for path in directories}
+        missing = [
+            file.path
+            for file in files
+            if not file.is_removed and self._medium.find(file.path) is not file.inode
+        ]
+        missing += [path for path in places if not isinstance(places[path], Directory)]
+        if missing:
+            raise gone(f"flush in {self.name}", missing)
+        return [place for place in places.values() if isinstance(place, Directory)]
+
     def _directory(self, path: str, tried: str) -> Directory:
         if path:
             _check_path(path, tried)
         place = self._medium.find(path)
         if not isinstance(place, Directory):
-            raise _storage_failed(tried, f"there is no directory {path}")
+            raise _unusable(tried, f"there is no directory {path}")
         return place
 
     def _parent(self, path: str, tried: str) -> tuple[Directory, str]:

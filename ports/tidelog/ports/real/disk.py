@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from tidelog.ports.disk import Append, File
+from tidelog.ports.disk import NAMES_SHOWN_MAX, Append, File
 from tidelog.ports.real import disk_io, open_files
 from tidelog.ports.real.disk_descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk_flush import Flusher
@@ -23,8 +23,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 CACHED_READ_BYTES_MAX: Final = 1024 * 1024
 """Copied on the event loop at most: about the largest answer to a fetch."""
-
-NAMES_SHOWN_MAX: Final = 3
 
 _Result = TypeVar("_Result")
 
@@ -175,8 +173,9 @@ class RealDisk:
         os.close(self._lock)
 
     def _append(self, appends: Sequence[Append]) -> None:
-        for append in appends:
-            self._writer.append(_real(append.file), append.pieces)
+        with self._writer.holding([_real(append.file) for append in appends]):
+            for append in appends:
+                self._writer.append(_real(append.file), append.pieces)
 
     def _read(self, file: RealFile, byte_position: int, length_bytes: int) -> bytes:
         descriptor = self._descriptors.pin(file)

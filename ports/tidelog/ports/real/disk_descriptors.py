@@ -17,6 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
+from tidelog.ports.real import disk_io
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 EVICTION_SCAN_MAX: Final = 64
@@ -140,6 +141,19 @@ class Descriptors:
                 del self._files[file.path]
             if file.pin_count == 0:
                 self._drop(file)
+
+    def is_named(self, file: RealFile) -> bool:
+        """Whether its path leads to it, as a start would find it; or it was removed on purpose."""
+        with self._naming:
+            if file.is_removed or file.open_count == 0:
+                return True
+            try:
+                status = os.stat(os.path.join(self._root, file.path))
+            except OSError as error:
+                if disk_io.is_of_the_path(error):
+                    return False
+                raise
+            return (status.st_dev, status.st_ino) == file.identity
 
     def close_all(self) -> None:
         """Every descriptor, whatever its state."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidelog.ports.disk import gone
 from tidelog.ports.real import disk_io
 from tidelog.ports.real.disk_descriptors import Descriptors, RealFile
 
@@ -75,16 +76,36 @@ class Round:
         self._directories: dict[str, int] = {}
 
     def add(self, files: Sequence[RealFile], directories: Sequence[str]) -> None:
-        """Take descriptors; one that cannot be had raises and leaves the others in the round."""
-        for file in files:
-            if file not in self._files:
-                self._files[file] = self._descriptors.pin(file)
-        for directory in directories:
-            if directory not in self._directories:
-                self._directories[directory] = os.open(
-                    os.path.join(self._flusher.root, directory),
-                    os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
-                )
+        """Take descriptors; one that cannot be had raises and leaves the others in the round.
+
+        What goes by another name now would be durable where no start looks for it: FileUnusable.
+        """
+        missing = [file.path for file in files if not self._add_file(file)]
+        missing += [each for each in directories if not self._add_directory(each)]
+        if missing:
+            raise gone(f"flush in {self._flusher.root}", missing)
+
+    def _add_file(self, file: RealFile) -> bool:
+        if file in self._files:
+            return True
+        if not self._descriptors.is_named(file):
+            return False
+        self._files[file] = self._descriptors.pin(file)
+        return True
+
+    def _add_directory(self, directory: str) -> bool:
+        if directory in self._directories:
+            return True
+        try:
+            self._directories[directory] = os.open(
+                os.path.join(self._flusher.root, directory),
+                os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
+            )
+        except OSError as error:
+            if disk_io.is_of_the_path(error):
+                return False
+            raise
+        return True
 
     def flush(self) -> None:
         """Make everything in the round durable; the files are clean after that."""

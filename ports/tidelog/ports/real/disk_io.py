@@ -29,6 +29,7 @@ _OF_THE_PATH: Final = frozenset(
         errno.EPERM,
         errno.ELOOP,
         errno.ENAMETOOLONG,
+        errno.ESTALE,
     }
 )
 """What a look at a path may meet on a disk in order: somebody has moved, replaced or locked a file.
@@ -37,11 +38,16 @@ EIO, EROFS and all else say that the disk has failed."""
 Piece = bytes | bytearray | memoryview
 
 
+def is_of_the_path(error: OSError) -> bool:
+    """Whether it says something of one path, and nothing of the disk."""
+    return error.errno in _OF_THE_PATH
+
+
 def storage_error(error: OSError, tried: str) -> TidelogError:
     """An operating system's error as one of the storage errors."""
     name = errno.errorcode.get(error.errno or 0, "")
     happened = f"{name} {error.strerror or error}".strip()
-    if error.errno in _OF_THE_PATH:
+    if is_of_the_path(error):
         return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)
     code = ErrorCode.STORAGE_FULL if error.errno in _FULL else ErrorCode.STORAGE_FAILED
     return TidelogError(code, tried=tried, happened=happened)

@@ -9,12 +9,14 @@ durability share it. Stop 6 of a record's walk. It must never write again after 
 """
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from tidelog.ports.disk import gone
 from tidelog.ports.real import disk_io
 from tidelog.ports.real.disk_descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk_flush import Flusher, Round
@@ -93,6 +95,27 @@ class Writer:
                 tried=f"{tried} in {self._name}",
                 happened=f"an earlier flush failed: {self._failure}",
             )
+
+    @contextlib.contextmanager
+    def holding(self, files: Sequence[RealFile]) -> Iterator[None]:
+        """Called on the writer thread: all descriptors are had before the first byte is written.
+
+        A file that lost its own to others is opened again; those that are gone are told of.
+        """
+        missing: list[str] = []
+        with contextlib.ExitStack() as held:
+            for file in files:
+                try:
+                    self._descriptors.pin(file)
+                except OSError as error:
+                    if not disk_io.is_of_the_path(error):
+                        raise
+                    missing.append(file.path)
+                else:
+                    held.callback(self._descriptors.unpin, file)
+            if missing:
+                raise gone(f"append in {self._name}", missing)
+            yield
 
     def append(self, file: RealFile, pieces: Sequence[disk_io.Piece]) -> None:
         """Called on the writer thread: write at the file's end."""
