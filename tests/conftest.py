@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import distribution, java, toxiproxy
+from tests.support.golden import Golden, Script, replay
 from tests.support.telling import TOLD, Tell
 
 # A run in the background ignores Ctrl-C, and so would every program that it starts.
@@ -25,7 +26,12 @@ settings.load_profile("tidelog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Of the simulation's suites."""
+    """Options of the simulation's suites and of golden scripts."""
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write down what the cores answer today in the golden scripts, instead of comparing",
+    )
     parser.addoption(
         "--every-plant",
         action="store_true",
@@ -88,3 +94,19 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.fail(java.MISSING, pytrace=False)
         pytest.skip(java.MISSING)
     return home
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Runs a golden script; with `--rewrite` its answers are written anew."""
+    is_rewriting = request.config.getoption("--rewrite")
+
+    def run(path: Path, make: Callable[[], Script]) -> None:
+        expected = path.read_text(encoding="utf-8")
+        actual = replay(expected, make())
+        if is_rewriting:
+            path.write_text(actual, encoding="utf-8")
+        else:
+            assert actual == expected
+
+    return run

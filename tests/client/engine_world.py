@@ -1,7 +1,6 @@
 """Drives the engine's cores without any I/O: scripts of inputs, printed effects.
 
-A script is a text of `> command` lines; below each stands what the core did. TIDELOG_REWRITE=1
-writes the answers anew.
+The form of scripts, and how they are rewritten, stand in `tests.support.golden`.
 """
 
 from collections.abc import Callable

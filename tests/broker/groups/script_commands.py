@@ -219,15 +219,3 @@ def _offsets(options: dict[str, str]) -> tuple[OffsetToCommit, ...]:
         )
         for name, offset in options.items()
     )
-
-
-def replay(text: str) -> str:
-    """The script with the answers that the core gives today."""
-    script = Script()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            lines.append(line)
-        elif line.startswith("> "):
-            lines += [line, script.run(line[2:])]
-    return "\n".join(lines) + "\n"

@@ -168,15 +168,3 @@ class Script:
         durable = self._node(words[0]).durable
         start = "" if durable.snapshot is None else f"{notation.snapshot(durable.snapshot.id)} | "
         return [start + " ".join(f"{one.index}@{one.term}" for one in durable.entries)]
-
-
-def replay(text: str) -> str:
-    """The script with the answers that the core gives today."""
-    script = Script()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            lines.append(line)
-        elif line.startswith("> "):
-            lines += [line, script.run(line[2:])]
-    return "\n".join(lines) + "\n"
