@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.cli import interrupt
+from tidelog.cli import interrupt, own_words
 from tidelog.cli.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_FAILED,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import argparse
 
     from tidelog.cli.commands import CommandModule
-    from tidelog.wire.errors import TidelogError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +48,7 @@ def _guarded(words: Sequence[str]) -> int:
             sys.stdout.flush()
         return code
     except CommandError as error:
-        print_error(error.what, error.why, error.hint)
+        print_error(*own_words.told(error.what, error.why, error.hint, _command_of(words)))
         return error.exit_code
     except KeyboardInterrupt:
         return interrupt.exit_code()
@@ -122,15 +121,14 @@ def _run(module: "CommandModule", parsed: "argparse.Namespace") -> int:
     except TidelogError as error:
         what = f"{error.tried} [{error.code.name}]"
         exit_code = exit_code_of(error.code.name)
-        raise CommandError(what, error.happened, _hint(error), exit_code) from None
+        raise CommandError(what, error.happened, error.hint, exit_code) from None
 
 
-def _hint(error: "TidelogError") -> str:
-    """In the words of the command line."""
-    return error.hint.replace(
-        "check bootstrap_servers (or TIDELOG_BOOTSTRAP) and that a node runs there",
-        "check -b HOST:PORT (or TIDELOG_BOOTSTRAP), or start a node: tidelog dev",
-    )
+def _command_of(words: Sequence[str]) -> str:
+    """The words that name the command, of all that was typed."""
+    from tidelog.cli.commands import COMMANDS
+
+    return " ".join(next((each for each in COMMANDS if tuple(words[: len(each)]) == each), ()))
 
 
 if __name__ == "__main__":
