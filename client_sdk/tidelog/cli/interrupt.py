@@ -67,7 +67,10 @@ def _end(number: int, frame: FrameType | None) -> None:
         watch = threading.Timer(bound, os._exit, (exit_code(),))
         watch.daemon = True
         watch.start()
-        stop()
+        try:
+            stop()
+        except Exception:  # noqa: BLE001 - whatever it is, there is nothing left to put in order
+            os._exit(exit_code())
         return
     try:
         for last_words in _last_words:
