@@ -159,27 +159,32 @@ async def clock_rate(world: World) -> bool:
     return abs(clock.monotonic_ns() - before_ns - 1_000_000_000) > 100_000_000
 
 
-async def wipe(world: World) -> bool:
-    """What was flushed is not there any more."""
-    process = await _flushed_file(world)
-    await act_if_active(world, FaultKind.WIPE, process)
+async def listed_again(process: Process) -> list[str]:
+    """What the next process finds."""
     names: list[str] = []
 
     async def look(ports: SimulatedPorts) -> None:
         names.extend(await ports.open_disk().list())
 
-    if not process.is_dead:
-        process.kill()
     process.machine.start("again", look)
     await asyncio.sleep(1)
+    return names
+
+
+async def wipe(world: World) -> bool:
+    """What was flushed is not there any more."""
+    process = await flushed_file(world)
+    await act_if_active(world, FaultKind.WIPE, process)
+    if not process.is_dead:
+        process.kill()
+    names = await listed_again(process)
     return "log" not in names
 
 
 async def rollback(world: World) -> bool:
     """What was flushed after a copy was made is not there any more; what lay there then is."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     troubles, is_active = nemesis(world), world.faults.is_active(FaultKind.ROLLBACK)
-    names: list[str] = []
 
     async def write(ports: SimulatedPorts) -> None:
         disk = ports.open_disk()
@@ -187,9 +192,6 @@ async def rollback(world: World) -> bool:
         await disk.append([Append(file, [b"b"])])
         await disk.flush([file], directories=[""])
         await disk.shutdown()
-
-    async def look(ports: SimulatedPorts) -> None:
-        names.extend(await ports.open_disk().list())
 
     if is_active:
         await troubles.act(FaultKind.ROLLBACK, process)
@@ -199,8 +201,7 @@ async def rollback(world: World) -> bool:
     await asyncio.sleep(1)
     if is_active:
         await troubles.act(FaultKind.ROLLBACK, process)
-    process.machine.start("again", look)
-    await asyncio.sleep(1)
+    names = await listed_again(process)
     return "log" in names and "later" not in names
 
 
@@ -364,7 +365,7 @@ async def lost_name(world: World) -> bool:
     return len(await process.ports.open_disk().list()) < 10
 
 
-async def _flushed_file(world: World) -> Process:
+async def flushed_file(world: World) -> Process:
     """A file made while nothing can go wrong yet."""
     active = world.faults.active
     world.faults.heal()
@@ -381,7 +382,7 @@ async def _flushed_file(world: World) -> Process:
 
 async def bit_flip(world: World) -> bool:
     """A flushed byte is another one."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     await act_if_active(world, FaultKind.BIT_FLIP, process)
     disk = process.ports.open_disk()
     return await disk.read(await disk.open("log"), 0, 1_000) != b"a" * 1_000
@@ -397,13 +398,13 @@ async def _storage_error(work: Awaitable[object]) -> str:
 
 async def read_error(world: World) -> bool:
     """A read fails; the next may not."""
-    disk = (await _flushed_file(world)).ports.open_disk()
+    disk = (await flushed_file(world)).ports.open_disk()
     return await _storage_error(disk.read(await disk.open("log"), 0, 10)) == "STORAGE_FAILED"
 
 
 async def write_error(world: World) -> bool:
     """An append fails, and has written a part at most."""
-    disk = (await _flushed_file(world)).ports.open_disk()
+    disk = (await flushed_file(world)).ports.open_disk()
     file = await disk.open("log")
     ended = await _storage_error(disk.append([Append(file, [b"b" * 100])]))
     return ended == "STORAGE_FAILED" and file.size_bytes < 1_100
@@ -411,7 +412,7 @@ async def write_error(world: World) -> bool:
 
 async def flush_error(world: World) -> bool:
     """A flush fails, the next one fails too, and a crash takes what it did not cover."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     disk = process.ports.open_disk()
     file = await disk.open("log")
     await disk.append([Append(file, [b"b" * 100])])
@@ -423,14 +424,14 @@ async def flush_error(world: World) -> bool:
 
 async def no_space(world: World) -> bool:
     """An append fails for want of room."""
-    disk = (await _flushed_file(world)).ports.open_disk()
+    disk = (await flushed_file(world)).ports.open_disk()
     file = await disk.open("log")
     return await _storage_error(disk.append([Append(file, [b"b" * 100])])) == "STORAGE_FULL"
 
 
 async def read_only(world: World) -> bool:
     """Reads work, writes do not."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     disk = process.ports.open_disk()
     file = await disk.open("log")
     acting = asyncio.create_task(act_if_active(world, FaultKind.READ_ONLY, process))
@@ -443,7 +444,7 @@ async def read_only(world: World) -> bool:
 
 async def slow_disk(world: World) -> bool:
     """An append takes longer than any ordinary one."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     disk = process.ports.open_disk()
     before_ns = process.ports.clock.monotonic_ns()
     file = await disk.open("log")
@@ -453,7 +454,7 @@ async def slow_disk(world: World) -> bool:
 
 async def worker_crash(world: World) -> bool:
     """A job ends without an answer, and what it was about to make is not whole."""
-    process = await _flushed_file(world)
+    process = await flushed_file(world)
     disk = process.ports.open_disk()
     work = process.ports.worker.run("tests.ports.worker_jobs:copy", b"log made.new", disk=disk)
     ended = await _storage_error(work)

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from tests.chaos.fault_scenarios import SCENES
+from tests.chaos import fault_scenarios
+from tests.chaos.gone_file_scenario import gone_file
 from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, SimulatedPorts, Trace, World
 from tidelog.chaos.sim.faults import draw_kinds, with_causes
 from tidelog.ports import Append
 
+SCENES = {**fault_scenarios.SCENES, FaultKind.GONE_FILE: gone_file}
 ALWAYS = (
     FaultKind.NETWORK_DELAY,
     FaultKind.BREAK,

@@ -54,6 +54,7 @@ class FaultKind(enum.Enum):
     CLOCK_RATE = "clock_rate"
     WIPE = "wipe"
     ROLLBACK = "rollback"
+    GONE_FILE = "gone_file"
 
 
 PROBABILITIES: Final[dict[FaultKind, float]] = {

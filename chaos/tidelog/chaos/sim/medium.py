@@ -7,6 +7,7 @@ covered; every directory likewise with its names. `crash` rolls the uncovered ch
 kept, dropped, torn, or kept with holes, byte by byte. It must never lose what a flush covered.
 """
 
+import functools
 from collections.abc import Callable
 
 import msgspec
@@ -149,8 +150,49 @@ class Medium:
         """Who holds the lock."""
         self.watchers: list[Callable[[bool], None]] = []
         """Called once, at the next change; told whether it is one of names."""
+        self._put_back: list[Callable[[], None]] = []
+        """How to undo what another program has taken away."""
         self.flips: list[tuple[Inode, int, int, int]] = []
         """Damage done to bytes at rest: inode, byte position, value before and after."""
+
+    def take_away(self, path: str, faults: Faults) -> None:
+        """Another program removes a file or a directory; a crash does not bring it back."""
+        parent, _, name = path.rpartition("/")
+        directory = self.find(parent)
+        assert isinstance(directory, Directory), f"{path} lies in a directory"
+        child = directory.seen.pop(name)
+        directory.durable.pop(name, None)
+        self._put_back.append(functools.partial(self._give_back, parent, name, child))
+        faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}")
+
+    def cut_short(self, path: str, inode: Inode, size_bytes: int, faults: Faults) -> None:
+        """Another program cuts the tail of a file off that nobody has open."""
+        seen, durable = bytes(inode.seen), bytes(inode.durable)
+        del inode.seen[size_bytes:], inode.durable[size_bytes:]
+        inode.pending.clear()
+        inode.certain_bytes = min(inode.certain_bytes, size_bytes)
+
+        def give_back() -> None:
+            inode.seen[:], inode.durable[:] = seen, durable
+
+        self._put_back.append(give_back)
+        faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}", f"{size_bytes} are left")
+
+    @property
+    def has_lost_files(self) -> bool:
+        """Whether another program has taken anything away that nobody has put back."""
+        return bool(self._put_back)
+
+    def give_back(self) -> None:
+        """What another program took away is there again, as it was."""
+        for each in self._put_back:
+            each()
+        self._put_back.clear()
+
+    def _give_back(self, parent: str, name: str, child: Inode | Directory) -> None:
+        directory = self.find(parent)
+        if isinstance(directory, Directory):
+            directory.seen[name] = directory.durable[name] = child
 
     def find(self, path: str) -> Inode | Directory | None:
         """What a path names; "" is the data directory itself."""

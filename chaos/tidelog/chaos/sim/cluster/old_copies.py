@@ -50,7 +50,12 @@ class OldCopies:
         if FaultKind.ROLLBACK not in self._world.faults.enabled:
             return
         medium, broker = node.machine.medium(DATA), self._broker(node)
-        if broker is None or medium.flips or not (is_certain or self._random.chance(_KEPT)):
+        if (
+            broker is None
+            or medium.flips
+            or medium.has_lost_files
+            or not (is_certain or self._random.chance(_KEPT))
+        ):
             return
         self._kept[node.node_id] = Copied(tree=medium.copy(), epoch=int(broker.epoch))
 

@@ -1,6 +1,7 @@
 """What a seed decides before anything happens: nodes, racks, topics, times, kinds of faults."""
 
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,8 +12,11 @@ from tidelog.chaos.sim.seeds import SeededRandom, Seeds
 KINDS: Final = tuple(
     kind
     for kind in FaultKind
-    if not kind.value.startswith("datagram") and kind is not FaultKind.CLOCK_RATE
+    if not kind.value.startswith("datagram")
+    and kind not in (FaultKind.CLOCK_RATE, FaultKind.GONE_FILE)
 )
+_GONE_PROBABILITY: Final = 0.3
+"""Drawn apart from the others, so that a seed without it is what it was."""
 _CHANGE_PROBABILITY: Final = 0.2
 _APPEND_TIME_PROBABILITY: Final = 0.3
 RETENTION_MS: Final = 3_600_000
@@ -122,7 +126,7 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
     return Plan(
         nodes=nodes,
         topics=topics,
-        kinds=tuple(draw_kinds(seeds.purpose("kinds"), kinds)),
+        kinds=_draw_kinds(seeds, kinds),
         changes=_draw_changes(
             seeds.purpose("changes"), has_guest=has_guest, has_several=len(topics) > 1
         ),
@@ -136,6 +140,13 @@ def draw_plan(seeds: Seeds, *, replication_max: int) -> Plan:
         flush_interval_ms=(80, 200, 1_000)[random.below(3)],
         lag_ms=(500, 1_500, 4_000)[random.below(3)],
     )
+
+
+def _draw_kinds(seeds: Seeds, kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
+    drawn = tuple(draw_kinds(seeds.purpose("kinds"), kinds))
+    if drawn and seeds.purpose("gone files").chance(_GONE_PROBABILITY):
+        return (*drawn, FaultKind.GONE_FILE)
+    return drawn
 
 
 def _draw_changes(

@@ -9,8 +9,8 @@ node: it has to come back to it.
 from typing import Final
 
 from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.checkers.cluster_board import PartitionBoard
 from tidelog.chaos.sim.clock import WRONG_STARTS_MS
+from tidelog.chaos.sim.cluster.gone_files import GoneFiles, is_spare
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.own_trims import OwnTrims
@@ -23,6 +23,7 @@ from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
 from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
 from tidelog.chaos.sim.world import World
 from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 
@@ -67,6 +68,7 @@ class ClusterTroubles:
         self._watch = watch
         self._agenda = LoopAgenda(world.loop)
         self._random = world.seeds.purpose("nemesis")
+        self.gone_files = GoneFiles(world, watch, self._agenda)
         self._acts = {
             FaultKind.PROCESS_CRASH: self._crash_process,
             FaultKind.MACHINE_CRASH: self._crash_machine,
@@ -79,6 +81,7 @@ class ClusterTroubles:
             FaultKind.BIT_FLIP: self._flip_bit,
             FaultKind.WIPE: self._wipe,
             FaultKind.ROLLBACK: self._roll_back,
+            FaultKind.GONE_FILE: self.gone_files.take,
         }
         self.old_copies = OldCopies(world, watch)
         self.own_trims = OwnTrims(world, watch, world.seeds.purpose("own trims"))
@@ -147,9 +150,9 @@ class ClusterTroubles:
             self._judge_end(node, error)
 
     def _restore(self, node: ClusterNode) -> bool:
-        """Bring back, as from a copy, what has rotted where the cluster has no other copy that it
-        may count on: the in-sync set has shrunk to the rotten one meanwhile, or nobody leads and it
-        alone may hold what was acknowledged."""
+        """Bring back, as from a copy, what rotted or is gone where the cluster has no other copy
+        that it may count on: the in-sync set has shrunk to this one meanwhile, or nobody leads and
+        it alone may hold what was acknowledged."""
         for replica in node.replicas():
             board = self._watch.board.partitions.get(replica.log.key)
             failure = replica.log.failure
@@ -157,6 +160,7 @@ class ClusterTroubles:
                 continue
             if set(_holding(board.image)) == {node.node_id}:
                 node.machine.medium().unflip()
+                node.machine.medium().give_back()
                 board.damaged.pop(node.node_id, None)
                 self.restores += 1
                 self._world.trace.note(node.name, "operator:restore")
@@ -164,9 +168,13 @@ class ClusterTroubles:
         return False
 
     def _is_rot(self, node: ClusterNode, error: BaseException) -> bool:
-        """Whether the error may come of a bit that has rotted on its disk."""
+        """Whether the error may come of a bit that has rotted on its disk, or of a file that was
+        taken away. What that stops is one partition: a directory that has failed for it says so by
+        another error."""
+        medium = node.machine.medium()
         is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
-        return is_corrupt and bool(node.machine.medium().flips)
+        is_of_files = is_corrupt or isinstance(error, FileUnusable)
+        return (is_corrupt and bool(medium.flips)) or (is_of_files and medium.has_lost_files)
 
     def _is_headless(self, node: ClusterNode, error: BaseException) -> bool:
         """Whether the error may come of a copy that no leader has trimmed."""
@@ -309,7 +317,7 @@ class ClusterTroubles:
         places = []
         for replica in victim.replicas():
             board = self._watch.board.partitions.get(replica.log.key)
-            if board is not None and replica.log.failure is None and self._is_spare(victim, board):
+            if board is not None and replica.log.failure is None and is_spare(victim, board):
                 places += [(board, path, inode) for path, inode in rottable(medium, replica.log)]
         if not places:
             return
@@ -356,11 +364,6 @@ class ClusterTroubles:
             self.old_copies.restore(node)
             if self._random.chance(_FIRST_BACK):
                 node.start()
-
-    def _is_spare(self, victim: ClusterNode, board: PartitionBoard) -> bool:
-        """Whether another copy, in sync and never at risk, holds everything."""
-        others = [each for each in board.image.in_sync_replicas if each != victim.node_id]
-        return any(each not in board.lacking for each in others) and board.excuse is None
 
 
 def _holding(partition: PartitionImage) -> tuple[BrokerId, ...]:

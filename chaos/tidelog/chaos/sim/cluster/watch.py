@@ -342,7 +342,9 @@ class ClusterWatch:
         for board in self.board.partitions.values():
             sure = [*board.image.in_sync_replicas, *board.image.eligible_replicas]
             others = [each for each in sure if each != node.node_id]
-            is_held = any(each not in board.lacking for each in others)
+            is_held = any(
+                each not in board.lacking and each not in board.damaged for each in others
+            )
             if node.node_id in board.image.replicas and not is_held:
                 return False
         return True

@@ -1,4 +1,4 @@
-"""Bugs of where copies begin, in housekeeping and replication, for the cluster suite."""
+"""Bugs of where copies begin, and of files that go, for the cluster suite."""
 
 import contextlib
 from collections.abc import Mapping
@@ -8,9 +8,11 @@ from tidelog.broker.housekeeping.held import HeldLog
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
 from tidelog.broker.housekeeping.retention import plan_retention
 from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.partition.owner import DirectoryOwner
 from tidelog.broker.replication import leader_session, log_start
 from tidelog.broker.replication.stream_messages import FollowerPosition
 from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.ports import FileUnusable
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
@@ -52,6 +54,16 @@ def believe_any_start() -> Substitution:
     return Substitution(log_start, "is_decided", is_decided)
 
 
+def stop_all_for_one_file() -> Substitution:
+    """A file that is gone counts as a disk that has failed: the whole directory stops."""
+
+    async def check_there(self: DirectoryOwner, error: FileUnusable) -> None:
+        del self
+        raise TidelogError(error.code, tried=error.tried, happened=error.happened)
+
+    return Substitution(DirectoryOwner, "_check_there", check_there)
+
+
 _LACKS_HEAD: Final = frozenset({"in_sync_lacks_head"})
 OF_STARTS: Final[Mapping[str, Plant]] = {
     "trim_what_is_followed": Plant(
@@ -61,4 +73,7 @@ OF_STARTS: Final[Mapping[str, Plant]] = {
         make=count_a_copy_without_its_head, expected=_LACKS_HEAD
     ),
     "believe_any_start": Plant(make=believe_any_start, expected=_LACKS_HEAD),
+    "stop_all_for_one_file": Plant(
+        make=stop_all_for_one_file, expected=frozenset({"false_failure"})
+    ),
 }

@@ -32,7 +32,7 @@ KINDS: Final = tuple(
     kind
     for kind in FaultKind
     if not kind.value.startswith("datagram")
-    and kind not in (FaultKind.WORKER_CRASH, FaultKind.ROLLBACK)
+    and kind not in (FaultKind.WORKER_CRASH, FaultKind.ROLLBACK, FaultKind.GONE_FILE)
 )
 _PERIODS_MIN: Final = 2
 _PERIODS_MAX: Final = 16

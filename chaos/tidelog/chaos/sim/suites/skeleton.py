@@ -54,6 +54,7 @@ _OF_OTHERS: Final = (
     FaultKind.CLOCK_RATE,
     FaultKind.WIPE,
     FaultKind.ROLLBACK,
+    FaultKind.GONE_FILE,
     FaultKind.WORKER_CRASH,
 )
 KINDS: Final = tuple(
