@@ -55,6 +55,7 @@ SLOW: Final = (
     ("cluster", "ignore_where_logs_part"),
     ("cluster", "show_a_watermark_that_lags"),
     ("cluster", "stamp_with_any_clock"),
+    ("cluster", "stop_all_for_one_file"),
     ("cluster", "store_a_duplicate"),
     ("cluster", "truncate_to_the_watermark"),
     ("cluster", "watermark_below_the_minimum"),

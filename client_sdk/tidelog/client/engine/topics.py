@@ -17,6 +17,9 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 UNKNOWN_TOPIC_GRACE_MS = 2_000
 """A topic that is being created may be unknown to the broker that was asked."""
 
+TOPICS_A_REQUEST = 1_000
+"""The contract's bound: a request that names more is refused."""
+
 TopicEffect = FetchMetadata | RouteTopic | RefuseTopic
 
 
@@ -66,6 +69,9 @@ class TopicDesk:
         self.used: dict[str, None] = {}
         self.gone: dict[str, None] = {}
         """Topics in use that are not there any more; told once."""
+        self._asked: dict[str, None] = {}
+        """In the present round: more topics than one request may name take several."""
+        self._is_round_open = False
         self.is_fetching = False
         self.due_at_ns: int | None = None
         """When the next request is to go out; None: no need for one."""
@@ -111,10 +117,16 @@ class TopicDesk:
         self.is_fetching = True
         self._asked_at_ns = now_ns
         self.due_at_ns = None
+        if not self._is_round_open:
+            self._asked = {}
         # A request that may make topics names only those that somebody waits for.
         also = self.wanted or self.noticed
-        names = dict.fromkeys((*self.used, *also))
-        return [FetchMetadata(topics=tuple(names), may_create=bool(self.wanted))]
+        left = [name for name in dict.fromkeys((*also, *self.used)) if name not in self._asked]
+        names = left[:TOPICS_A_REQUEST]
+        self._asked.update(dict.fromkeys(names))
+        self._is_round_open = len(left) > len(names)
+        may_create = any(name in self.wanted for name in names)
+        return [FetchMetadata(topics=tuple(names), may_create=may_create)]
 
     def on_metadata(self, view: ClusterView, now_ns: int) -> list[TopicEffect]:
         """Take the answer in; tell those who wait."""
@@ -124,6 +136,7 @@ class TopicDesk:
         except TidelogError as error:
             return self.on_failure(error, now_ns)
         if not is_newer:
+            self._is_round_open = False
             self.refresh(now_ns)
             return []
         self.failures = 0
@@ -133,8 +146,10 @@ class TopicDesk:
             effects += self._settle(topic.name, topic.error, now_ns)
         # A topic that became wanted while the request was under way is not in this answer.
         missing = [name for name in self.wanted if name not in self.metadata.topics]
-        if missing:
-            answered = {topic.name for topic in view.topics}
+        if self._is_round_open:
+            self.due_at_ns = now_ns
+        elif missing:
+            answered = {topic.name for topic in view.topics} | self._asked.keys()
             if any(name not in answered for name in missing):
                 self.due_at_ns = now_ns
             else:
@@ -146,7 +161,7 @@ class TopicDesk:
 
     def on_failure(self, error: TidelogError, now_ns: int) -> list[TopicEffect]:
         """Nobody answered. A client that never had a cluster gives up soon, others go on."""
-        self.is_fetching = False
+        self.is_fetching = self._is_round_open = False
         self.failures += 1
         self.failure = error
         limit_ns = self._settings.bootstrap_timeout_ms * NS_PER_MS
