@@ -1,5 +1,7 @@
 """Settings: precedence, bounds, and errors that name what to correct."""
 
+import importlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from tidelog.cli.node_settings import toml_value
 from tidelog.ports import TlsFiles
 from tidelog.server.configuration import NodeConfiguration
 from tidelog.server.configuration_loading import examine, load, settings
+from tidelog.v1 import options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -223,3 +226,31 @@ def test_how_far_behind_a_replica_is_copied_apart_can_be_set_with_its_nearness()
     limits = load(flags={"replication.far_behind_bytes": "8000"}).replication_limits()
     assert (limits.far_behind_bytes, limits.near_end_bytes) == (8_000, 1_000)
     assert load(flags={}).replication_limits() == DEFAULT_REPLICATION_LIMITS
+
+
+@pytest.mark.parametrize(
+    ("setting", "method", "bound"),
+    [
+        ("fetch.positions_max", "fetch_pb2.FetchService.Fetch", "elements_max"),
+        (
+            "records.request_records_max",
+            "records_pb2.RecordsService.ProduceRecords",
+            "elements_max",
+        ),
+        ("topics.partitions_max", "topic_admin_pb2.TopicAdminService.CreatePartitions", "work_max"),
+        ("default_partitions", "admin_pb2.AdminService.CreateTopics", "work_max"),
+    ],
+)
+def test_what_the_contract_would_refuse_whatever_is_configured_cannot_be_configured(
+    setting: str, method: str, bound: str
+) -> None:
+    module, service, call = method.split(".")
+    found = importlib.import_module(f"tidelog.v1.{module}").DESCRIPTOR
+    options = found.services_by_name[service].methods_by_name[call].GetOptions()
+    most = getattr(options.Extensions[options_pb2.bounds], bound)
+    with pytest.raises(TidelogError) as caught:
+        load(flags={setting: str(most + 1)})
+    assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
+    assert setting in str(caught.value)
+    _, mistakes = examine(flags={setting: str(most + 1)})
+    assert mistakes, "`tidelog config check` says it as well"

@@ -96,7 +96,7 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         int, Meta(description="Longest wait of a long poll.", ge=1, le=600_000)
     ] = 30_000
     positions_max: Annotated[
-        int, Meta(description="Partitions in one fetch or one fetch stream.", ge=1)
+        int, Meta(description="Partitions in one fetch or one fetch stream.", ge=1, le=10_000)
     ] = 10_000
 
 
@@ -104,7 +104,7 @@ class RecordsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Limits of the easy path."""
 
     request_records_max: Annotated[
-        int, Meta(description="Plain records in one request or answer.", ge=1, le=100_000)
+        int, Meta(description="Plain records in one request or answer.", ge=1, le=20_000)
     ] = 10_000
     request_bytes_max: Annotated[
         int, Meta(description="Bytes of plain records in one request.", ge=1024, le=3 * MIB)
@@ -156,7 +156,9 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What topics may ask for."""
 
-    partitions_max: Annotated[int, Meta(description="Partitions of one topic.", ge=1)] = 10_000
+    partitions_max: Annotated[
+        int, Meta(description="Partitions of one topic.", ge=1, le=100_000)
+    ] = 10_000
     partitions_total_max: Annotated[
         int, Meta(description="Partitions of all topics together.", ge=1)
     ] = 100_000
@@ -250,7 +252,8 @@ class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         ),
     ] = False
     default_partitions: Annotated[
-        int, Meta(description="Partitions of a topic that asks for no number of them.", ge=1)
+        int,
+        Meta(description="Partitions of a topic that asks for no number of them.", ge=1, le=10_000),
     ] = 1
     default_replication_factor: Annotated[
         int,
