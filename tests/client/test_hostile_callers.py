@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.client.hostile_others import OTHERS
 from tests.client.hostile_subjects import SUBJECTS, tally_of
 from tidelog.testing import TestCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
+ALL = {**SUBJECTS, **OTHERS}
 TRIPLES_MIN = 300
 """Of each class; together they are some thirty thousand."""
 
@@ -28,9 +30,9 @@ def cluster() -> Iterator[TestCluster]:
         yield running
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_wrong_argument_is_named_and_breaks_nothing(name: str, cluster: TestCluster) -> None:
-    tally = tally_of(SUBJECTS[name](cluster.bootstrap))
+    tally = tally_of(ALL[name](cluster.bootstrap))
     print(f"\n{name}: {tally}")
     assert tally.tried >= TRIPLES_MIN, "the signatures were not read"
     assert not tally.faults, f"{tally}\n" + "\n".join(tally.faults[:60])

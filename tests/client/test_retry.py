@@ -17,7 +17,8 @@ from tidelog.client import (
     TopicPartition,
 )
 from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncRecordHandler
-from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.client.aio.retry import check_awaitable
+from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError
 from tidelog.client.retry_parts import dead_letter_headers
 from tidelog.wire.batch import decode_records
 
@@ -265,3 +266,11 @@ def test_a_dead_letter_that_dies_again_tells_of_its_last_death() -> None:
     assert dict(found)["dead-letter.topic"] == b"dead"
     assert dict(found)["dead-letter.error"] == b"OSError: ?"
     assert len(dict(headers)["dead-letter.error"] or b"") == 1_000
+
+
+def test_a_handler_that_is_no_async_function_is_told_of_and_the_record_is_not_set_aside() -> None:
+    for name in ("handle", "commit"):
+        with pytest.raises(ArgumentTypeError) as caught:
+            check_awaitable(None, name)
+        assert name in caught.value.happened
+        assert "async function" in caught.value.hint

@@ -4,11 +4,13 @@ Owns the loop of an asyncio consumer's handler; its rules are those of `tidelog.
 """
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.client.aio.consumer import AsyncConsumer
 from tidelog.client.aio.producer import AsyncProducer
 from tidelog.client.arguments import checked
+from tidelog.client.errors import ArgumentTypeError
 from tidelog.client.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
     POLL_MS,
@@ -24,6 +26,17 @@ from tidelog.client.types import ConsumerRecord, TopicPartition
 AsyncHandle = Callable[[ConsumerRecord], Awaitable[object]]
 AsyncCommit = Callable[[Mapping[TopicPartition, int]], Awaitable[object]]
 AsyncSleep = Callable[[float], Awaitable[object]]
+
+
+def check_awaitable(found: object, name: str) -> Awaitable[object]:
+    """What a function of the caller's returned, if it was an asynchronous one."""
+    if inspect.isawaitable(found):
+        return found
+    raise ArgumentTypeError(
+        tried=f"await what {name} returned",
+        happened=f"{name} is no async function: it returned {type(found).__name__}",
+        hint=f"pass an async function as {name}, or use RecordHandler",
+    )
 
 
 class AsyncRecordHandler:
@@ -91,7 +104,8 @@ class AsyncRecordHandler:
                     self._consumer.seek(name, offset)
             done = {name: offset for name, offset in progress.done.items() if name in assigned}
             if self._commit is not None and done:
-                await self._commit(done)
+                committing: object = self._commit(done)
+                await check_awaitable(committing, "commit")
         return count
 
     def stop(self) -> None:
@@ -104,7 +118,9 @@ class AsyncRecordHandler:
         while not self._is_stopped:
             tries += 1
             try:
-                await self._handle(record)
+                waiting: object = self._handle(record)
+                if inspect.isawaitable(waiting):
+                    await waiting
             except Exception as error:  # noqa: BLE001 - a supervisor of code that is not ours
                 pause_ms = self._policy.pause_ms(tries, error)
                 if pause_ms is None:
@@ -113,6 +129,8 @@ class AsyncRecordHandler:
                 self._retried += 1
                 await self._sleep(pause_ms / 1000)
             else:
+                # Else it would be tried again and set aside, though it has done its work.
+                check_awaitable(waiting, "handle")
                 self._handled += 1
                 return True
         return False
