@@ -10,6 +10,20 @@ from tidelog.client import Producer
 from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncRecordHandler, AsyncTable
 from tidelog.client.sync.batch_future import SendBatchFuture
 from tidelog.client.sync.future import SendFuture
+from tidelog.testing import TestCluster
+
+RISKY: Final = (
+    "kill",
+    "delete_topic",
+    "crash",
+    "pause",
+    "stop",
+    "restart",
+    "close",
+    "start",
+    "isolate",
+)
+"""What stops the nodes that the other calls need, where the argument happens to be a right one."""
 
 
 class AsyncTableSubject(Subject):
@@ -133,9 +147,38 @@ class FutureSubject(Subject):
         self.object = None
 
 
+class TestClusterSubject(Subject):
+    """Nodes inside a test; those of these calls are never stopped."""
+
+    __test__ = False
+    good: ClassVar[Good] = {
+        "name": "of-the-test",
+        "topic": "t",
+        "node": 1,
+        "configs": {"retention.ms": "1"},
+    }
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        return public_methods(self.kind, (*RISKY, "producer", "consumer", "admin"))
+
+    def make(self) -> Any:
+        made = TestCluster(settings={"auto_create_topics": False})
+        made.start()
+        made.create_topic("t")
+        return made
+
+    def call(self, name: str, /, *positional: Any, **named: Any) -> Any:
+        return getattr(self.object, name)(*positional, **named)
+
+    def check(self) -> None:
+        if self.object.leader_of("t") != 1:
+            raise AssertionError("nobody leads")
+
+
 OTHERS: Final[dict[str, Callable[[str], Subject]]] = {
     "AsyncTable": lambda at: AsyncTableSubject(AsyncTable, at),
     "AsyncRecordHandler": lambda at: AsyncHandlerSubject(AsyncRecordHandler, at),
     "SendFuture": lambda at: FutureSubject(SendFuture, at),
     "SendBatchFuture": lambda at: FutureSubject(SendBatchFuture, at),
+    "TestCluster": lambda at: TestClusterSubject(TestCluster, at),
 }

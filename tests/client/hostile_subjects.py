@@ -78,7 +78,7 @@ class Subject:
         """Raises unless the object does its work."""
         raise NotImplementedError
 
-    def call(self, name: str, *positional: Any, **named: Any) -> Any:
+    def call(self, name: str, /, *positional: Any, **named: Any) -> Any:
         method = getattr(self.object, name)
         if self.loop is not None:
             return self.loop.run(self._awaited, method, positional, named)

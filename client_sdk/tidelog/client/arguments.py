@@ -255,6 +255,14 @@ TABLE: Final[Mapping[str, Check]] = {
     "alter_group_offsets.offsets": _OFFSETS,
     "offset_specs": mapping(partition, _SPEC, "TopicPartition: place"),
     "members": optional(many(_MEMBER, "MembersToRemove")),
+    # Test clusters.
+    "node": whole(1, INT32_MAX, "a node's number"),
+    "leader_of.partition": whole(0, INT32_MAX, "a partition's number"),
+    "create_topic.name": topic,
+    "create_topic.partitions": whole(-1, INT32_MAX),
+    "create_topic.replication_factor": whole(-1, INT32_MAX),
+    "create_topic.configs": optional(mapping(_TEXT, _TEXT, "settings")),
+    "delete_topic.name": topic,
     # Tables and handlers.
     "as_of_offset": optional(_AS_OF),
     "as_of_time_ms": optional(_TIME_MS),

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from tidelog.client import NewTopic
 from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer
+from tidelog.client.arguments import checked
 from tidelog.client.options import AdminArguments, ConsumerArguments, ProducerArguments
 from tidelog.testing.base import CHANGE_S, START_S, ClusterBase, Settings, raise_failures
 from tidelog.testing.cluster import CLIENT_CLOSE_S
@@ -70,10 +71,12 @@ class AsyncTestCluster(ClusterBase):
 
     # -- what is done to nodes -----------------------------------------------------------------
 
+    @checked
     async def kill(self, node: int) -> None:
         """As kill -9: its sockets break, its tasks end, nothing is flushed, no marker is left."""
         await self._change(f"kill node {node}", self._core("kill a node").kill(node))
 
+    @checked
     async def crash(self, node: int) -> None:
         """As a power failure of its machine: a kill, and every byte that no flush covered is gone.
 
@@ -81,18 +84,22 @@ class AsyncTestCluster(ClusterBase):
         """
         await self._change(f"crash node {node}", self._core("crash a node").crash(node))
 
+    @checked
     async def pause(self, node: int) -> None:
         """It stands still, and answers nothing; its connections stay open, as do its sockets."""
         await self._change(f"pause node {node}", self._core("pause a node").pause(node))
 
+    @checked
     async def resume(self, node: int) -> None:
         """A paused node goes on, late."""
         await self._change(f"resume node {node}", self._core("resume a node").resume(node))
 
+    @checked
     async def stop(self, node: int) -> None:
         """In order: it hands over what it leads, flushes, and leaves."""
         await self._change(f"stop node {node}", self._core("stop a node").stop(node))
 
+    @checked
     async def restart(self, node: int) -> None:
         """Starts a node that is down, at its old addresses; one that is up is stopped first."""
         await self._change(f"restart node {node}", self._core("restart a node").restart(node))
@@ -103,6 +110,7 @@ class AsyncTestCluster(ClusterBase):
 
     # -- what tests need -----------------------------------------------------------------------
 
+    @checked
     async def create_topic(
         self,
         name: str,
@@ -115,6 +123,7 @@ class AsyncTestCluster(ClusterBase):
         await self._admin().create_topics([topic])
         return name
 
+    @checked
     async def delete_topic(self, name: str) -> None:
         """With all its records."""
         await self._admin().delete_topics([name])

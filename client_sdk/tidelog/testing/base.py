@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.client import lifecycle
+from tidelog.client.arguments import checked
 from tidelog.client.lifecycle import Client
 from tidelog.testing.loop import LoopThread
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -54,14 +55,17 @@ class ClusterBase(Client):
         """The numbers of all nodes, from 1 on."""
         return tuple(range(1, self._brokers + 1))
 
+    @checked
     def state_of(self, node: int) -> str:
         """`running`, `paused`, `stopped`, `killed`, `crashed`, or `ended by itself`."""
         return self._core("look at a node").state(node).value
 
+    @checked
     def directory_of(self, node: int) -> Path:
         """The node's data directory, gone at the end of the cluster."""
         return self._core("look at a node").node(node, "look at").directory
 
+    @checked
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The node that leads the partition; 0: none does at present."""
         return self._core("find a leader").leader_of(topic, partition)

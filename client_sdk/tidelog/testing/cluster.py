@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer
+from tidelog.client.arguments import checked
 from tidelog.client.options import AdminArguments, ConsumerArguments, ProducerArguments
 from tidelog.testing.base import CHANGE_S, START_S, ClusterBase, Settings, raise_failures
 
@@ -69,6 +70,7 @@ class TestCluster(ClusterBase):
 
     # -- what is done to nodes -----------------------------------------------------------------
 
+    @checked
     def kill(self, node: int) -> None:
         """As kill -9: its sockets break, its tasks end, nothing is flushed, no marker is left.
 
@@ -76,6 +78,7 @@ class TestCluster(ClusterBase):
         """
         self._change(f"kill node {node}", self._core("kill a node").kill(node))
 
+    @checked
     def crash(self, node: int) -> None:
         """As a power failure of its machine: a kill, and every byte that no flush covered is gone.
 
@@ -83,18 +86,22 @@ class TestCluster(ClusterBase):
         """
         self._change(f"crash node {node}", self._core("crash a node").crash(node))
 
+    @checked
     def pause(self, node: int) -> None:
         """It stands still, and answers nothing; its connections stay open, as do its sockets."""
         self._change(f"pause node {node}", self._core("pause a node").pause(node))
 
+    @checked
     def resume(self, node: int) -> None:
         """A paused node goes on, late."""
         self._change(f"resume node {node}", self._core("resume a node").resume(node))
 
+    @checked
     def stop(self, node: int) -> None:
         """In order: it hands over what it leads, flushes, and leaves."""
         self._change(f"stop node {node}", self._core("stop a node").stop(node))
 
+    @checked
     def restart(self, node: int) -> None:
         """Starts a node that is down, at its old addresses; one that is up is stopped first."""
         self._change(f"restart node {node}", self._core("restart a node").restart(node))
@@ -105,6 +112,7 @@ class TestCluster(ClusterBase):
 
     # -- what tests need -----------------------------------------------------------------------
 
+    @checked
     def create_topic(
         self,
         name: str,
@@ -116,6 +124,7 @@ class TestCluster(ClusterBase):
         self._admin().create_topics([NewTopic(name, partitions, replication_factor, configs or {})])
         return name
 
+    @checked
     def delete_topic(self, name: str) -> None:
         """With all its records."""
         self._admin().delete_topics([name])
