@@ -35,7 +35,7 @@ from bench.processes import Child, print_result, python_child
 from bench.settings import BATCH_BYTES, RECORD_BYTES, STALL_SECONDS_MAX, Acks
 from bench.table import Throughput
 from bench.window import Counts, Meter, UntilTold, measure, say_ready
-from tidelog.chaos.live.ports import free_ports
+from tidelog.chaos.live.processes.ports import free_ports
 
 Disk = Literal["none", "written", "flushed"]
 """What a node does with a message besides passing it on."""

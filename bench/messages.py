@@ -26,8 +26,8 @@ from bench.messages_node import TURN
 from bench.processes import Child
 from bench.table import Table, count
 from tidelog.chaos.fuzz.messages import Known, Shaped, largest
-from tidelog.chaos.live.ports import free_ports
-from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
+from tidelog.chaos.live.processes.ports import free_ports
+from tidelog.metadata_quorum.admin.access import method_name, read_access
 from tidelog.ports import MESSAGE_BYTES_MAX
 from tidelog.ports.bounds import read_bounds
 from tidelog.ports.request_context import CLIENT_LISTENER

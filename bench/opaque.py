@@ -18,8 +18,8 @@ from bench.processes import print_result
 from bench.settings import BATCH_BYTES, STALL_SECONDS_MAX, Load
 from bench.window import Counts, Meter, UntilTold, say_ready
 from tidelog.client import Consumer, Producer, TopicPartition
-from tidelog.client.engine.accumulator import Route
-from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.produce.accumulator import Route
+from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.sync.produce_loop import WAKE
 from tidelog.wire.batch import (
     HEADER_BYTES,

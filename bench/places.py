@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from tests.client.contract_server import ContractServer
 from tests.support.certificates import Authority
-from tidelog.chaos.live.cluster_paths import CLIENTS, Paths, silence
-from tidelog.chaos.live.quorum_cluster import QuorumCluster
-from tidelog.chaos.live.server_process import BOTH_ROLES
-from tidelog.chaos.live.toxiproxy_server import running_server
+from tidelog.chaos.live.cluster.paths import CLIENTS, Paths, silence
+from tidelog.chaos.live.processes.server import BOTH_ROLES
+from tidelog.chaos.live.processes.toxiproxy import running_server
+from tidelog.chaos.live.quorum.cluster import QuorumCluster
 from tidelog.client import AdminClient, NewTopic, Producer
 from tidelog.wire.errors import TidelogError
 

@@ -1,7 +1,7 @@
 """What the Disk port costs beside bare system calls: append and flush of 64 KiB, in one run.
 
-Owns the comparison of `tidelog.ports.real.disk` with a bare write and fdatasync in one loop, both
-in the same directory, turn by turn. `python -m bench.ports_disk`
+Owns the comparison of `tidelog.ports.real.disk.disk` with a bare write and fdatasync in one loop,
+both in the same directory, turn by turn. `python -m bench.ports_disk`
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Final
 
 from bench.table import Table, median, percentile, ratio
 from tidelog.ports import Append, File
-from tidelog.ports.real.disk import RealDisk, open_disk
+from tidelog.ports.real.disk.disk import RealDisk, open_disk
 
 CHUNK_BYTES: Final = 64 * 1024
 ROUNDS: Final = 600

@@ -24,9 +24,9 @@ from bench.processes import cpu_seconds
 from bench.quorum_leaders import leader_first
 from bench.rounds import Calls, run_calls
 from bench.table import Table, count, load_average, median, ratio
-from tidelog.chaos.live.quorum_client import ALTER_QUOTAS, FORWARD, quota_request
-from tidelog.chaos.live.quorum_cluster import QuorumCluster
-from tidelog.chaos.live.server_process import BOTH_ROLES
+from tidelog.chaos.live.processes.server import BOTH_ROLES
+from tidelog.chaos.live.quorum.client import ALTER_QUOTAS, FORWARD, quota_request
+from tidelog.chaos.live.quorum.cluster import QuorumCluster
 from tidelog.v1 import controller_pb2
 from tidelog.wire.errors import TidelogError
 

@@ -14,8 +14,8 @@ from bench.peers.kafka.cluster import KafkaCluster
 from bench.peers.kafka.node import KafkaNode
 from bench.peers.tidelog_node import TidelogNode
 from bench.settings import PARTITIONS, STALL_SECONDS_MAX
-from tidelog.chaos.live.quorum_cluster import QuorumCluster
-from tidelog.chaos.live.server_process import BOTH_ROLES
+from tidelog.chaos.live.processes.server import BOTH_ROLES
+from tidelog.chaos.live.quorum.cluster import QuorumCluster
 from tidelog.client import AdminClient, NewTopic
 
 REGISTER_SECONDS_MAX: Final = 30.0

@@ -43,11 +43,13 @@ def errors_page() -> str:
 
 def configuration_page() -> str:
     """Every setting and argument: name, type, default, meaning."""
-    from tidelog.client.options import AdminOptions, ConsumerOptions, ProducerOptions
-    from tidelog.server.configuration import NodeConfiguration
+    from tidelog.client.arguments.options import AdminOptions, ConsumerOptions, ProducerOptions
+    from tidelog.server.settings.configuration import NodeConfiguration
 
     lines = [
-        GENERATED.format(source="`tidelog.server.configuration` and `tidelog.client.options`"),
+        GENERATED.format(
+            source="`tidelog.server.settings.configuration` and `tidelog.client.arguments.options`"
+        ),
         "",
         "# Configuration",
         "",
@@ -79,8 +81,8 @@ def configuration_page() -> str:
 
 
 def _dynamic_lines() -> list[str]:
-    from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE
-    from tidelog.metadata_quorum.controller.settings import NUMBER_MAX, Kind
+    from tidelog.metadata.settings.catalogue import CATALOGUE
+    from tidelog.metadata.settings.kinds import NUMBER_MAX, Kind
 
     lines = ["| setting | of | default | allowed now | meaning |", "|---|---|---|---|---|"]
     for name in sorted(CATALOGUE):
@@ -97,10 +99,10 @@ def _dynamic_lines() -> list[str]:
 
 def metrics_page() -> str:
     """Every metric of a node: name, labels, meaning."""
-    from tidelog.server.metrics_catalogue import SECTIONS, written_name
+    from tidelog.server.metrics.catalogue import SECTIONS, written_name
 
     lines = [
-        GENERATED.format(source="`tidelog.server.metrics_catalogue`"),
+        GENERATED.format(source="`tidelog.server.metrics.catalogue`"),
         "",
         "# Metrics",
         "",
@@ -137,14 +139,14 @@ def metrics_page() -> str:
 
 def example_configuration() -> str:
     """A node's file with every setting explained, none of them set."""
-    from tidelog.cli.config_show import as_toml
-    from tidelog.cli.node_settings import defaults
+    from tidelog.cli.config.show import as_toml
+    from tidelog.cli.node.settings import defaults
 
     head = [
         "# Settings of a node, with what holds where nothing is said: take the # before a value",
         "# away to change it. `tidelog config check FILE` tells what is wrong with a file,",
         "# `tidelog server --config FILE` starts a node with it.",
-        "# Written by `make docs` from `tidelog.server.configuration`.",
+        "# Written by `make docs` from `tidelog.server.settings.configuration`.",
     ]
     return "\n".join(head) + "\n\n" + as_toml(defaults(), mark="#") + "\n"
 

@@ -54,6 +54,7 @@ BROKER: Final = "broker/tidelog/broker/__init__.py"
 SERVER: Final = "broker/tidelog/server/__init__.py"
 CLIENT: Final = "client_sdk/tidelog/client/__init__.py"
 QUORUM: Final = "metadata_quorum/tidelog/metadata_quorum"
+MODEL: Final = "metadata_quorum/tidelog/metadata"
 NODE_LAYERS: Final = "ports, wire and v1"
 CLIENT_LAYERS: Final = "kafka stand on client"
 PURITY: Final = "no clock, randomness, file, socket, thread, log, gRPC or protobuf"
@@ -102,9 +103,9 @@ IMPORT_PLANTS: Final = (
         for path, name in (
             ("proto/tidelog/wire/ids.py", "os"),
             ("proto/tidelog/wire/errors.py", "tidelog.v1.common_pb2"),
-            (f"{QUORUM}/records.py", "time"),
-            (f"{QUORUM}/image.py", "asyncio"),
-            (f"{QUORUM}/apply.py", "random"),
+            (f"{MODEL}/records/entries.py", "time"),
+            (f"{MODEL}/image/image.py", "asyncio"),
+            (f"{MODEL}/apply/entries.py", "random"),
         )
     ),
     _contract(

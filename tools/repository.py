@@ -19,6 +19,8 @@ ROOTS: Final = (
     "metadata_quorum",
     "broker",
     "client_sdk",
+    "test_kit",
+    "cli",
     "spark_source",
     "chaos",
 )

@@ -23,7 +23,8 @@ from tools.repository import (
     tracked_files,
 )
 
-FILE_LINES_MAX: Final = 500
+FILE_LINES_LONG: Final = 400
+FILE_LINES_MAX: Final = 700
 FUNCTION_LINES_MAX: Final = 60
 TEST_NAME_WORDS_MIN: Final = 3
 MODULE_DOCSTRING_CHARS_MIN: Final = 20
@@ -40,11 +41,10 @@ _UNFINISHED: Final = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"
 _ISSUE: Final = re.compile(r"\b[Ii]ssue #?\d+\b")
 _SET_CALLS: Final = frozenset({"set", "frozenset"})
 PURE: Final = (
+    "broker/tidelog/broker/directory/core",
     "broker/tidelog/broker/housekeeping",
     "proto/tidelog/wire",
-    "metadata_quorum/tidelog/metadata_quorum/apply",
-    "metadata_quorum/tidelog/metadata_quorum/image",
-    "metadata_quorum/tidelog/metadata_quorum/records",
+    "metadata_quorum/tidelog/metadata",
     "client_sdk/tidelog/client/engine",
 )
 """Modules that only decide; a name without suffix is a package or a single file."""
@@ -96,6 +96,14 @@ def files_are_short(top: Path) -> Iterator[str]:
         count = len((top / path).read_text(encoding="utf-8").splitlines())
         if count > FILE_LINES_MAX:
             yield f"{path}:1: {count} lines; split it before {FILE_LINES_MAX}"
+
+
+def long_files(top: Path) -> Iterator[str]:
+    """Files that are worth a look: whether a subject can leave them."""
+    for path in python_files(top):
+        count = len((top / path).read_text(encoding="utf-8").splitlines())
+        if FILE_LINES_LONG < count <= FILE_LINES_MAX:
+            yield f"{path} has {count} lines, more than {FILE_LINES_LONG}"
 
 
 def functions_are_short(top: Path) -> Iterator[str]:
@@ -264,7 +272,7 @@ def pure_modules_iterate_no_set(top: Path) -> Iterator[str]:
 def chaos_is_imported_lazily(top: Path) -> Iterator[str]:
     """`tidelog --help` must not pay for the simulator."""
     for path in python_files(top):
-        if not str(path).startswith("client_sdk/tidelog/cli/"):
+        if not str(path).startswith("cli/tidelog/cli/"):
             continue
         for node in _parsed(top / path).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -314,6 +322,8 @@ RULES: Final[tuple[Rule, ...]] = (
 def main() -> int:
     """Prints every fault of every rule."""
     gc.disable()  # syntax trees stay until the end: looking through them again costs most of it
+    for line in long_files(TOP):
+        print(f"note: {line}")
     found = [f"{line} [{rule.__name__}]" for rule in RULES for line in rule(TOP)]
     print("\n".join(found) if found else f"{len(RULES)} rules hold")
     return 1 if found else 0

@@ -24,10 +24,11 @@ from bench.processes import (
 )
 from bench.settings import PARTITIONS
 from bench.table import Table, count
-from tidelog.client import AdminClient, NewTopic, Producer, wire
-from tidelog.client.engine.fetch_messages import FetchPosition
+from tidelog.client import AdminClient, NewTopic, Producer
+from tidelog.client.engine.fetch.messages import FetchPosition
 from tidelog.client.sync.connections import CHANNEL_OPTIONS
-from tidelog.ports.real.network_options import ping_options
+from tidelog.client.wire import calls as wire
+from tidelog.ports.real.network.options import ping_options
 from tidelog.wire.errors import TidelogError
 
 TOPIC: Final = "idle"

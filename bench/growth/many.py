@@ -13,9 +13,10 @@ import msgspec
 from bench.growth.weight import KIB, MIB, Scales, Spent, memory_bytes
 from bench.systems import Tidelog
 from bench.table import Table, count, median, percentile
-from tidelog.client import Producer, wire
-from tidelog.client.security import Security
+from tidelog.client import Producer
 from tidelog.client.sync.connections import Connections
+from tidelog.client.tls.security import Security
+from tidelog.client.wire import calls as wire
 
 NODES: Final = 3
 CHANGED: Final = 10

@@ -16,7 +16,7 @@ import msgspec
 from bench.log.bare import write_and_flush
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
 from bench.table import BYTES_PER_MB, Table, count, median, ratio
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 
 KIB: Final = 1024
 

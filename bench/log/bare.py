@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.ports.real.disk_io import flush_file_system
+from tidelog.ports.real.disk.io import flush_file_system
 
 SYNCFS_FROM = 16
 """As many files are flushed faster together; the same crossover as Tidelog's disk adapter."""

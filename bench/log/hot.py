@@ -16,8 +16,8 @@ from typing import Final
 from bench.log.stored import GIB, POLL_SECONDS, POLLS_MAX, READ_BYTES, drop_pages
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
 from bench.table import Table, count, percentile, ratio
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, read_header
 
 RATE: Final = 200

@@ -9,17 +9,17 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tidelog.broker.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import Appended
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
 from tidelog.chaos.workloads.steady_time import SteadyTime
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.disk import open_disk
-from tidelog.ports.real.worker import ProcessWorker
+from tidelog.ports.real.disk.disk import open_disk
+from tidelog.ports.real.worker.worker import ProcessWorker
 from tidelog.wire.batch import BatchHeader, encode_batch, read_header
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 

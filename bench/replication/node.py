@@ -15,23 +15,23 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from bench.log.under_test import key_of, sealed_batch
-from tidelog.broker.directory import DirectoryLimits, LogDirectory
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
-from tidelog.broker.partition.owner import Appended
-from tidelog.broker.replicas import Replica, Replicas
-from tidelog.broker.replication.fetchers import Fetchers
-from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
-from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
-from tidelog.broker.replication.roles import RoleKeeper
-from tidelog.broker.rpc.replica import ReplicaRpc
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.replication.tasks.fetchers import Fetchers
+from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
+from tidelog.broker.replication.tasks.leader_stream import ReplicaFetchHandler
+from tidelog.broker.replication.tasks.roles import RoleKeeper
+from tidelog.broker.services.replica.methods import ReplicaRpc
 from tidelog.chaos.workloads.steady_time import SteadyTime
-from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
 from tidelog.ports import Clock, Disk, Listener, TaskScope, Worker
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.disk import open_disk
-from tidelog.ports.real.network import GrpcNetwork
+from tidelog.ports.real.disk.disk import open_disk
+from tidelog.ports.real.network.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
-from tidelog.ports.real.worker import ProcessWorker
+from tidelog.ports.real.worker.worker import ProcessWorker
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,

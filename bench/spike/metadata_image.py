@@ -10,12 +10,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.image_snapshot import decode_image
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.apply.snapshot import decode_image
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import (
     BrokerRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -23,7 +22,8 @@ from tidelog.metadata_quorum.records import (
     TopicRecord,
     encode_entry,
 )
-from tidelog.metadata_quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,

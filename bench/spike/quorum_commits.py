@@ -26,8 +26,8 @@ from tidelog.metadata_quorum.storage.identity import format_storage
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
 from tidelog.ports import Listener
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.disk import open_disk
-from tidelog.ports.real.network import GrpcNetwork
+from tidelog.ports.real.disk.disk import open_disk
+from tidelog.ports.real.network.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
 
 COMMAND = bytes(200)

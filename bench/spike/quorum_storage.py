@@ -20,7 +20,7 @@ from tidelog.metadata_quorum.raft.types import Entry, EntryKind, HardState, Memb
 from tidelog.metadata_quorum.storage.blocks import HEAD_BYTES, ROW_BYTES
 from tidelog.metadata_quorum.storage.identity import UUID_BYTES, format_storage
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
-from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.disk.disk import open_disk
 from tidelog.wire.ids import LogIndex, Term
 
 ENTRY_BYTES: Final = 200

@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidelog.broker.log.marks import Mark, MarkKind, encode_marks
+from tidelog.broker.log.marks.marks import Mark, MarkKind, encode_marks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import open_directory
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.ports.real.disk import open_disk
+from tidelog.broker.log.opening.checkpoint import write_checkpoint
+from tidelog.broker.log.opening.directory import open_directory
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.ports.real.disk.disk import open_disk
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -24,7 +24,7 @@ from bench.replicated import (
 from bench.table import Throughput
 from bench.turns import Line, Turns, in_turn
 from bench.window import Counts, in_span
-from tidelog.client.engine.accumulator import Route
+from tidelog.client.engine.produce.accumulator import Route
 from tidelog.wire.batch import read_header, verify_checksum
 
 

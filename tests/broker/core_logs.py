@@ -1,10 +1,8 @@
 """Logs in a core, made of a few batches each: what the tests of the core's answers begin with."""
 
 from tests.broker.core_model import CoreModel
-from tidelog.broker.partition.messages import (
-    Refuse,
-)
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.directory.core.messages import Refuse
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode
 
 REPLICATED = TopicSettings(is_flush_sync=False)

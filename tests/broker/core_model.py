@@ -4,16 +4,9 @@ from itertools import pairwise
 
 import msgspec
 
-from tidelog.broker.log.marks import Mark, MarkKind, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import invariants
-from tidelog.broker.partition.core import WRITE_BYTES_MAX, DirectoryCore
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core import invariants
+from tidelog.broker.directory.core.core import WRITE_BYTES_MAX, DirectoryCore
+from tidelog.broker.directory.core.messages import (
     Acknowledge,
     AddPartition,
     Advanced,
@@ -43,7 +36,14 @@ from tidelog.broker.partition.messages import (
     WriteEnded,
     Written,
 )
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.marks.marks import Mark, MarkKind, PartitionMarks
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.producer_state import ProducerState
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId

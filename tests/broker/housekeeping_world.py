@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey, directory_name
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import Appended
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.medium import Inode
-from tidelog.chaos.sim.process import Machine
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.ports.medium import Inode
+from tidelog.chaos.sim.world.process import Machine
 from tidelog.chaos.workloads.steady_time import SteadyTime
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Disk, TaskScope, Worker
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import TidelogError

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from tests.broker.log_model import Keeping, PartitionModel, Record
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.checkers.log_derived import Derived, check_derived
-from tidelog.chaos.checkers.log_medium import seen_bytes
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.chaos.checkers.log.derived import Derived, check_derived
+from tidelog.chaos.checkers.log.medium import seen_bytes
 from tidelog.chaos.fuzz.log_house import Batch, LogHouse
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import decode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId

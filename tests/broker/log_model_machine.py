@@ -23,13 +23,13 @@ from tests.broker.log_model_directory import (
     newest_of,
     records_in,
 )
-from tidelog.broker.directory import Placed
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.partition.owner import Appended
+from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset

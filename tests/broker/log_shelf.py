@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 from tidelog.broker.log.compaction.rewrite import empty_batch, rewrite_batch
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch import (
     HEADER_BYTES,
     decode_batch,

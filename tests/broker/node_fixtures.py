@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from tests.broker.node_in_world import NodeLife, PlainClient
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Authorizer
-from tidelog.server.configuration import NodeConfiguration
+from tidelog.server.settings.configuration import NodeConfiguration
 
 Work = Callable[[PlainClient], Awaitable[None]]
 

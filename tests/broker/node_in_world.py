@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.chaos.sim.network import SimulatedNetwork
+from tidelog.chaos.sim.ports.network import SimulatedNetwork
 from tidelog.ports import AllowAll, Authorizer, Disk
-from tidelog.server.configuration import NodeConfiguration
-from tidelog.server.configuration_loading import load
-from tidelog.server.formatting import FormatOptions, format_disks
-from tidelog.server.node import Node, NodePorts
-from tidelog.server.storage_format import is_formatted
+from tidelog.server.node.node import Node, NodePorts
+from tidelog.server.settings.configuration import NodeConfiguration
+from tidelog.server.settings.loading import load
+from tidelog.server.storage.format import is_formatted
+from tidelog.server.storage.formatting import FormatOptions, format_disks
 from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers, read_header, route_sum
 from tidelog.wire.ids import TopicId

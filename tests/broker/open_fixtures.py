@@ -7,16 +7,16 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.chaos.sim.medium import Inode
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.ports import Append
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers
 from tidelog.wire.errors import ErrorCode

@@ -3,10 +3,7 @@
 from collections.abc import Iterator
 
 from tests.broker.core_model import CoreModel, key_of
-from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core.messages import (
     Acknowledge,
     AddPartition,
     AppendBatch,
@@ -16,8 +13,11 @@ from tidelog.broker.partition.messages import (
     Lead,
     RestartLog,
 )
-from tidelog.broker.partition.rounds import Leading
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.directory.core.rounds import Leading
+from tidelog.broker.log.marks.marks import MarkKind
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import iterate_headers, read_header
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 

@@ -13,10 +13,10 @@ import msgspec
 
 from tests.broker.core_model import failure, key_of
 from tests.broker.replica_core import ReplicaCore
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.messages import Acknowledge, Done, Refuse, Tick
-from tidelog.broker.partition.rounds import Following, Leading
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.directory.core.messages import Acknowledge, Done, Refuse, Tick
+from tidelog.broker.directory.core.rounds import Following, Leading
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode
 

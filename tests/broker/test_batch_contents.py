@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.broker.handlers.batch_contents import check_contents
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.services.produce.batch_contents import check_contents
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import Codec, encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 

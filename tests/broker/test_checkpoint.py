@@ -21,7 +21,19 @@ from tests.broker.open_fixtures import (
     stored,
 )
 from tests.broker.test_open_log import CLEANED, FIRST, SECOND, THIRD
-from tidelog.broker.log.clean_checkpoint import (
+from tidelog.broker.log.leader_epochs import EpochStart
+from tidelog.broker.log.marks.file import NAME as MARKS
+from tidelog.broker.log.marks.file import read_marks
+from tidelog.broker.log.marks.marks import (
+    Mark,
+    MarkKind,
+    PartitionMarks,
+    decode_marks,
+    encode_marks,
+)
+from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.opening.checkpoint import write_checkpoint
+from tidelog.broker.log.opening.clean_checkpoint import (
     NAME,
     NEW_NAME,
     CheckpointReader,
@@ -29,16 +41,10 @@ from tidelog.broker.log.clean_checkpoint import (
     CleanSegment,
     encode_pieces,
 )
-from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import Mark, MarkKind, PartitionMarks, decode_marks, encode_marks
-from tidelog.broker.log.names import PartitionKey, directory_name
-from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import OPENINGS_MAX, OpenedDirectory, open_directory
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.marks_file import NAME as MARKS
-from tidelog.broker.partition.marks_file import read_marks
+from tidelog.broker.log.opening.directory import OPENINGS_MAX, OpenedDirectory, open_directory
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim import FaultKind, World
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError

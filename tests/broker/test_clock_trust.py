@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.clock_trust import VERDICT_MS, ClockTrust, StoredTime
-from tidelog.metadata_quorum.controller.cluster_clock import ClockState, ClockVerdict, Reading
+from tidelog.broker.shared.clock_trust import VERDICT_MS, ClockTrust, StoredTime
+from tidelog.metadata.broker_reports import ClockState, ClockVerdict, Reading
 
 DAY_MS = 86_400_000
 NOON_MS = 1_790_000_000_000

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.core_model import CoreModel, failure, key_of
-from tidelog.broker.log.marks import Mark, MarkKind
-from tidelog.broker.partition.messages import Acknowledge, FlushAll, Refuse, Tick, Write
+from tidelog.broker.directory.core.messages import Acknowledge, FlushAll, Refuse, Tick, Write
+from tidelog.broker.log.marks.marks import Mark, MarkKind
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode
 

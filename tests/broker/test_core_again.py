@@ -3,9 +3,9 @@
 from tests.broker.core_logs import code_of
 from tests.broker.core_model import CoreModel, failure
 from tests.broker.replica_core import ReplicaCore
+from tidelog.broker.directory.core.messages import Acknowledge
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.partition.messages import Acknowledge
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers
 from tidelog.wire.errors import ErrorCode
 

@@ -2,13 +2,9 @@
 
 from tests.broker.core_logs import bases, code_of, filled
 from tests.broker.core_model import CoreModel, failure, key_of
+from tidelog.broker.directory.core.messages import Acknowledge, Done, ReplaceSegments
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.partition.messages import (
-    Acknowledge,
-    Done,
-    ReplaceSegments,
-)
+from tidelog.broker.log.marks.marks import MarkKind
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset
 

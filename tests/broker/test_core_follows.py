@@ -2,12 +2,9 @@
 
 from tests.broker.core_logs import code_of
 from tests.broker.replica_core import KEY, SYNC, ReplicaCore, filled
-from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.partition.messages import (
-    Done,
-    Tick,
-)
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.directory.core.messages import Done, Tick
+from tidelog.broker.log.marks.marks import MarkKind
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode
 
 

@@ -5,15 +5,10 @@ import pytest
 
 from tests.broker.core_logs import bases, code_of, filled
 from tests.broker.core_model import CoreModel, failure, key_of, mark
+from tidelog.broker.directory.core.messages import Acknowledge, Done, RollSegment, SegmentSealed
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.partition.messages import (
-    Acknowledge,
-    Done,
-    RollSegment,
-    SegmentSealed,
-)
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.marks.marks import MarkKind
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset
 

@@ -2,9 +2,7 @@
 
 from tests.broker.core_logs import REPLICATED, bases, code_of, filled
 from tests.broker.core_model import CoreModel, failure, key_of, mark
-from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import MarkKind
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core.messages import (
     AddPartition,
     Configure,
     FailPartition,
@@ -13,7 +11,9 @@ from tidelog.broker.partition.messages import (
     SetFull,
     Tick,
 )
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.leader_epochs import EpochStart
+from tidelog.broker.log.marks.marks import MarkKind
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch
 

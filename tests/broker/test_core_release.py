@@ -5,14 +5,14 @@ import pytest
 from tests.broker.core_logs import REPLICATED, code_of, filled
 from tests.broker.core_model import DEFAULTS, CoreModel, failure, key_of
 from tests.broker.replica_core import KEY, SYNC, ReplicaCore
-from tidelog.broker.log.marks import MarkKind, PartitionMarks
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core.messages import (
     AddPartition,
     Configure,
     FailPartition,
     ReleasePartition,
 )
+from tidelog.broker.log.marks.marks import MarkKind, PartitionMarks
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset
 

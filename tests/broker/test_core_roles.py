@@ -13,7 +13,7 @@ from tests.broker.replica_core import (
     is_acknowledged,
     leader,
 )
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core.messages import (
     Configure,
     FailPartition,
     FlushAll,
@@ -21,7 +21,7 @@ from tidelog.broker.partition.messages import (
     Lead,
     RemovePartition,
 )
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch
 
@@ -282,7 +282,7 @@ def test_the_watermark_is_placed_behind_its_last_batch() -> None:
 def test_of_very_many_uncommitted_batches_some_ends_are_forgotten_but_the_last_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog.broker.log.state.UNCOMMITTED_MAX", 8)
+    monkeypatch.setattr("tidelog.broker.log.state.log.UNCOMMITTED_MAX", 8)
     core = leader()
     tokens = [core.append() for _ in range(30)]
     core.drain()

@@ -6,8 +6,8 @@ import pytest
 
 from tests.broker.core_logs import code_of
 from tests.broker.replica_core import KEY, SYNC, ReplicaCore, filled
-from tidelog.broker.log.marks import Mark, MarkKind
-from tidelog.broker.partition.messages import Done
+from tidelog.broker.directory.core.messages import Done
+from tidelog.broker.log.marks.marks import Mark, MarkKind
 from tidelog.wire.errors import ErrorCode
 
 

@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.core_model import CoreModel, failure
-from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.messages import (
+from tidelog.broker.directory.core.messages import (
     Acknowledge,
     FlushAll,
     ReplaceSegments,
     SetFull,
     Tick,
 )
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch

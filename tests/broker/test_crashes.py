@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.node_in_world import NodeLife, PlainClient, configuration, partition_batch, sealed
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
-from tidelog.chaos.sim.medium import Inode
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CRASH_KINDS = (

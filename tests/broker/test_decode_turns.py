@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.handlers.decode_turns import WAITING_MAX, DecodeTurns
+from tidelog.broker.services.records.decode_turns import WAITING_MAX, DecodeTurns
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.partition.ballast import NAME as BALLAST
-from tidelog.broker.partition.ballast import take_ballast
-from tidelog.broker.partition.epoch_file import FILE_NAME, read_epoch, write_epoch
+from tidelog.broker.log.marks.ballast import NAME as BALLAST
+from tidelog.broker.log.marks.ballast import take_ballast
+from tidelog.broker.log.marks.epoch_file import FILE_NAME, read_epoch, write_epoch
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
-from tidelog.metadata_quorum.controller.directory_epochs import NO_STORED_EPOCH
+from tidelog.metadata.directory_epochs import NO_STORED_EPOCH
 from tidelog.ports import Append, Disk
 from tidelog.wire.ids import BrokerEpoch
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.rpc.fetch_bytes import LARGE_BYTES, LoopTurns, answer_bytes, varint
+from tidelog.broker.services.fetch.bytes import LARGE_BYTES, LoopTurns, answer_bytes, varint
 from tidelog.v1 import fetch_pb2
 
 

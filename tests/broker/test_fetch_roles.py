@@ -8,30 +8,24 @@ from typing import cast
 import pytest
 
 from tests.broker.log_shelf import TOPIC, LogShelf, batch_at
-from tidelog.broker.directory import LogDirectory
-from tidelog.broker.handlers.fetch import (
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.reading.reader import LogReader
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.fetch.handler import (
     Divergence,
     FetchHandler,
     FetchPosition,
     FetchRequest,
     PartitionBatches,
 )
-from tidelog.broker.handlers.fetch_places import ReadPlaces, parting_of
-from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
-from tidelog.broker.handlers.leadership import Leadership
-from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.read import LogReader
-from tidelog.broker.replicas import Replica, Replicas
-from tidelog.broker.rpc.fetch import envelope_message
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import (
-    BrokerImage,
-    Image,
-    ImageMap,
-    PartitionImage,
-    TopicImage,
-)
+from tidelog.broker.services.fetch.places import ReadPlaces, parting_of
+from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
+from tidelog.broker.services.fetch.wire import envelope_message
+from tidelog.broker.services.shared.leadership import Leadership
+from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import ErrorCode, TidelogError

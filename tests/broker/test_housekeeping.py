@@ -15,10 +15,10 @@ from tests.broker.housekeeping_world import (
     in_a_house,
     placed,
 )
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
-from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.segments import Segment
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
 

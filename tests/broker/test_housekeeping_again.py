@@ -7,10 +7,10 @@ import pytest
 from tests.broker.housekeeping_world import House, Neighbourhood, placed
 from tests.broker.test_housekeeping import sealed
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.log.inspection import check_a_sidecar
-from tidelog.chaos.sim.medium import Inode
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.ids import Offset
 

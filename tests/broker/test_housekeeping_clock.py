@@ -10,8 +10,8 @@ from tests.broker.test_housekeeping_planner import (
     log_of,
     segment_of,
 )
-from tidelog.broker.housekeeping.retention import NOTHING_DUE, ActiveSegments, plan_retention
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.housekeeping.core.retention import NOTHING_DUE, ActiveSegments, plan_retention
+from tidelog.metadata.settings.of_topics import TopicSettings
 
 
 def test_by_a_clock_that_is_not_trusted_nothing_goes_by_time_and_all_that_is_due_by_size() -> None:

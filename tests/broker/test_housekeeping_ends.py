@@ -6,8 +6,8 @@ import msgspec
 
 from tests.broker.housekeeping_world import HOUR, LIMITS, House, Neighbourhood, in_a_house, placed
 from tests.broker.test_housekeeping import bases, sealed, sealed_log
-from tidelog.broker.directory import LogDirectory, RecoverySummary
-from tidelog.chaos.sim.medium import Inode
+from tidelog.broker.replicas.directory import LogDirectory, RecoverySummary
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 

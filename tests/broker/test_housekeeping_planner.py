@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tidelog.broker.housekeeping.background import (
+from tidelog.broker.housekeeping.core.background import (
     Background,
     CompactDue,
     JobDue,
@@ -14,20 +14,16 @@ from tidelog.broker.housekeeping.background import (
     SealDue,
     target_of,
 )
-from tidelog.broker.housekeeping.free_space import FreeSpace
-from tidelog.broker.housekeeping.limits import DAY_MS, HousekeepingLimits
-from tidelog.broker.housekeeping.retention import (
-    NOTHING_DUE,
-    Due,
-    plan_retention,
-)
-from tidelog.broker.housekeeping.retries import Retries
-from tidelog.broker.housekeeping.scrub_round import ScrubRound
+from tidelog.broker.housekeeping.core.free_space import FreeSpace
+from tidelog.broker.housekeeping.core.limits import DAY_MS, HousekeepingLimits
+from tidelog.broker.housekeeping.core.retention import NOTHING_DUE, Due, plan_retention
+from tidelog.broker.housekeeping.core.retries import Retries
+from tidelog.broker.housekeeping.core.scrub_round import ScrubRound
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.state import PartitionLog
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.segments import Segment
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -9,7 +9,7 @@ import pytest
 from tests.broker.housekeeping_world import LIMITS, House, Neighbourhood, in_a_house, placed
 from tests.broker.test_housekeeping import DIED, sealed, sealed_log
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state.log import PartitionLog
 
 SLOW = msgspec.structs.replace(LIMITS, bytes_per_second=20)
 """A compaction of three small segments takes many seconds."""

@@ -8,16 +8,16 @@ import pytest
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient, partition_batch
-from tidelog.broker.handlers.produce import (
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.services.produce.handler import (
     Acks,
     PartitionAcknowledgement,
     ProduceHandler,
     Submitted,
 )
-from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.rpc.produce import fill_response
-from tidelog.metadata_quorum.image import NO_LEADER, Image
+from tidelog.broker.services.produce.wire import fill_response
+from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.metadata.image.image import NO_LEADER, Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports.real.clock import RealClock
 from tidelog.v1 import errors_pb2, produce_pb2, records_pb2

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from tidelog.broker.log.index import INTERVAL_BYTES, SparseIndex
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.sidecar_blocks import block_seed, frame_blocks
-from tidelog.broker.log.sidecar_index import INDEX, encode_index
+from tidelog.broker.log.sidecar.blocks import block_seed, frame_blocks
+from tidelog.broker.log.sidecar.index import INDEX, encode_index
 from tidelog.wire.ids import Offset, PartitionId, TopicId
 
 BATCHES = st.lists(

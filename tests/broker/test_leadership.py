@@ -8,15 +8,15 @@ import pytest
 from tests.broker.log_shelf import TOPIC, batch_at
 from tests.broker.test_fetch_roles import CONTEXT, EPOCH, Node, position, written
 from tests.broker.test_offset_roles import offset_of
-from tidelog.broker.handlers.fetch import FetchRequest
-from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
-from tidelog.broker.handlers.leadership import CONFIRM_MS, Leadership
-from tidelog.broker.handlers.metadata import MetadataHandler
-from tidelog.broker.handlers.offsets import OffsetSpec
-from tidelog.broker.handlers.records import FetchRecordsRequest, RecordsHandler
-from tidelog.broker.handlers.trim import HIGH_WATERMARK, TrimHandler, TrimPoint
-from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.services.fetch.handler import FetchRequest
+from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
+from tidelog.broker.services.metadata.handler import MetadataHandler
+from tidelog.broker.services.offsets.handler import OffsetSpec
+from tidelog.broker.services.offsets.trim import HIGH_WATERMARK, TrimHandler, TrimPoint
+from tidelog.broker.services.records.handler import FetchRecordsRequest, RecordsHandler
+from tidelog.broker.services.shared.leadership import CONFIRM_MS, Leadership
+from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId
 

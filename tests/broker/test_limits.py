@@ -6,10 +6,10 @@ import pytest
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient, configuration, partition_batch, sealed
-from tidelog.broker.groups.limits import PARTITIONS_PER_GROUP_MAX
-from tidelog.broker.handlers.log_dirs import wanted_of
-from tidelog.broker.limits import PARTS_PER_REQUEST_MAX, RECORDS_ANSWER_BYTES
-from tidelog.broker.rpc.group_admin import FILTERS_MAX
+from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
+from tidelog.broker.services.groups.admin import FILTERS_MAX
+from tidelog.broker.services.log_dirs.handler import wanted_of
+from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX, RECORDS_ANSWER_BYTES
 from tidelog.v1 import (
     admin_pb2,
     common_pb2,

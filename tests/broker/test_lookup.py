@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.log_shelf import LogShelf, batch_at, compacted, shelf_of
-from tidelog.broker.log.digests import DIGESTS, digest_of, encode_digests
 from tidelog.broker.log.index import SparseIndex
-from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.read import LogReader
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar import DIGEST_BYTES, Summary
-from tidelog.broker.log.sidecar_codec import PRODUCERS, encode_sidecar
-from tidelog.broker.log.sidecar_index import INDEX, INDEX_TOP, encode_index
-from tidelog.broker.log.sidecar_reader import Recent, SidecarReader
+from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
+from tidelog.broker.log.reading.reader import LogReader
+from tidelog.broker.log.sidecar.codec import PRODUCERS, encode_sidecar
+from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Summary
+from tidelog.broker.log.sidecar.digests import DIGESTS, digest_of, encode_digests
+from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP, encode_index
+from tidelog.broker.log.sidecar.reader import Recent, SidecarReader
+from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch import Codec, encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset

@@ -1,6 +1,6 @@
 """The marks file's bytes: the last whole entry of a kind counts."""
 
-from tidelog.broker.log.marks import (
+from tidelog.broker.log.marks.marks import (
     ENTRY_BYTES,
     Mark,
     MarkKind,

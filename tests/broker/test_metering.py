@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.meter import DURATION_BOUNDS_S, Histogram, Meter
-from tidelog.broker.rpc.metering import LongCall, Metering, holding
+from tidelog.broker.services.middleware.metering import LongCall, Metering, holding
+from tidelog.broker.shared.meter import DURATION_BOUNDS_S, Histogram, Meter
 from tidelog.ports import RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -5,8 +5,8 @@ from typing import cast
 
 from tests.broker.log_shelf import TOPIC, batch_at
 from tests.broker.test_fetch_roles import CONTEXT, EPOCH, Node, written
-from tidelog.broker.handlers.offsets import OffsetQuery, OffsetsHandler, OffsetSpec
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.services.offsets.handler import OffsetQuery, OffsetsHandler, OffsetSpec
 
 
 def offset_of(node: Node, spec: OffsetSpec, time_ms: int = -1) -> tuple[int, int, str]:

@@ -21,10 +21,10 @@ from tests.broker.open_fixtures import (
     values,
 )
 from tests.broker.test_open_log import CLEANED, CLEANED_RECORDS, FIRST, SECOND, THIRD
-from tidelog.broker.log.marks import Mark, MarkKind, encode_marks
-from tidelog.broker.log.open_directory import open_directory
+from tidelog.broker.log.marks.marks import Mark, MarkKind, encode_marks
+from tidelog.broker.log.opening.directory import open_directory
 from tidelog.chaos.sim import FaultKind, World
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append
 
 CRASH_KINDS: Final = (

@@ -22,10 +22,10 @@ from tests.broker.open_fixtures import (
     stored,
     values,
 )
-from tidelog.broker.log.marks import PartitionMarks
-from tidelog.broker.log.open_log import open_log
+from tidelog.broker.log.marks.marks import PartitionMarks
+from tidelog.broker.log.opening.log import open_log
 from tidelog.chaos.sim import World
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch

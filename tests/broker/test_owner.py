@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
+from tidelog.broker.directory.owner.requests import WAITING_SWEPT_MIN
+from tidelog.broker.log.marks import file as marks_file
+from tidelog.broker.log.marks.file import make_marks_file
+from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_log import OpenedLog
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import marks_file
-from tidelog.broker.partition.marks_file import make_marks_file
-from tidelog.broker.partition.owner import Appended, DirectoryOwner
-from tidelog.broker.partition.owner_requests import WAITING_SWEPT_MIN
+from tidelog.broker.log.opening.log import OpenedLog
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Append, File, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError

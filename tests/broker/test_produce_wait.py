@@ -6,16 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.broker.handlers.produce import (
-    Acks,
-    ProduceHandler,
-    Submitted,
-)
-from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.partition.owner import Appended
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.rpc.produce import ProduceRpc
-from tidelog.metadata_quorum.image import Image
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.services.produce.handler import Acks, ProduceHandler, Submitted
+from tidelog.broker.services.produce.wire import ProduceRpc
+from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.metadata.image.image import Image
 from tidelog.ports import RequestContext
 from tidelog.ports.real.clock import RealClock
 from tidelog.ports.request_context import NO_DEADLINE_NS

@@ -10,7 +10,7 @@ from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient, partition_batch
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.producer_state import PRODUCERS_MAX
-from tidelog.broker.producer_admission import (
+from tidelog.broker.services.produce.admission import (
     COUNTS_MAX,
     NEW_PRODUCERS_MAX,
     WINDOW_MS,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidelog.broker.directory.core.producer_check import SEQUENCES, find_duplicate
 from tidelog.broker.log.producer_state import WINDOW_BATCHES, ProducedBatch, Producer, ProducerState
-from tidelog.broker.partition.producer_check import SEQUENCES, find_duplicate
 from tidelog.wire.batch import BatchHeader, encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 

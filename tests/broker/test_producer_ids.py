@@ -8,9 +8,9 @@ import pytest
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import PlainClient
-from tidelog.broker.handlers import producer_ids as module
-from tidelog.broker.handlers.producer_ids import Block, ProducerIds
-from tidelog.broker.rpc.producer_id import ALLOCATE_BLOCK, ControllerBlocks
+from tidelog.broker.services.producer_ids import handler as module
+from tidelog.broker.services.producer_ids.handler import Block, ProducerIds
+from tidelog.broker.services.producer_ids.wire import ALLOCATE_BLOCK, ControllerBlocks
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.ports import RequestContext

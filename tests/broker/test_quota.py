@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker import quota as quota_module
-from tidelog.broker.quota import (
+from tidelog.broker.services.middleware import quota as quota_module
+from tidelog.broker.services.middleware.quota import (
     DELAY_MS_MAX,
     DELAYED_BYTES_MAX,
     DELAYED_CALLS_MAX,
@@ -20,9 +20,9 @@ from tidelog.broker.quota import (
     TokenBucket,
     Use,
 )
-from tidelog.broker.rpc.quotas import with_quotas
-from tidelog.metadata_quorum.image import Image, QuotaImage
-from tidelog.metadata_quorum.image_map import ImageMap
+from tidelog.broker.services.middleware.quotas import with_quotas
+from tidelog.metadata.image.image import Image, QuotaImage
+from tidelog.metadata.image.map import ImageMap
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.v1 import errors_pb2, fetch_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError

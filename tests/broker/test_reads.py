@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.broker.log_shelf import LogShelf, batch_at, compacted, shelf_of
-from tidelog.broker.log.lookup_by_time import TimeSearch
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.read import COLD_READS_MAX, Batches, LogReader
+from tidelog.broker.log.reading.lookup_by_time import TimeSearch
+from tidelog.broker.log.reading.reader import COLD_READS_MAX, Batches, LogReader
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from tests.broker.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_of
-from tidelog.broker.directory import LogDirectory
-from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, FetchRequest
-from tidelog.broker.handlers.fetch_stream import FetchSession, FetchStreamRequest
-from tidelog.broker.handlers.leadership import Leadership
-from tidelog.broker.handlers.metadata import MetadataHandler
-from tidelog.broker.handlers.records import FetchRecordsRequest, RecordsHandler
-from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.read import LogReader
-from tidelog.broker.replicas import Replica, Replicas
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.log.reading.reader import LogReader
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
+from tidelog.broker.services.metadata.handler import MetadataHandler
+from tidelog.broker.services.records.handler import FetchRecordsRequest, RecordsHandler
+from tidelog.broker.services.shared.leadership import Leadership
+from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import TidelogError

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.log_shelf import LogShelf, batch_at, compacted, shelf_of
-from tidelog.broker.log.lookup_by_time import TimeSearch
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.read import LogReader
+from tidelog.broker.log.reading.lookup_by_time import TimeSearch
+from tidelog.broker.log.reading.reader import LogReader
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 BATCHES = [batch_at(10 * n, 10 * n + 1, size=size) for n, size in enumerate([30, 900, 7_000] * 12)]

@@ -14,10 +14,10 @@ from hypothesis.stateful import (
 )
 
 from tests.broker.log_shelf import LogShelf, batch_at
-from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.read import Batches, LogReader
-from tidelog.broker.log.sidecar_reader import SidecarReader
+from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
+from tidelog.broker.log.reading.reader import Batches, LogReader
+from tidelog.broker.log.sidecar.reader import SidecarReader
 from tidelog.wire.batch import decode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 

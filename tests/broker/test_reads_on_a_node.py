@@ -13,7 +13,7 @@ from tests.broker.node_in_world import (
     sealed,
 )
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.medium import Directory, Inode
+from tidelog.chaos.sim.ports.medium import Directory, Inode
 from tidelog.v1 import metadata_pb2
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers
 from tidelog.wire.errors import ErrorCode

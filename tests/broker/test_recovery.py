@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import (
     PartitionKey,
     SegmentKey,
@@ -15,7 +15,7 @@ from tidelog.broker.log.names import (
     parse_segment_name,
     segment_name,
 )
-from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Append
 from tidelog.wire.batch import encode_batch

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.broker.replica_group import BROKERS, Group
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 
 BROKER = st.sampled_from(BROKERS)
 STEP = st.one_of(

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replica_homes import Homes
-from tidelog.metadata_quorum.image import NO_DIRECTORY, PartitionImage
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.homes import Homes
+from tidelog.metadata.image.image import NO_DIRECTORY, PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
 

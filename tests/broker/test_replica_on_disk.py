@@ -7,15 +7,15 @@ from typing import Final
 import pytest
 
 from tests.broker.test_open_crashes import CRASH_KINDS
+from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_checkpoint import write_checkpoint
-from tidelog.broker.log.open_directory import open_directory
-from tidelog.broker.log.open_log import OpenedLog
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.log.opening.checkpoint import write_checkpoint
+from tidelog.broker.log.opening.directory import open_directory
+from tidelog.broker.log.opening.log import OpenedLog
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.process import Process
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.chaos.sim.world.process import Process
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError

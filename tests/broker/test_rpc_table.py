@@ -7,9 +7,9 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from tests.broker.node_fixtures import with_node
 from tests.broker.node_in_world import ADDRESS, CALL_MS, PlainClient
-from tidelog.broker.rpc.metadata_table import METADATA_FILES
-from tidelog.broker.rpc.table import BROKER_FILES
-from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
+from tidelog.broker.services.metadata.table import METADATA_FILES
+from tidelog.broker.services.table import BROKER_FILES
+from tidelog.metadata_quorum.admin.access import method_name, read_access
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 

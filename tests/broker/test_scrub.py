@@ -16,7 +16,7 @@ from tidelog.broker.log.jobs.scrub import (
 )
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.sidecar import DIGEST_BYTES
+from tidelog.broker.log.sidecar.contents import DIGEST_BYTES
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 KEY = segment_key(40)

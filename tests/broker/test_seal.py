@@ -18,9 +18,9 @@ from tidelog.broker.log.jobs.seal import (
 )
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.producer_state import Producer, ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS, decode_summary, find_section
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS, decode_summary, find_section
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 FIRST, SECOND = segment_key(), segment_key(3)

@@ -2,8 +2,8 @@
 
 from tidelog.broker.log.compaction.rewrite import empty_batch
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -15,28 +15,19 @@ from tests.support.segment_bytes import (
     segment_bytes,
     segment_key,
 )
-from tidelog.broker.log.digests import (
-    DIGESTS,
-    DIGESTS_PER_BLOCK,
-    decode_digest_block,
-    decode_digests,
-    digest_of,
-    encode_digests,
-)
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import DIGEST_BYTES, Replaced, Section, Summary
-from tidelog.broker.log.sidecar_blocks import (
+from tidelog.broker.log.sidecar.blocks import (
     BLOCK_BYTES,
     block_count,
     block_range,
     block_seed,
     frame_blocks,
 )
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import (
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import (
     FIRST_READ_BYTES,
     HEAD_BYTES,
     PRODUCERS,
@@ -49,7 +40,16 @@ from tidelog.broker.log.sidecar_codec import (
     find_section,
     summary_end,
 )
-from tidelog.broker.log.sidecar_index import (
+from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Replaced, Section, Summary
+from tidelog.broker.log.sidecar.digests import (
+    DIGESTS,
+    DIGESTS_PER_BLOCK,
+    decode_digest_block,
+    decode_digests,
+    digest_of,
+    encode_digests,
+)
+from tidelog.broker.log.sidecar.index import (
     ENTRIES_PER_BLOCK,
     INDEX,
     INDEX_TOP,

@@ -17,14 +17,14 @@ from tests.support.segment_bytes import (
     segment_bytes,
     segment_key,
 )
-from tidelog.broker.log.digests import DigestStream, digest_of
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.producer_state import EXPIRATION_MS, ProducerState
-from tidelog.broker.log.sidecar import DIGEST_BYTES, NEVER_MS, Section, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS, check_section, find_section
-from tidelog.broker.log.sidecar_index import INDEX, encode_index
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS, check_section, find_section
+from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, NEVER_MS, Section, Summary
+from tidelog.broker.log.sidecar.digests import DigestStream, digest_of
+from tidelog.broker.log.sidecar.index import INDEX, encode_index
 from tidelog.wire.batch import BATCH_BYTES_MAX, checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 

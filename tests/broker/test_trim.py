@@ -13,7 +13,7 @@ from tests.broker.node_in_world import (
     sealed,
     values_of,
 )
-from tidelog.broker.limits import PARTS_PER_REQUEST_MAX
+from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.v1 import admin_pb2, common_pb2, metadata_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tidelog.chaos.sim import FaultKind, Process, SimulatedPorts, World
-from tidelog.chaos.sim.nemesis import Nemesis
+from tidelog.chaos.sim.world.nemesis import Nemesis
 from tidelog.ports import (
     Append,
     DeathHint,

@@ -12,15 +12,15 @@ import pytest
 from tests.chaos.test_cluster_excuses import plan_of_three
 from tests.chaos.test_cluster_invariants import KEY, partition, topic
 from tidelog.broker.log.names import PartitionKey, directory_name, segment_name
-from tidelog.chaos.checkers.cluster_board import LATELY_NS, ClusterBoard, PartitionBoard
+from tidelog.chaos.checkers.cluster.board import LATELY_NS, ClusterBoard, PartitionBoard
+from tidelog.chaos.sim.base.places import Caller
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.taps import AnswersWatch
-from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
-from tidelog.chaos.sim.places import Caller
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
+from tidelog.chaos.sim.world.world import World
 from tidelog.chaos.workloads.log_client import PRODUCE
-from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.ports.network import Listener
 from tidelog.v1 import produce_pb2
 from tidelog.wire.batch import encode_batch

@@ -11,9 +11,9 @@ from tidelog.chaos.sim.clients.admin_scenes import ADMINISTERING
 from tidelog.chaos.sim.clients.cells import MOMENTS_A_SEED, ROWS, moments_of, row_of
 from tidelog.chaos.sim.clients.reading_scenes import MEMBERS, READING
 from tidelog.chaos.sim.clients.strikes import Fault, Role
+from tidelog.chaos.sim.clients.suite import CLIENTS
 from tidelog.chaos.sim.clients.writing_scenes import WRITING
 from tidelog.chaos.sim.planted.of_clients import PLANTED
-from tidelog.chaos.sim.suites.clients import CLIENTS
 from tidelog.client import aio
 
 PLANTS_MIN = 5

@@ -6,21 +6,21 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replicas import Replica
-from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
-from tidelog.chaos.checkers.history import Excuse, History
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.chaos.checkers.cluster.board import PartitionBoard, Position
+from tidelog.chaos.checkers.history.history import Excuse, History
+from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, draw_plan
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
-from tidelog.chaos.sim.seeds import Seeds
-from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.metadata_quorum.image import BrokerImage, Image, PartitionImage, TopicImage
-from tidelog.metadata_quorum.image_map import ImageMap
-from tidelog.server.view import NodeView
+from tidelog.chaos.sim.world.world import World
+from tidelog.metadata.image.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.map import ImageMap
+from tidelog.metadata.settings.of_topics import TopicSettings
+from tidelog.server.node.view import NodeView
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,

@@ -4,10 +4,8 @@ import msgspec
 import pytest
 
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.checkers import partition_starts as starts
-from tidelog.chaos.checkers import partition_steps as steps
-from tidelog.chaos.checkers.cluster_board import (
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.chaos.checkers.cluster.board import (
     LATELY_NS,
     SOON_NS,
     ClusterBoard,
@@ -15,12 +13,13 @@ from tidelog.chaos.checkers.cluster_board import (
     PartitionBoard,
     Position,
 )
-from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
-from tidelog.chaos.checkers.history import Excuse
-from tidelog.chaos.checkers.partition_lives import LivesWatch
-from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
-from tidelog.metadata_quorum.image import Image, PartitionImage, TopicImage
-from tidelog.metadata_quorum.image_map import ImageMap
+from tidelog.chaos.checkers.cluster.metadata import MetadataWatch
+from tidelog.chaos.checkers.history.history import Excuse
+from tidelog.chaos.checkers.partition import starts, steps
+from tidelog.chaos.checkers.partition.lives import LivesWatch
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.image.map import ImageMap
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.ids import (
     BrokerId,

@@ -6,11 +6,11 @@ import pytest
 
 from tests.chaos.suite_contract import SuiteContract
 from tidelog.chaos.sim import runner
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, draw_plan
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.cluster.suite import CLUSTER, REPLICATION_MAX
 from tidelog.chaos.sim.planted.of_cluster import PLANTED
-from tidelog.chaos.sim.seeds import Seeds
-from tidelog.chaos.sim.suites.cluster import CLUSTER, REPLICATION_MAX
 
 PLANTS_MIN = 15
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 import pytest
 
 from tidelog.chaos.sim import FaultKind, Process, SimulatedPorts, World
-from tidelog.chaos.sim.suites.keeper import Keeper
-from tidelog.chaos.sim.suites.skeleton import SkeletonRun
+from tidelog.chaos.sim.skeleton.suite import SkeletonRun
+from tidelog.chaos.sim.world.keeper import Keeper
 from tidelog.ports import Append
 from tidelog.wire.errors import ErrorCode, TidelogError
 

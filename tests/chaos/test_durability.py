@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import cast
 
-from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
-from tidelog.chaos.sim.suites.durability import DurabilityWatch
+from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
+from tidelog.chaos.sim.verdicts.durability import DurabilityWatch
 from tidelog.chaos.workloads.log_client import FETCH, PRODUCE
 from tidelog.v1 import fetch_pb2, produce_pb2
 from tidelog.wire.batch import encode_batch

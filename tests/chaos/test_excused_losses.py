@@ -5,9 +5,9 @@ import msgspec
 from tests.chaos.test_cluster_excuses import COMMITTED, KEY, TOPIC_ID, Scene
 from tests.chaos.test_history_checks import PARTITION, poll, send
 from tidelog.chaos.checkers import check_clients
-from tidelog.chaos.checkers.cluster_board import PartitionBoard
-from tidelog.chaos.checkers.history import Excuse, History, Loss, Poll, Send
-from tidelog.metadata_quorum.image import NO_LEADER, Image
+from tidelog.chaos.checkers.cluster.board import PartitionBoard
+from tidelog.chaos.checkers.history.history import Excuse, History, Loss, Poll, Send
+from tidelog.metadata.image.image import NO_LEADER, Image
 from tidelog.wire.ids import BrokerId, LeaderEpoch
 
 LOSS = Loss(kept=2, began_ns=20, ended_ns=40)

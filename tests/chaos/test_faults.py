@@ -7,7 +7,7 @@ import pytest
 from tests.chaos import fault_scenarios
 from tests.chaos.gone_file_scenario import gone_file
 from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, SimulatedPorts, Trace, World
-from tidelog.chaos.sim.faults import draw_kinds, with_causes
+from tidelog.chaos.sim.base.faults import draw_kinds, with_causes
 from tidelog.ports import Append
 
 SCENES = {**fault_scenarios.SCENES, FaultKind.GONE_FILE: gone_file}

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.suite_contract import SuiteContract
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.messages import AppendRecords
-from tidelog.broker.groups.records import (
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state.group import Member
+from tidelog.broker.groups.state.messages import AppendRecords
+from tidelog.broker.groups.state.records import (
     AnyValue,
     GroupKey,
     GroupValue,
@@ -21,24 +22,23 @@ from tidelog.broker.groups.records import (
     TargetKey,
     encode_record,
 )
-from tidelog.broker.groups.replay import owned_value, target_value
-from tidelog.broker.groups.state import Member
+from tidelog.broker.groups.state.replay import owned_value, target_value
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.segments import Segment
 from tidelog.chaos.checkers import groups as checker
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
 from tidelog.chaos.sim import FaultKind
+from tidelog.chaos.sim.base.trace import Trace
+from tidelog.chaos.sim.groups.cores import run_cores
 from tidelog.chaos.sim.groups.node_log import CommittedGroups
+from tidelog.chaos.sim.groups.nodes import run_nodes
 from tidelog.chaos.sim.groups.plan import KINDS
-from tidelog.chaos.sim.medium import Directory, Inode, Medium
+from tidelog.chaos.sim.groups.suite import GROUPS
 from tidelog.chaos.sim.planted.of_groups import PLANTED
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.chaos.sim.runner import Totals
-from tidelog.chaos.sim.suites.groups import GROUPS
-from tidelog.chaos.sim.suites.groups_cores import run_cores
-from tidelog.chaos.sim.suites.groups_nodes import run_nodes
-from tidelog.chaos.sim.suites.result import RunResult, Watch
-from tidelog.chaos.sim.trace import Trace
+from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.chaos.checkers import HISTORY_CHECKS, check_clients
-from tidelog.chaos.checkers.history import Acks, Excuse, History, Inquiry, Outcome, Poll, Send
+from tidelog.chaos.checkers.history.history import (
+    Acks,
+    Excuse,
+    History,
+    Inquiry,
+    Outcome,
+    Poll,
+    Send,
+)
 
 PARTITION = "t-0"
 

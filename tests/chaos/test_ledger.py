@@ -7,7 +7,7 @@ import pytest
 from tidelog.chaos.sim.ledger import Ledger, hash_sources
 from tidelog.chaos.sim.sources import ROOT, sources_behind
 from tidelog.chaos.sim.suites import load_suite
-from tidelog.chaos.sim.suites.result import RunResult
+from tidelog.chaos.sim.verdicts.result import RunResult
 
 
 def result(seed: int, *violations: str, missing: tuple[str, ...] = ()) -> RunResult:

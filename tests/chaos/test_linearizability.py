@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.checkers.linearizability import (
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.checkers.history.linearizability import (
     Operation,
     Value,
     Verdict,

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from tidelog.chaos.checkers import Anomaly, check_clients
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.live.cluster_cases import exit_code, run_cluster_case
-from tidelog.chaos.live.cluster_damage import Hit, named_byte
-from tidelog.chaos.live.cluster_full_disk import Looked
-from tidelog.chaos.live.cluster_gaps import acknowledged_at, longest_gap_ms
-from tidelog.chaos.live.cluster_journal import Entry, Journal, name_of, read_journal, value_of
-from tidelog.chaos.live.cluster_pace import run_length
-from tidelog.chaos.live.cluster_paths import BACK, CLIENTS, TO, silence
-from tidelog.chaos.live.cluster_rounds import Budget, RoundDone
-from tidelog.chaos.live.cluster_run import RunDone, Unavailable, figures_of, stages_of
-from tidelog.chaos.live.cluster_seats import Seat
-from tidelog.chaos.live.cluster_verdict import (
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.live.cases import exit_code, run_cluster_case
+from tidelog.chaos.live.cluster.faults.damage import Hit, named_byte
+from tidelog.chaos.live.cluster.faults.full_disk import Looked
+from tidelog.chaos.live.cluster.gaps import acknowledged_at, longest_gap_ms
+from tidelog.chaos.live.cluster.journal import Entry, Journal, name_of, read_journal, value_of
+from tidelog.chaos.live.cluster.pace import run_length
+from tidelog.chaos.live.cluster.paths import BACK, CLIENTS, TO, silence
+from tidelog.chaos.live.cluster.rounds import Budget, RoundDone
+from tidelog.chaos.live.cluster.run import RunDone, Unavailable, figures_of, stages_of
+from tidelog.chaos.live.cluster.seats import Seat
+from tidelog.chaos.live.cluster.verdict import (
     LiveVerdict,
     history_of,
     is_double_found,
@@ -29,8 +29,8 @@ from tidelog.chaos.live.cluster_verdict import (
     records_in,
     together,
 )
-from tidelog.chaos.live.planted_server import SUITE
-from tidelog.chaos.live.server_process import Place, Reach, server_command, settings_text
+from tidelog.chaos.live.processes.planted import SUITE
+from tidelog.chaos.live.processes.server import Place, Reach, server_command, settings_text
 from tidelog.chaos.sim.planted import load_planted
 
 MS = 1_000_000
@@ -206,7 +206,7 @@ def test_a_planted_bug_is_a_program_around_the_node() -> None:
     assert name in load_planted(SUITE)
     plain, planted = (server_command(Path("n.toml"), bug)[1:] for bug in ("", name))
     assert plain == ["-m", "tidelog", "server", "--config", "n.toml"]
-    assert planted == ["-m", "tidelog.chaos.live.planted_server", name, *plain[2:]]
+    assert planted == ["-m", "tidelog.chaos.live.processes.planted", name, *plain[2:]]
 
 
 # -- the verdict ---------------------------------------------------------------------------------

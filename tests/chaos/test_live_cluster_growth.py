@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tidelog.chaos.checkers import Anomaly
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.live import cluster_wrong_clock
-from tidelog.chaos.live.cluster_growth import Phase, Recreated
-from tidelog.chaos.live.cluster_growth_cases import (
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.live.cluster.journal import Entry, Journal
+from tidelog.chaos.live.cluster.verdict import LiveVerdict, Read
+from tidelog.chaos.live.growth import wrong_clock as cluster_wrong_clock
+from tidelog.chaos.live.growth.cases import (
     GROWTH_CASES,
     WRONG_CLOCK,
     entries_of,
@@ -19,8 +20,7 @@ from tidelog.chaos.live.cluster_growth_cases import (
     run_growth_case,
     stalls_ms,
 )
-from tidelog.chaos.live.cluster_journal import Entry, Journal
-from tidelog.chaos.live.cluster_verdict import LiveVerdict, Read
+from tidelog.chaos.live.growth.growth import Phase, Recreated
 
 MS = 1_000_000
 RECREATED = Recreated(deleted_ns=100 * MS, created_ns=200 * MS)

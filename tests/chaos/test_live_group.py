@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import HANG_SECONDS
-from tidelog.chaos.live.cluster_cases import worst
-from tidelog.chaos.live.cluster_journal import value_of
-from tidelog.chaos.live.group_journal import Delivered, MemberJournal, Moved, read_member_journal
-from tidelog.chaos.live.group_members import GroupMembers
-from tidelog.chaos.live.group_run import committed_by, report_group
-from tidelog.chaos.live.group_scaling import stall_ms, tell_gaps
-from tidelog.chaos.live.group_seen import Seen, Stint, least_moves, read_members
-from tidelog.chaos.live.group_verdict import check_partition, judge_group
+from tidelog.chaos.live.cases import worst
+from tidelog.chaos.live.cluster.journal import value_of
+from tidelog.chaos.live.groups.journal import Delivered, MemberJournal, Moved, read_member_journal
+from tidelog.chaos.live.groups.members import GroupMembers
+from tidelog.chaos.live.groups.run import committed_by, report_group
+from tidelog.chaos.live.groups.scaling import stall_ms, tell_gaps
+from tidelog.chaos.live.groups.seen import Seen, Stint, least_moves, read_members
+from tidelog.chaos.live.groups.verdict import check_partition, judge_group
 from tidelog.client import ConfigResource, ConfigResourceType, Producer
 from tidelog.testing import TestCluster
 

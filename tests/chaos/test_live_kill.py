@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.chaos.checkers import Anomaly
 from tidelog.chaos.live.__main__ import report
-from tidelog.chaos.live.kill_while_producing import Round, Verdict, run
+from tidelog.chaos.live.single.kill_while_producing import Round, Verdict, run
 
 
 def verdict(*anomalies: Anomaly, under_way: int = 1) -> Verdict:

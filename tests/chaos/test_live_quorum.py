@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.checkers.linearizability import (
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.checkers.history.linearizability import (
     Operation,
     Verdict,
     check_history,
     check_key,
 )
-from tidelog.chaos.live.quorum_cases import CASES
-from tidelog.chaos.live.quorum_load import OwnWrite
-from tidelog.chaos.live.quorum_rounds import first_successes, longest_gap_ms
-from tidelog.chaos.live.quorum_verdict import (
+from tidelog.chaos.live.quorum.cases import CASES
+from tidelog.chaos.live.quorum.load import OwnWrite
+from tidelog.chaos.live.quorum.rounds import first_successes, longest_gap_ms
+from tidelog.chaos.live.quorum.verdict import (
     RunVerdict,
     compare,
     read_history,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tidelog.broker.log.read_verify import Walk
+from tidelog.broker.log.reading.verify import Walk
 from tidelog.chaos.fuzz import log_files
 from tidelog.chaos.fuzz.log_corpus import KEYS, Corpus, build_corpora
 from tidelog.chaos.fuzz.log_damage import SECTOR_BYTES, damage

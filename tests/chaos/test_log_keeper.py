@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.chaos.sim import SeededRandom, SimulatedPorts, World
 from tidelog.chaos.sim.log.keeper import LogKeeper
-from tidelog.chaos.sim.medium import Inode
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SIDECAR = "t-0/00000000000000000000.sidecar"

@@ -1,8 +1,8 @@
 """What lies on a medium for good."""
 
 from tidelog.broker.log.names import PartitionKey, directory_name
-from tidelog.chaos.checkers.log_medium import durable_end
-from tidelog.chaos.sim.medium import Directory, Inode, Medium
+from tidelog.chaos.checkers.log.medium import durable_end
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.ids import PartitionId, TopicId
 

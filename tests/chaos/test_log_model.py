@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.chaos.checkers.log_model import Bounds, LogModel, Policy
-from tidelog.chaos.checkers.log_records import Found, Record, Sent, read_records, seal
+from tidelog.chaos.checkers.log.model import Bounds, LogModel, Policy
+from tidelog.chaos.checkers.log.records import Found, Record, Sent, read_records, seal
 
 DAY_MS = 86_400_000
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.suite_contract import SuiteContract
-from tidelog.chaos.checkers import log_derived, log_medium, log_model
+from tidelog.chaos.checkers.log import derived as log_derived
+from tidelog.chaos.checkers.log import medium as log_medium
+from tidelog.chaos.checkers.log import model as log_model
 from tidelog.chaos.sim import FaultKind, runner
-from tidelog.chaos.sim.log import inspection, keeper, partition_client, readers
+from tidelog.chaos.sim.log import inspection, keeper, partition_client, readers, suite
+from tidelog.chaos.sim.log.suite import LOG, run_log
 from tidelog.chaos.sim.planted.of_log import PLANTED
 from tidelog.chaos.sim.runner import Totals
 from tidelog.chaos.sim.suites import load_suite
-from tidelog.chaos.sim.suites import log as suite
-from tidelog.chaos.sim.suites.log import LOG, run_log
 
 PLANTED_MIN = 12
 CHECKS = (

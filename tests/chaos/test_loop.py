@@ -19,7 +19,7 @@ from tidelog.chaos.sim import (
     Trace,
     World,
 )
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.world.process import Process
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, Trace
-from tidelog.chaos.sim.medium import Directory, Inode, Medium, NameChange
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
 
 CRASH_KINDS = (
     FaultKind.LOST_WRITE,

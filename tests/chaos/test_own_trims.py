@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.chaos.test_cluster_invariants import board_of
-from tidelog.chaos.checkers.cluster_board import PartitionBoard, Position
+from tidelog.chaos.checkers.cluster.board import PartitionBoard, Position
 from tidelog.chaos.sim.cluster.own_trims import start_in
 
 

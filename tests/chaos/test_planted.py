@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.log import recovery
-from tidelog.broker.partition.core import DirectoryCore
+from tidelog.broker.directory.core.core import DirectoryCore
+from tidelog.broker.log.state import recovery
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import search_every_plant, search_planted
 from tidelog.chaos.sim.planted import PLANTED as ALL_PLANTED
 from tidelog.chaos.sim.planted import Plant, Substitution, load_planted, planted
 from tidelog.chaos.sim.planted.of_skeleton import PLANTED
 from tidelog.chaos.sim.planted.search import BrokenPlant, find
+from tidelog.chaos.sim.skeleton.suite import SKELETON
 from tidelog.chaos.sim.suites import RunResult, Suite
-from tidelog.chaos.sim.suites.skeleton import SKELETON
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.chaos.checkers.raft_content import Content
+from tidelog.chaos.checkers.raft.content import Content
 from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, Trace
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
 from tidelog.chaos.sim.quorum.key_value import Command, KeyValue, encode_command

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.suite_contract import SuiteContract
-from tidelog.chaos.checkers.raft_invariants import GROUPS, list_invariants
+from tidelog.chaos.checkers.raft.invariants import GROUPS, list_invariants
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
 from tidelog.chaos.sim.planted.of_quorum import PLANTED
-from tidelog.chaos.sim.suites.quorum import QUORUM
-from tidelog.chaos.sim.suites.quorum_datagrams import run_datagrams
-from tidelog.chaos.sim.suites.quorum_nodes import run_nodes
+from tidelog.chaos.sim.quorum.datagrams import run_datagrams
+from tidelog.chaos.sim.quorum_nodes.play import run_nodes
+from tidelog.chaos.sim.quorum_nodes.suite import QUORUM
 
 INVARIANTS_MIN = 16
 

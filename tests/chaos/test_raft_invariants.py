@@ -4,8 +4,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.chaos.checkers import raft_sent, raft_steps, raft_stored, raft_whole
-from tidelog.chaos.checkers.raft_board import Board, Seen
+from tidelog.chaos.checkers.raft import sent as raft_sent
+from tidelog.chaos.checkers.raft import steps as raft_steps
+from tidelog.chaos.checkers.raft import stored as raft_stored
+from tidelog.chaos.checkers.raft import whole as raft_whole
+from tidelog.chaos.checkers.raft.board import Board, Seen
 from tidelog.metadata_quorum.raft.core_port import Description, MemberProgress
 from tidelog.metadata_quorum.raft.effects import Apply, Persist, ResetLog, Role
 from tidelog.metadata_quorum.raft.membership import encode_members

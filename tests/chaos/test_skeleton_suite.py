@@ -10,8 +10,8 @@ from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import main
 from tidelog.chaos.sim.planted import planted
 from tidelog.chaos.sim.planted.of_skeleton import PLANTED
+from tidelog.chaos.sim.skeleton.suite import SKELETON
 from tidelog.chaos.sim.suites import RunResult, Suite
-from tidelog.chaos.sim.suites.skeleton import SKELETON
 
 
 @pytest.fixture(autouse=True)

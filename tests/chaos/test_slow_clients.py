@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.chaos.live.slow_clients import (
+from tidelog.chaos.live.single.slow_clients import (
     ALLOWANCE_MIB,
     HEADER,
     KINDS,
@@ -10,9 +10,9 @@ from tidelog.chaos.live.slow_clients import (
     faults,
     line_of,
 )
-from tidelog.chaos.live.slow_clients_caller import KINDS as CALLERS
-from tidelog.chaos.live.slow_clients_load import Pace, pace_of, quantile
-from tidelog.chaos.live.slow_clients_wire import (
+from tidelog.chaos.live.single.slow_clients_caller import KINDS as CALLERS
+from tidelog.chaos.live.single.slow_clients_load import Pace, pace_of, quantile
+from tidelog.chaos.live.single.slow_clients_wire import (
     DATA,
     END_STREAM,
     FRAME_HEADER_BYTES,

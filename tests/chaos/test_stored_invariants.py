@@ -1,10 +1,10 @@
 """Invariants of stored bytes and of time find replicas that differ, and what a wrong clock did."""
 
 from tests.chaos.test_cluster_invariants import KEY, board_of, log_at, partition, stored, topic
-from tidelog.chaos.checkers import partition_steps as steps
-from tidelog.chaos.checkers.cluster_board import ClusterBoard, PartitionBoard
-from tidelog.chaos.checkers.partition_bytes import BytesWatch
-from tidelog.chaos.sim.clock import WALL_START_MS
+from tidelog.chaos.checkers.cluster.board import ClusterBoard, PartitionBoard
+from tidelog.chaos.checkers.partition import steps
+from tidelog.chaos.checkers.partition.bytes import BytesWatch
+from tidelog.chaos.sim.ports.clock import WALL_START_MS
 
 
 def test_nothing_is_deleted_before_it_is_old_by_a_right_clock() -> None:

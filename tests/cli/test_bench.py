@@ -18,11 +18,11 @@ from tests.cli.running import (
 )
 from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_SECONDS, wait_until
-from tidelog.cli import bench_report
-from tidelog.cli.bench_arguments import producer_options, shares
-from tidelog.cli.bench_client import payload
-from tidelog.cli.bench_load import Done
-from tidelog.cli.bench_run import together
+from tidelog.cli.bench import report as bench_report
+from tidelog.cli.bench.arguments import producer_options, shares
+from tidelog.cli.bench.client import payload
+from tidelog.cli.bench.load import Done
+from tidelog.cli.bench.run import together
 
 
 def test_a_percentile_is_a_time_that_was_measured() -> None:

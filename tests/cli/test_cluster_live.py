@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.local_cluster import CLUSTER_ID, LocalCluster, without_uuids
 from tests.cli.running import assert_three_lines
-from tidelog.cli.quorum_recover import SENTENCE
+from tidelog.cli.quorum.recover import SENTENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 

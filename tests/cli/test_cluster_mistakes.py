@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.running import assert_three_lines
 from tidelog.cli.main import main
-from tidelog.cli.quorum_recover import SENTENCE
+from tidelog.cli.quorum.recover import SENTENCE
 
 UUIDS = [f"{number:032x}" for number in range(1, 4)]
 TWO = f"1@127.0.0.1:9193/{UUIDS[0]},2@127.0.0.1:9293/{UUIDS[1]}"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cli.broker_drain import wait_empty
-from tidelog.cli.cluster_rebalance import as_json, as_text
-from tidelog.cli.cluster_rebalance_plan import (
+from tidelog.cli.broker.drain import wait_empty
+from tidelog.cli.cluster.rebalance import as_json, as_text
+from tidelog.cli.cluster.rebalance_plan import (
     Forecast,
     Move,
     Standing,
@@ -18,17 +18,17 @@ from tidelog.cli.cluster_rebalance_plan import (
     problems,
     standings,
 )
-from tidelog.cli.cluster_rebalance_run import Execution, out_of_time
-from tidelog.cli.throttle import REMOVE_THROTTLE, THROTTLE
+from tidelog.cli.cluster.rebalance_run import Execution, out_of_time
+from tidelog.cli.partition.throttle import REMOVE_THROTTLE, THROTTLE
 from tidelog.client import ConfigResource, ElectionType, TopicPartition
-from tidelog.client.admin_types import (
+from tidelog.client.types.admin import (
     BrokerStatus,
     ConfigDescription,
     ConfigEntry,
     ElectionOutcome,
     PartitionReassignment,
 )
-from tidelog.client.types import PartitionDescription, TopicDescription
+from tidelog.client.types.records import PartitionDescription, TopicDescription
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 THERE = TopicPartition("t", 0)

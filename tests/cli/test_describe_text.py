@@ -6,17 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidelog.cli import (
-    broker_log_dirs,
-    cluster_confirm_clock,
-    cluster_describe,
-    topic_describe,
-)
-from tidelog.cli.clock_text import clock_text
-from tidelog.cli.commands import make_parser
-from tidelog.client.admin_types import BrokerStatus
-from tidelog.client.directory_types import BrokerLogDirs, LogDir, LogDirReplica
-from tidelog.client.types import (
+from tidelog.cli.broker import log_dirs as broker_log_dirs
+from tidelog.cli.cluster import confirm_clock as cluster_confirm_clock
+from tidelog.cli.cluster import describe as cluster_describe
+from tidelog.cli.frame.commands import make_parser
+from tidelog.cli.show.clock_text import clock_text
+from tidelog.cli.topic import describe as topic_describe
+from tidelog.client.types.admin import BrokerStatus
+from tidelog.client.types.directories import BrokerLogDirs, LogDir, LogDirReplica
+from tidelog.client.types.records import (
     BrokerDescription,
     ClusterDescription,
     IneligibleReplica,

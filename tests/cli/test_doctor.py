@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cli import doctor
 from tidelog.cli.main import main
-from tidelog.ports.real.open_files import UNLIMITED, Limit
+from tidelog.cli.node import doctor
+from tidelog.ports.real.disk.open_files import UNLIMITED, Limit
 
 
 def test_every_check_has_a_line_and_a_state(

@@ -9,11 +9,11 @@ import pytest
 
 from tests.cli.running import assert_three_lines
 from tests.client.group_server import GroupServer
-from tidelog.cli import group_targets
-from tidelog.cli.errors import BadInput
-from tidelog.cli.group_describe import shown_partitions
-from tidelog.cli.group_targets import Bounds, Target, duration_ms, step
+from tidelog.cli.group import targets as group_targets
+from tidelog.cli.group.describe import shown_partitions
+from tidelog.cli.group.targets import Bounds, Target, duration_ms, step
 from tidelog.cli.main import main
+from tidelog.cli.show.errors import BadInput
 from tidelog.client import TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -12,8 +12,9 @@ import pytest
 from tests.cli.running import ANNOUNCED, announced_command, cli_environment
 from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_SECONDS
-from tidelog.cli import consume_group, interrupt
-from tidelog.cli.consume import Printing
+from tidelog.cli.frame import interrupt
+from tidelog.cli.records import consume_group
+from tidelog.cli.records.consume import Printing
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.client.errors import WakeupError
 

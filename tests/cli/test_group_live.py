@@ -17,7 +17,7 @@ from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main
 from tidelog.client import AdminClient, NewTopic, Producer
-from tidelog.client.group_types import MemberToRemove
+from tidelog.client.types.groups import MemberToRemove
 from tidelog.v1 import groups_pb2
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]

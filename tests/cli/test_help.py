@@ -8,10 +8,10 @@ import pytest
 
 from tests.cli.running import run_cli
 from tests.support.waiting import HANG_SECONDS
-from tidelog.cli import completion, reference
-from tidelog.cli.commands import COMMANDS, GROUPS, load, make_parser
+from tidelog.cli.frame import completion, reference
+from tidelog.cli.frame.commands import COMMANDS, GROUPS, load, make_parser
+from tidelog.cli.frame.parser import HELP_WIDTH
 from tidelog.cli.main import main
-from tidelog.cli.parser import HELP_WIDTH
 from tools.repository import TOP
 
 HEAVY = ("grpc", "google", "msgspec", "asyncio", "tidelog.client", "tidelog.server")
@@ -60,7 +60,7 @@ def test_the_version_is_printed_by_both_spellings(capsys: pytest.CaptureFixture[
 
 def test_the_page_of_commands_says_what_the_commands_say() -> None:
     page = (TOP / "docs/cli.md").read_text("utf-8")
-    assert page == reference.page(), "python -m tidelog.cli.reference > docs/cli.md"
+    assert page == reference.page(), "python -m tidelog.cli.frame.reference > docs/cli.md"
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ import pytest
 
 from tests.cli.running import assert_three_lines
 from tests.support.segment_bytes import PARTITION, Batch, segment_bytes, segment_key
-from tidelog.broker.log.clean_checkpoint import CleanLog, CleanSegment, encode_pieces
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.marks import ENTRY_BYTES, Mark, MarkKind, encode_marks
+from tidelog.broker.log.marks.marks import ENTRY_BYTES, Mark, MarkKind, encode_marks
+from tidelog.broker.log.opening.clean_checkpoint import CleanLog, CleanSegment, encode_pieces
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.cli.main import main
 
 Captured = pytest.CaptureFixture[str]

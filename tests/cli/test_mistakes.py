@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import assert_three_lines
-from tidelog.cli.commands import COMMANDS
-from tidelog.cli.dev import check_directory
-from tidelog.cli.errors import BadInput
+from tidelog.cli.frame.commands import COMMANDS
+from tidelog.cli.frame.parser import BYTES_ARGUMENTS
 from tidelog.cli.main import main
-from tidelog.cli.parser import BYTES_ARGUMENTS
+from tidelog.cli.node.dev import check_directory
+from tidelog.cli.show.errors import BadInput
 
 MISTAKES = [
     # what was typed, what the second line says, what the hint says

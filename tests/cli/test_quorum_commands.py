@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidelog.cli import quorum_choice
-from tidelog.cli.quorum_arguments import address, initial_voters
-from tidelog.cli.quorum_describe import as_json, as_text, members_text
-from tidelog.client.admin_types import (
+from tidelog.cli.quorum import choice as quorum_choice
+from tidelog.cli.quorum.arguments import address, initial_voters
+from tidelog.cli.quorum.describe import as_json, as_text, members_text
+from tidelog.client.types.admin import (
     QuorumDescription,
     QuorumMember,
     QuorumMemberStatus,

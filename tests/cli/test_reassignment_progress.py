@@ -1,9 +1,9 @@
 """What is left of a move, from what each replica stores."""
 
-from tidelog.cli.reassignment_progress import remaining_bytes
+from tidelog.cli.show.reassignment_progress import remaining_bytes
 from tidelog.client import TopicPartition
-from tidelog.client.admin_types import PartitionReassignment
-from tidelog.client.types import PartitionDescription, ReplicaDescription, TopicDescription
+from tidelog.client.types.admin import PartitionReassignment
+from tidelog.client.types.records import PartitionDescription, ReplicaDescription, TopicDescription
 
 THERE = TopicPartition("t", 0)
 

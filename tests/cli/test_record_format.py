@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidelog.cli import record_json
-from tidelog.cli.errors import BadInput
-from tidelog.cli.escapes import unescape
-from tidelog.cli.record_format import MEANINGS, Record, RecordFormat, parse
+from tidelog.cli.records import json as record_json
+from tidelog.cli.records.format import MEANINGS, Record, RecordFormat, parse
+from tidelog.cli.show.errors import BadInput
+from tidelog.cli.show.escapes import unescape
 
 PLAIN: Record = (7, 1_700_000_000_000, 0, b"alice", b"1 espresso", [("till", b"4")])
 NULLS: Record = (8, 1_700_000_000_001, 1, None, None, [("a", None), ("b", b"")])

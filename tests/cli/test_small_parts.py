@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cli import node_settings
-from tidelog.cli.client_options import convert
-from tidelog.cli.config_show import as_toml
-from tidelog.cli.errors import BadInput, CommandError
-from tidelog.cli.lines import LINE_BYTES_MAX, LineSplitter, read_lines
-from tidelog.cli.node_settings import Effective
-from tidelog.cli.table import size, table
-from tidelog.client.options import ConsumerOptions, ProducerOptions
+from tidelog.cli.config.show import as_toml
+from tidelog.cli.frame.client_options import convert
+from tidelog.cli.node import settings as node_settings
+from tidelog.cli.node.settings import Effective
+from tidelog.cli.show.errors import BadInput, CommandError
+from tidelog.cli.show.lines import LINE_BYTES_MAX, LineSplitter, read_lines
+from tidelog.cli.show.table import size, table
+from tidelog.client.arguments.options import ConsumerOptions, ProducerOptions
 from tools.repository import TOP
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.cli.errors import BadInput
-from tidelog.cli.start_offset import Start, parse_start, resolve
+from tidelog.cli.records.start_offset import Start, parse_start, resolve
+from tidelog.cli.show.errors import BadInput
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cli.consume import Printing
-from tidelog.cli.record_format import RecordFormat
-from tidelog.cli.value_lines import open_values
+from tidelog.cli.records.consume import Printing
+from tidelog.cli.records.format import RecordFormat
+from tidelog.cli.show.value_lines import open_values
 from tidelog.client import RawBatch, TopicPartition
 from tidelog.wire.batch import Codec, encode_batch, read_header
 

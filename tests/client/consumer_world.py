@@ -3,10 +3,17 @@
 from collections.abc import Callable
 
 from tests.client.engine_world import MS, TOPIC_ID, failure
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import (
+    BrokerView,
+    ClusterView,
+    MetadataCache,
+    PartitionView,
+    TopicView,
+)
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
@@ -26,16 +33,9 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
+from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.engine.invariants import check_consumer
-from tidelog.client.engine.metadata import (
-    BrokerView,
-    ClusterView,
-    MetadataCache,
-    PartitionView,
-    TopicView,
-)
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import TopicId

@@ -15,7 +15,7 @@ import grpc
 from tests.client.contract_errors import error
 from tests.client.group_service import GroupService
 from tests.support.waiting import HANG_SECONDS
-from tidelog.client import wire
+from tidelog.client.wire import calls as wire
 from tidelog.v1 import (
     admin_pb2,
     fetch_pb2,

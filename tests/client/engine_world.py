@@ -5,19 +5,19 @@ The form of scripts, and how they are rewritten, stand in `tests.support.golden`
 
 from collections.abc import Callable
 
-from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
-from tidelog.client.engine.invariants import check_accumulator, check_producer
-from tidelog.client.engine.metadata import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import (
     BrokerView,
     ClusterView,
     MetadataCache,
     PartitionView,
     TopicView,
 )
-from tidelog.client.engine.producer import ProducerCore
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.invariants import check_accumulator, check_producer
+from tidelog.client.engine.produce.accumulator import Accumulator, AccumulatorLimits
+from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
     Answered,
     BatchSealed,
@@ -42,9 +42,9 @@ from tidelog.client.engine.producer_messages import (
     TellWaiting,
     TopicWanted,
 )
-from tidelog.client.engine.producer_settings import ProducerSettings
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.producer_parts import waiting_text
+from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.engine.produce.settings import ProducerSettings
+from tidelog.client.writing.producer_parts import waiting_text
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ For tests of the member alone. Time is what the test says.
 """
 
 from tests.client.engine_world import failure
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.group.messages import (
     AssignedPartition,
     CommittedOffset,
     GroupPartition,

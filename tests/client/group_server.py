@@ -11,7 +11,7 @@ import grpc
 
 from tests.client.contract_errors import error
 from tests.client.contract_server import BROKER_ID, ContractServer
-from tidelog.client import wire_groups_admin as calls
+from tidelog.client.wire import groups_admin as calls
 from tidelog.v1 import common_pb2, coordinator_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode
 

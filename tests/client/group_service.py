@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.client.contract_errors import error
 from tests.client.group_model import FakeCoordinator
-from tidelog.client import wire_groups
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.group.messages import (
     GroupPartition,
     Heartbeat,
     OffsetToCommit,
     Subscription,
 )
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
+from tidelog.client.wire import groups as wire_groups
 from tidelog.v1 import coordinator_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

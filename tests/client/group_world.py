@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from tests.client.engine_world import MS, TOPIC_ID, failure
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_invariants import check_group
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.invariants import check_group
+from tidelog.client.engine.group.messages import (
     Assign,
     AssignedPartition,
     CommitAnswered,
@@ -40,8 +40,8 @@ from tidelog.client.engine.group_messages import (
     Subscription,
     Tell,
 )
-from tidelog.client.engine.group_settings import GroupSettings
-from tidelog.client.types import TopicPartition
+from tidelog.client.engine.group.settings import GroupSettings
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Fields = dict[str, str]

@@ -10,7 +10,8 @@ from random import Random
 
 import msgspec
 
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.metadata import BrokerView, ClusterView, PartitionView, TopicView
+from tidelog.client.engine.fetch.messages import (
     Divergence,
     FetchPosition,
     OffsetAnswer,
@@ -19,7 +20,6 @@ from tidelog.client.engine.fetch_messages import (
     PartitionBatches,
     SendFetch,
 )
-from tidelog.client.engine.metadata import BrokerView, ClusterView, PartitionView, TopicView
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId

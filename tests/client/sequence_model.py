@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 
 from tests.client.engine_world import ProducerWorld, failure, view
-from tidelog.client.engine.batch import Acknowledgement, Outcome
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
+from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
     Answered,
     BreakStream,

@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 from tests.client.contract_errors import error
-from tidelog.client import AdminClient, ConfigResource, ConfigResourceType, wire
+from tidelog.client import AdminClient, ConfigResource, ConfigResourceType
+from tidelog.client.wire import calls as wire
 from tidelog.v1 import (
     admin_pb2,
     config_admin_pb2,

@@ -12,7 +12,8 @@ import pytest
 
 from tests.client.contract_errors import error
 from tests.support.waiting import HANG_SECONDS
-from tidelog.client import AdminClient, TopicPartition, wire
+from tidelog.client import AdminClient, TopicPartition
+from tidelog.client.wire import calls as wire
 from tidelog.v1 import metadata_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -10,15 +10,15 @@ import pytest
 from tests.client.group_server import GroupServer
 from tidelog.client import AdminClient, OffsetAndMetadata, TopicPartition
 from tidelog.client.aio import AsyncAdminClient
-from tidelog.client.aio.admin_groups import AsyncGroupCalls
-from tidelog.client.group_types import (
+from tidelog.client.aio.admin.groups import AsyncGroupCalls
+from tidelog.client.sync.admin.groups import GroupCalls
+from tidelog.client.types.groups import (
     GroupDescription,
     GroupState,
     GroupType,
     MemberToRemove,
     OffsetTimestamp,
 )
-from tidelog.client.sync.admin_groups import GroupCalls
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

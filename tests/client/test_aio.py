@@ -11,8 +11,8 @@ from tests.client.contract_server import ContractServer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer
-from tidelog.client.engine.fetch_messages import Divergence, FetchAnswered, PartitionBatches
-from tidelog.client.engine.producer_messages import FetchMetadata
+from tidelog.client.engine.fetch.messages import Divergence, FetchAnswered, PartitionBatches
+from tidelog.client.engine.produce.messages import FetchMetadata
 from tidelog.client.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer, errors
-from tidelog.client.arguments import TABLE, check_of
 from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError
+from tidelog.client.shared.checked import TABLE, check_of
 
 
 def refusal(call: Any, *positional: Any, **named: Any) -> TidelogError:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.client.arguments import check_of
+from tidelog.client.arguments.options import ProducerOptions
+from tidelog.client.arguments.records import accumulator_limits
 from tidelog.client.bulk.appending import Appending, Part
 from tidelog.client.bulk.pieces import Chooser, pieces
 from tidelog.client.bulk.records import GivenRecords
-from tidelog.client.engine.accumulator import Accumulator, Route
-from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.produce.accumulator import Accumulator, Route
+from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.errors import ErrorCode, TidelogError
-from tidelog.client.options import ProducerOptions
-from tidelog.client.producer_base import by_key
-from tidelog.client.record_checks import accumulator_limits
+from tidelog.client.shared.checked import check_of
+from tidelog.client.writing.producer_base import by_key
 from tidelog.wire.batch import decode_records, encode_batch, record_size_estimate
 from tidelog.wire.partitioner import partition_for_key
 

@@ -8,9 +8,9 @@ import pytest
 from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
 from tests.client.engine_world import MS, ProducerWorld, failure, view
-from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
-from tidelog.client.engine.clocks import PRESENT_MS
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.produce.clocks import PRESENT_MS
+from tidelog.client.engine.produce.messages import (
     Answered,
     FetchMetadata,
     MetadataArrived,

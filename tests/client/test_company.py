@@ -1,8 +1,8 @@
 """When a batch that has room is sealed, as others of its partition are under way or not."""
 
 from tests.client.engine_world import TOPIC_ID
-from tidelog.client.engine.accumulator import BEHIND_NS, Accumulator, AccumulatorLimits
-from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.produce.accumulator import BEHIND_NS, Accumulator, AccumulatorLimits
+from tidelog.client.engine.produce.batch import Batch
 
 MS = 1_000_000
 START_NS = 1_000_000_000

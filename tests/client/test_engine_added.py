@@ -5,14 +5,14 @@ import pytest
 from tests.client.engine_world import view
 from tests.client.test_engine_consumer import World
 from tests.client.test_engine_topics import without_topic
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.fetch.messages import (
     ConsumerEffect,
     FetchMetadata,
     MetadataArrived,
     OffsetSpec,
     QueryOffsets,
 )
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST, LATEST = OffsetSpec.EARLIEST, OffsetSpec.LATEST

@@ -1,10 +1,11 @@
 """The consumer's core: positions, sessions, credit, and what of an answer still counts."""
 
 from tests.client.engine_world import MS, TOPIC_ID, failure, view
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import MetadataCache
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     ConsumerEffect,
     ConsumerMessage,
     Divergence,
@@ -21,11 +22,10 @@ from tidelog.client.engine.fetch_messages import (
     StreamBroken,
     StreamOpened,
 )
+from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.engine.invariants import check_consumer
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.errors import LogTruncationError, PeerError
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import TopicId

@@ -6,9 +6,9 @@ import pytest
 
 from tests.client.engine_world import view
 from tests.client.test_engine_consumer import T0, World, batch, part
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.fetch_messages import MetadataArrived, SendFetch, StreamOpened
-from tidelog.client.types import TopicPartition
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import MetadataArrived, SendFetch, StreamOpened
+from tidelog.client.types.records import TopicPartition
 
 T1 = TopicPartition("t", 1)
 

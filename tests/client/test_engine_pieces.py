@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from tests.client.test_engine_consumer import T0, World, part
-from tidelog.client.consumer_parts import split
-from tidelog.client.engine.fetch_answer import PIECE_BYTES
-from tidelog.client.engine.fetch_messages import Fetched, PartitionBatches
+from tidelog.client.engine.fetch.answer import PIECE_BYTES
+from tidelog.client.engine.fetch.messages import Fetched, PartitionBatches
+from tidelog.client.reading.consumer_parts import split
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.client.engine_world import ProducerWorld, failure, view
-from tidelog.client.engine.batch import Acknowledgement, Outcome
-from tidelog.client.engine.outcomes import OUTCOME_UNKNOWN
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
+from tidelog.client.engine.produce.messages import (
     Answered,
     ConnectFailed,
     FetchMetadata,
@@ -22,6 +21,7 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TopicWanted,
 )
+from tidelog.client.engine.produce.outcomes import OUTCOME_UNKNOWN
 from tidelog.wire.errors import ErrorCode
 
 PARTITIONS = 3

@@ -14,10 +14,11 @@ from tests.client.replica_model import (
     Session,
     refusal,
 )
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import ClusterView, MetadataCache
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
@@ -34,11 +35,10 @@ from tidelog.client.engine.fetch_messages import (
     StreamBroken,
     StreamOpened,
 )
+from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.engine.invariants import check_consumer
-from tidelog.client.engine.metadata import ClusterView, MetadataCache
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
 from tidelog.client.errors import LogTruncationError
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import decode_records, iterate_headers
 from tidelog.wire.errors import ErrorCode
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.client.engine_world import ProducerWorld
 from tests.client.sequence_model import Brokers, Log
-from tidelog.client.engine.batch import Acknowledgement, Outcome
+from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
 from tidelog.wire.errors import ErrorCode
 
 MOVES = (

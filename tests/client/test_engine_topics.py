@@ -4,8 +4,8 @@ import msgspec
 
 from tests.client.engine_world import TOPIC_ID, ProducerWorld, failure, view
 from tests.client.test_engine_consumer import T0, World, batch, part
-from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.metadata import ClusterView
+from tidelog.client.engine.fetch.messages import (
     FetchMetadata,
     MetadataArrived,
     OffsetAnswer,
@@ -14,8 +14,8 @@ from tidelog.client.engine.fetch_messages import (
     QueryOffsets,
     SendFetch,
 )
-from tidelog.client.engine.metadata import ClusterView
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.accumulator import Accumulator, AccumulatorLimits
+from tidelog.client.engine.produce.messages import (
     Answered,
     ProducerIdAllocated,
     ProducerIdentity,
@@ -23,7 +23,7 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TopicWanted,
 )
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 OTHER_ID = b"o" * 16

@@ -7,7 +7,8 @@ import pytest
 
 from tests.client.engine_world import TOPIC_ID, failure, view
 from tests.client.test_engine_consumer import T0, World, batch, part
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.times import AGAIN_NS, FIRST_NS
+from tidelog.client.engine.fetch.messages import (
     ConsumerEffect,
     FetchMetadata,
     MetadataArrived,
@@ -23,7 +24,6 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
-from tidelog.client.engine.times import AGAIN_NS, FIRST_NS
 from tidelog.wire.errors import CATALOGUE, ErrorCode
 
 RETRIABLE = sorted(code for code, meaning in CATALOGUE.items() if meaning.retriable)

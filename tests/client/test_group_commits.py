@@ -22,8 +22,9 @@ from tests.client.group_members import (
     until,
 )
 from tests.support.waiting import HANG_SECONDS, NEVER_MS, ended
-from tidelog.client import Consumer, OffsetAndMetadata, TopicPartition, group_base
+from tidelog.client import Consumer, OffsetAndMetadata, TopicPartition
 from tidelog.client.errors import CommitFailedError, ErrorCode, TidelogError, WakeupError
+from tidelog.client.reading import group_base
 
 __all__ = ["clients", "member", "server"]
 

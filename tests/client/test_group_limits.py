@@ -2,7 +2,7 @@
 
 from tests.client.engine_world import MS
 from tests.client.group_world import GroupScript
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.group.messages import (
     CommitAnswered,
     CommitDone,
     CommitWanted,
@@ -15,12 +15,12 @@ from tidelog.client.engine.group_messages import (
     SendCommit,
     Tell,
 )
-from tidelog.client.engine.group_settings import (
+from tidelog.client.engine.group.settings import (
     COMMITS_WAITING_MAX,
     LOOKUPS_WAITING_MAX,
     OFFSETS_PER_REQUEST_MAX,
 )
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode
 
 TOPIC = b"t" * 16

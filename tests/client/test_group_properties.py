@@ -8,10 +8,10 @@ import pytest
 
 from tests.client.engine_world import failure
 from tests.client.group_model import MS, FakeCoordinator
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_invariants import check_group
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.invariants import check_group
+from tidelog.client.engine.group.messages import (
     Assign,
     CommitAnswered,
     CommitDone,
@@ -41,8 +41,8 @@ from tidelog.client.engine.group_messages import (
     Subscription,
     Tell,
 )
-from tidelog.client.engine.group_settings import GroupSettings
-from tidelog.client.types import TopicPartition
+from tidelog.client.engine.group.settings import GroupSettings
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

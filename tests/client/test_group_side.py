@@ -8,9 +8,10 @@ import pytest
 from tests.client.engine_world import view
 from tests.client.test_engine_consumer import World
 from tidelog.client import TopicPartition
-from tidelog.client.engine.fetch_messages import MetadataArrived, OffsetSpec
-from tidelog.client.engine.fetch_partition import PartitionState
-from tidelog.client.engine.group_messages import (
+from tidelog.client.arguments.options import ConsumerOptions
+from tidelog.client.engine.fetch.messages import MetadataArrived, OffsetSpec
+from tidelog.client.engine.fetch.partition import PartitionState
+from tidelog.client.engine.group.messages import (
     Assign,
     AssignedPartition,
     CommittedOffset,
@@ -22,9 +23,8 @@ from tidelog.client.engine.group_messages import (
     Revoke,
     Subscription,
 )
-from tidelog.client.group_options import settings_of
-from tidelog.client.group_side import GroupSide, UserHooks
-from tidelog.client.options import ConsumerOptions
+from tidelog.client.reading.group_options import settings_of
+from tidelog.client.reading.group_side import GroupSide, UserHooks
 
 OLD, NEW = b"1" * 16, b"2" * 16
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -23,8 +23,9 @@ from tests.client.group_members import (
     until,
 )
 from tests.support.waiting import NEVER_MS, ended, wait_until
-from tidelog.client import Producer, TopicPartition, group_base
+from tidelog.client import Producer, TopicPartition
 from tidelog.client.errors import CommitFailedError, ErrorCode
+from tidelog.client.reading import group_base
 
 __all__ = ["clients", "member", "server"]
 

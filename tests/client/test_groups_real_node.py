@@ -13,8 +13,8 @@ import pytest
 from tests.client.drivers import BOTH, Clients
 from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_MS, wait_until
-from tidelog.chaos.live.quorum_cluster import QuorumCluster
-from tidelog.chaos.live.server_process import BOTH_ROLES
+from tidelog.chaos.live.processes.server import BOTH_ROLES
+from tidelog.chaos.live.quorum.cluster import QuorumCluster
 from tidelog.client import (
     AdminClient,
     ConfigResource,

@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 
 from tests.client.engine_world import view
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.metadata import ClusterView, MetadataCache
-from tidelog.client.engine.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
-from tidelog.client.engine.topics import TOPICS_A_REQUEST, TopicDesk, TopicEffect, TopicSettings
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import ClusterView, MetadataCache
+from tidelog.client.engine.cluster.topic_messages import FetchMetadata, RefuseTopic, RouteTopic
+from tidelog.client.engine.cluster.topics import (
+    TOPICS_A_REQUEST,
+    TopicDesk,
+    TopicEffect,
+    TopicSettings,
+)
 from tidelog.v1 import metadata_pb2, options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

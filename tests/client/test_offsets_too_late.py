@@ -5,9 +5,9 @@ commit that was sent and not answered may be stored, whatever later tries are to
 """
 
 from tidelog.client import TopicPartition
-from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.messages import (
     CommitAnswered,
     CommitDone,
     CommitWanted,
@@ -25,7 +25,7 @@ from tidelog.client.engine.group_messages import (
     SendLookup,
     Tell,
 )
-from tidelog.client.engine.group_settings import GroupSettings
+from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.wire.errors import ErrorCode, TidelogError
 

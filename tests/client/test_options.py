@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from tidelog.client import AdminClient, Consumer, Producer
-from tidelog.client.errors import ErrorCode, TidelogError
-from tidelog.client.options import (
+from tidelog.client.arguments.options import (
     NOT_YET,
     AdminArguments,
     AdminOptions,
@@ -19,7 +18,8 @@ from tidelog.client.options import (
     build,
     is_idempotent,
 )
-from tidelog.client.security import security_variables
+from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.client.tls.security import security_variables
 
 
 def refused(make: object) -> TidelogError:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tidelog.client import wire, wire_admin
-from tidelog.client.admin_types import ConfigResource, ConfigResourceType, NewPartitions
-from tidelog.client.portions import PARTITIONS_A_REQUEST, few_partitions, portions
-from tidelog.client.types import NewTopic
+from tidelog.client.shared.portions import PARTITIONS_A_REQUEST, few_partitions, portions
+from tidelog.client.types.admin import ConfigResource, ConfigResourceType, NewPartitions
+from tidelog.client.types.records import NewTopic
+from tidelog.client.wire import admin as wire_admin
+from tidelog.client.wire import calls as wire
 from tidelog.ports.bounds import count_message
 
 

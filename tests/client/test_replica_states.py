@@ -1,7 +1,7 @@
 """States of replicas put together from what several brokers answered."""
 
-from tidelog.client.leaders import topics_by_holder, with_replicas
-from tidelog.client.types import PartitionDescription, ReplicaDescription, TopicDescription
+from tidelog.client.shared.leaders import topics_by_holder, with_replicas
+from tidelog.client.types.records import PartitionDescription, ReplicaDescription, TopicDescription
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DAMAGE = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="x", happened="y")

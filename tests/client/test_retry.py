@@ -19,7 +19,7 @@ from tidelog.client import (
 from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncRecordHandler
 from tidelog.client.aio.retry import check_awaitable
 from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError
-from tidelog.client.retry_parts import dead_letter_headers
+from tidelog.client.shared.retry_parts import dead_letter_headers
 from tidelog.wire.batch import decode_records
 
 T0 = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.rounds import Round as AsyncRound
-from tidelog.client.asking import Answer, OnAnswer, OnFailure, nobody_is_told
+from tidelog.client.shared.asking import Answer, OnAnswer, OnFailure, nobody_is_told
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.rounds import Round
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from tests.client.engine_world import ProducerWorld, failure, view
-from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.producer import BATCHES_IN_FLIGHT_MAX
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.batch import Batch
+from tidelog.client.engine.produce.messages import (
     Answered,
     MetadataArrived,
     ProducerIdAllocated,
@@ -15,8 +14,9 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TopicWanted,
 )
-from tidelog.client.engine.sequences import EPOCH_MAX, SEQUENCE_MAX
-from tidelog.client.producer_parts import seal
+from tidelog.client.engine.produce.producer import BATCHES_IN_FLIGHT_MAX
+from tidelog.client.engine.produce.sequences import EPOCH_MAX, SEQUENCE_MAX
+from tidelog.client.writing.producer_parts import seal
 from tidelog.wire.batch import Codec, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 

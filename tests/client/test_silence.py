@@ -12,14 +12,14 @@ from tidelog.client import AdminClient, NewTopic, TopicPartition
 from tidelog.client.aio import AsyncAdminClient
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.asking import OnFailure, all_failed, nobody_is_told
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.metadata import MetadataCache
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.errors import LostAnswerError, NoAnswerError
-from tidelog.client.security import Security
+from tidelog.client.shared.asking import OnFailure, all_failed, nobody_is_told
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
-from tidelog.client.wire import read_error
+from tidelog.client.tls.security import Security
+from tidelog.client.wire.calls import read_error
 from tidelog.v1 import admin_pb2, coordinator_pb2, errors_pb2, group_admin_pb2, metadata_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -1,7 +1,7 @@
 """Which partition records without a key go to, as batches are sealed."""
 
 from tests.client.engine_world import TOPIC_ID
-from tidelog.client.engine.accumulator import (
+from tidelog.client.engine.produce.accumulator import (
     STICKY_NS,
     Accumulator,
     AccumulatorLimits,

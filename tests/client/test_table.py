@@ -12,7 +12,7 @@ from tests.client.contract_server import ContractServer
 from tests.client.drivers import BOTH, Clients
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import ConsumerRecord, Producer
-from tidelog.client.engine.table_state import TableState
+from tidelog.client.engine.fetch.table_state import TableState
 from tidelog.client.errors import ErrorCode, TidelogError
 
 KEYS = st.none() | st.sampled_from([b"a", b"b", b"c", b"d"])

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from tests.client.contract_errors import error
-from tidelog.client import OffsetAndMetadata, group_plans
-from tidelog.client.asking import all_failed
-from tidelog.client.engine.backoff import NS_PER_MS, Backoff
-from tidelog.client.engine.tries import Doubt, Tries
+from tidelog.client import OffsetAndMetadata
+from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.cluster.tries import Doubt, Tries
+from tidelog.client.engine.group.admin_calls import Outcomes
 from tidelog.client.errors import NoAnswerError, PeerError, is_lost
-from tidelog.client.group_calls import Outcomes
-from tidelog.client.group_plans import Plan, Settling
-from tidelog.client.group_types import GroupDescription
+from tidelog.client.shared import group_plans
+from tidelog.client.shared.asking import all_failed
+from tidelog.client.shared.group_plans import Plan, Settling
 from tidelog.client.sync.connections import error_of
+from tidelog.client.types.groups import GroupDescription
 from tidelog.v1 import group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

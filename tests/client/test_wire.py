@@ -2,11 +2,11 @@
 
 import pytest
 
-from tidelog.client import wire
-from tidelog.client.engine.batch import Acknowledgement
-from tidelog.client.engine.producer_ids import ProducerIdentity
-from tidelog.client.engine.producer_messages import LeaderHint
-from tidelog.client.producer_parts import broker_wait_ms
+from tidelog.client.engine.produce.batch import Acknowledgement
+from tidelog.client.engine.produce.messages import LeaderHint
+from tidelog.client.engine.produce.producer_ids import ProducerIdentity
+from tidelog.client.wire import calls as wire
+from tidelog.client.writing.producer_parts import broker_wait_ms
 from tidelog.v1 import errors_pb2, produce_pb2, producer_id_pb2
 
 

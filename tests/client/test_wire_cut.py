@@ -5,9 +5,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.client import wire
-from tidelog.client.engine.fetch_messages import Divergence, PartitionBatches
-from tidelog.client.wire_cut import CUT_BYTES, cut_answer
+from tidelog.client.engine.fetch.messages import Divergence, PartitionBatches
+from tidelog.client.wire import calls as wire
+from tidelog.client.wire.cut import CUT_BYTES, cut_answer
 from tidelog.v1 import errors_pb2, fetch_pb2
 from tidelog.wire.errors import ErrorCode
 

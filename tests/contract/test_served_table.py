@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from tidelog.broker.rpc.metadata_table import METADATA_FILES
-from tidelog.broker.rpc.table import BROKER_FILES
-from tidelog.server.cluster_methods import CONTROLLER_FILES, REPLICA_FILES
+from tidelog.broker.services.metadata.table import METADATA_FILES
+from tidelog.broker.services.table import BROKER_FILES
+from tidelog.server.node.cluster_methods import CONTROLLER_FILES, REPLICA_FILES
 
 TOP = Path(__file__).parents[2]
 PROTO = "tidelog/v1/"

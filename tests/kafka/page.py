@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tests.kafka.absent import ABSENT_METHODS, ABSENT_NAMES
-from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
+from tidelog.kafka.shared.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
 from tools.repository import TOP
 
 PAGE = TOP / "docs/migrating-from-kafka.md"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.client.contract_server import ContractServer
-from tidelog.client.group_types import GroupState as State
-from tidelog.client.group_types import GroupType as Type
+from tidelog.client.types.groups import GroupState as State
+from tidelog.client.types.groups import GroupType as Type
 from tidelog.kafka import (
     AsyncConsumerRebalanceListener,
     ConsumerRebalanceListener,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.client.contract_server import ContractServer
 from tidelog.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
-from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Option, Verdict
-from tidelog.kafka.options import KafkaOptionWarning, honoured
+from tidelog.kafka.shared.option_table import ADMIN, CONSUMER, PRODUCER, Option, Verdict
+from tidelog.kafka.shared.options import KafkaOptionWarning, honoured
 
 TABLES = {"KafkaProducer": PRODUCER, "KafkaConsumer": CONSUMER, "KafkaAdminClient": ADMIN}
 EVERY = [(client, name) for client, table in TABLES.items() for name in table]

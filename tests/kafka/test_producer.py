@@ -9,7 +9,7 @@ from tests.client.contract_server import ContractServer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.kafka import DefaultSerializer, KafkaProducer, TopicPartition, errors
 from tidelog.kafka.partitioner import Partitioner, TopicView
-from tidelog.kafka.translation import CLASSES, translated
+from tidelog.kafka.shared.translation import CLASSES, translated
 from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow

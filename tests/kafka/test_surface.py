@@ -18,8 +18,8 @@ from tests.kafka.absent import (
 )
 from tests.kafka.reference import kafka
 from tidelog.kafka import errors
-from tidelog.kafka.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
-from tidelog.kafka.options import honoured
+from tidelog.kafka.shared.option_table import ADMIN, CONSUMER, PRODUCER, Verdict
+from tidelog.kafka.shared.options import honoured
 
 TABLES = {"KafkaProducer": PRODUCER, "KafkaConsumer": CONSUMER, "KafkaAdminClient": ADMIN}
 CLASSES = tuple(TABLES)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum import image_map
-from tidelog.metadata_quorum.image_map import LEAF_ENTRIES_MAX, REMOVED, ImageMap, Removed
+from tidelog.metadata.image import map as image_map
+from tidelog.metadata.image.map import LEAF_ENTRIES_MAX, REMOVED, ImageMap, Removed
 
 KEYS = st.integers(0, 3_000)
 CHANGES = st.one_of(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.records.entries import (
     AbortRecord,
     BeginRecord,
     BrokerChangeRecord,

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.features import bootstrap_records
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.image_snapshot import decode_image
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind, Members, Snapshot, SnapshotId
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.apply.snapshot import decode_image
+from tidelog.metadata.features import bootstrap_records
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import (
     AbortRecord,
     BeginRecord,
     BrokerChangeRecord,
@@ -35,7 +34,8 @@ from tidelog.metadata_quorum.records import (
     TopicRemovedRecord,
     encode_entry,
 )
-from tidelog.metadata_quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind, Members, Snapshot, SnapshotId
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,

@@ -17,12 +17,12 @@ from tests.ports.mounts import can_mount, mounted
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import DeathHint
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.disk import RealDisk, open_disk
-from tidelog.ports.real.disk_flush import Flusher
+from tidelog.ports.real.disk.disk import RealDisk, open_disk
+from tidelog.ports.real.disk.flush import Flusher
 from tidelog.ports.real.host import RealHost
-from tidelog.ports.real.network import GrpcNetwork
+from tidelog.ports.real.network.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
-from tidelog.ports.real.worker import ProcessWorker
+from tidelog.ports.real.worker.worker import ProcessWorker
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 
 from tests.ports.abilities import Ability
 from tidelog.chaos.sim import FaultKind, Process, SimulatedPorts, World
-from tidelog.chaos.sim.clock import SimulatedClock
-from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.chaos.sim.host import SimulatedHost
-from tidelog.chaos.sim.medium import Directory
-from tidelog.chaos.sim.network import SimulatedNetwork
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.chaos.sim.worker import SimulatedWorker
+from tidelog.chaos.sim.base.seeds import SeededRandom
+from tidelog.chaos.sim.ports.clock import SimulatedClock
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.host import SimulatedHost
+from tidelog.chaos.sim.ports.medium import Directory
+from tidelog.chaos.sim.ports.network import SimulatedNetwork
+from tidelog.chaos.sim.ports.worker import SimulatedWorker
 from tidelog.ports import DeathHint, Listener
 
 T = TypeVar("T")

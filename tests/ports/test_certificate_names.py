@@ -8,8 +8,8 @@ import pytest
 from tests.support.certificates import Authority, has_openssl
 from tidelog.ports import CertificateNames, Listener, RequestContext, UnaryMethod
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network import GrpcNetwork
-from tidelog.ports.real.tls_files import prove, read
+from tidelog.ports.real.network.network import GrpcNetwork
+from tidelog.ports.real.tls.files import prove, read
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.skipif(not has_openssl(), reason="there is no openssl command")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.ports import ListenerLimits
-from tidelog.ports.real.network_answers import (
+from tidelog.ports.real.network.answers import (
     COPIES,
     PRESSED_MS,
     ROOM_BYTES_MIN,

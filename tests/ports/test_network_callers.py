@@ -4,11 +4,7 @@ import sys
 import threading
 
 from tidelog.ports import ListenerLimits
-from tidelog.ports.real.network_callers import (
-    START_OVERHEAD_BYTES,
-    UNFINISHED_BYTES_MIN,
-    Callers,
-)
+from tidelog.ports.real.network.callers import START_OVERHEAD_BYTES, UNFINISHED_BYTES_MIN, Callers
 
 MIB = 1024 * 1024
 NS_PER_S = 1_000_000_000

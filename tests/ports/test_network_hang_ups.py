@@ -10,11 +10,11 @@ import pytest
 
 from tests.ports.test_network_limits import CALL, MIB, STREAM, serving
 from tests.support.waiting import HANG_MS, HANG_SECONDS, wait_until
-from tidelog.chaos.live.slow_clients_wire import WINDOW_MAX, RawCaller, message_prefix
+from tidelog.chaos.live.single.slow_clients_wire import WINDOW_MAX, RawCaller, message_prefix
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
-from tidelog.ports.real import network_sockets
-from tidelog.ports.real.network_options import UNREAD_BYTES_MAX
-from tidelog.ports.real.network_server import GrpcServer
+from tidelog.ports.real.network import sockets as network_sockets
+from tidelog.ports.real.network.options import UNREAD_BYTES_MAX
+from tidelog.ports.real.network.server import GrpcServer
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="others tell nothing of a socket")
 

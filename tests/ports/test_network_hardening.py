@@ -8,7 +8,7 @@ import pytest
 
 from tests.ports.test_network_limits import CALL, echo, serving
 from tests.support.waiting import HANG_MS, HANG_SECONDS
-from tidelog.chaos.live.slow_clients_wire import (
+from tidelog.chaos.live.single.slow_clients_wire import (
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -27,7 +27,7 @@ from tidelog.chaos.live.slow_clients_wire import (
 )
 from tidelog.ports import RequestContext, UnaryMethod
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network_options import METADATA_BYTES_MAX
+from tidelog.ports.real.network.options import METADATA_BYTES_MAX
 
 GZIPPED = b"\x01"
 """The mark before a message that gRPC has compressed."""

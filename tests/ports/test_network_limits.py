@@ -22,10 +22,10 @@ from tidelog.ports import (
     StreamMethod,
     UnaryMethod,
 )
-from tidelog.ports.real import network_options
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network import GrpcNetwork
-from tidelog.ports.real.network_server import GrpcServer
+from tidelog.ports.real.network import options as network_options
+from tidelog.ports.real.network.network import GrpcNetwork
+from tidelog.ports.real.network.server import GrpcServer
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 CALL = "/tidelog.test.Service/Call"

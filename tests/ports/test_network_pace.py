@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.ports.real.network_pace import (
+from tidelog.ports.real.network.pace import (
     GIVE_BACK_MS,
     GROWTH_BYTES,
     GROWTH_PART,
@@ -16,7 +16,7 @@ from tidelog.ports.real.network_pace import (
     NS_PER_MS,
     LookPace,
 )
-from tidelog.ports.real.process_memory import ProcessMemory
+from tidelog.ports.real.network.process_memory import ProcessMemory
 
 MIB = 1024 * 1024
 START_BYTES = 100 * MIB

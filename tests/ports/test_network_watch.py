@@ -8,9 +8,9 @@ import pytest
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import ListenerLimits
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network_callers import Callers
-from tidelog.ports.real.network_memory import ListenerMemory
-from tidelog.ports.real.network_watch import CallerWatch
+from tidelog.ports.real.network.callers import Callers
+from tidelog.ports.real.network.memory import ListenerMemory
+from tidelog.ports.real.network.watch import CallerWatch
 
 NO_PORT = 1
 """Nothing of this process is connected there."""

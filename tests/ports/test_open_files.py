@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ports.limits import open_files_limit
-from tidelog.ports.real.open_files import (
+from tidelog.ports.real.disk.open_files import (
     RAISED_MIN,
     TABLE_MAX,
     TABLE_MIN,

@@ -17,10 +17,10 @@ from tests.ports.limits import open_files_limit
 from tests.ports.mounts import can_mount, mounted
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import Append, File, FileUnusable
-from tidelog.ports.real import disk_io
-from tidelog.ports.real.disk import RealDisk, open_disk
-from tidelog.ports.real.disk_descriptors import RealFile
-from tidelog.ports.real.disk_flush import SYNCFS_FILES_MIN, Flusher
+from tidelog.ports.real.disk import io as disk_io
+from tidelog.ports.real.disk.descriptors import RealFile
+from tidelog.ports.real.disk.disk import RealDisk, open_disk
+from tidelog.ports.real.disk.flush import SYNCFS_FILES_MIN, Flusher
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -265,7 +265,7 @@ def test_a_read_only_file_system_fails_as_storage_failed(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_lock_names_the_process_that_holds_it_and_ends_with_it(tmp_path: Path) -> None:
     code = (
-        "import asyncio, pathlib, sys; from tidelog.ports.real.disk import open_disk\n"
+        "import asyncio, pathlib, sys; from tidelog.ports.real.disk.disk import open_disk\n"
         "async def hold():\n"
         "    disk = await open_disk(pathlib.Path(sys.argv[1]))\n"
         "    print('held', flush=True); sys.stdin.read()\n"

@@ -26,11 +26,11 @@ from tidelog.ports import (
     StreamMethod,
     UnaryMethod,
 )
-from tidelog.ports.real import network_errors
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network import GrpcNetwork
-from tidelog.ports.real.network_handlers import normalise_address
-from tidelog.ports.real.network_server import GrpcServer
+from tidelog.ports.real.network import errors as network_errors
+from tidelog.ports.real.network.handlers import normalise_address
+from tidelog.ports.real.network.network import GrpcNetwork
+from tidelog.ports.real.network.server import GrpcServer
 from tidelog.v1 import errors_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -82,7 +82,9 @@ async def status_of(call: Any) -> grpc.aio.AioRpcError:
 
 @pytest.mark.slow
 def test_importing_the_ports_starts_no_grpc() -> None:
-    code = "import sys, tidelog.ports, tidelog.ports.real.disk; sys.exit('grpc' in sys.modules)"
+    code = (
+        "import sys, tidelog.ports, tidelog.ports.real.disk.disk; sys.exit('grpc' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=HANG_SECONDS).returncode == 0
 
 

@@ -23,10 +23,10 @@ from tidelog.ports import (
     UnaryMethod,
 )
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network import GrpcNetwork
-from tidelog.ports.real.network_server import GrpcServer
-from tidelog.ports.real.network_tls import RealCertificates
-from tidelog.ports.real.tls_files import Identity, Material, WatchedFiles, prove, read
+from tidelog.ports.real.network.network import GrpcNetwork
+from tidelog.ports.real.network.server import GrpcServer
+from tidelog.ports.real.network.tls import RealCertificates
+from tidelog.ports.real.tls.files import Identity, Material, WatchedFiles, prove, read
 from tidelog.ports.request_context import ANONYMOUS
 from tidelog.wire.errors import ErrorCode, TidelogError
 

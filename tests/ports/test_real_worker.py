@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import Disk
-from tidelog.ports.real import disk_io
-from tidelog.ports.real.worker import ProcessWorker
-from tidelog.ports.real.worker_files import DirectoryFiles
-from tidelog.ports.real.worker_process import Order, Pace, run_order
+from tidelog.ports.real.disk import io as disk_io
+from tidelog.ports.real.worker.files import DirectoryFiles
+from tidelog.ports.real.worker.process import Order, Pace, run_order
+from tidelog.ports.real.worker.worker import ProcessWorker
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from typing import Any, cast
 import grpc.aio
 import pytest
 
-from tidelog.ports.real import network_handlers
-from tidelog.ports.real.network_handlers import Serving
+from tidelog.ports.real.network import handlers as network_handlers
+from tidelog.ports.real.network.handlers import Serving
 
 
 class Stopped:

@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.broker.node_in_world import PlainClient
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.network import SimulatedNetwork
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.ports.network import SimulatedNetwork
+from tidelog.chaos.sim.world.process import Process
 from tidelog.ports import AllowAll, Disk
-from tidelog.server.configuration_loading import load
-from tidelog.server.formatting import FormatOptions, InitialVoter, format_disks
-from tidelog.server.node import Node, NodePorts
-from tidelog.server.storage_format import is_formatted
+from tidelog.server.node.node import Node, NodePorts
+from tidelog.server.settings.loading import load
+from tidelog.server.storage.format import is_formatted
+from tidelog.server.storage.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.v1 import admin_pb2, quorum_admin_pb2
 from tidelog.wire.errors import TidelogError
 

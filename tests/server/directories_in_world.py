@@ -15,13 +15,13 @@ from tests.broker.node_in_world import (
 )
 from tidelog.broker.log.names import parse_directory_name
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.medium import Medium
-from tidelog.chaos.sim.process import Process
-from tidelog.metadata_quorum.image import BrokerImage, Image
-from tidelog.server.log_directories import format_log_disks
-from tidelog.server.node import Node
-from tidelog.server.node_ports import FurtherDisk, NodePorts
-from tidelog.server.storage_format import read_identity
+from tidelog.chaos.sim.ports.medium import Medium
+from tidelog.chaos.sim.world.process import Process
+from tidelog.metadata.image.image import BrokerImage, Image
+from tidelog.server.node.node import Node
+from tidelog.server.ports.node import FurtherDisk, NodePorts
+from tidelog.server.storage.format import read_identity
+from tidelog.server.storage.log_directories import format_log_disks
 from tidelog.v1 import common_pb2, partition_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -4,8 +4,8 @@ import asyncio
 from typing import cast
 
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.broker.replicas import Replicas
-from tidelog.metadata_quorum.image import Image
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.port import Metadata
 
 

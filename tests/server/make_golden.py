@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.waiting import HANG_SECONDS
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 
 FIRST_MS: Final = 1_700_000_000_000

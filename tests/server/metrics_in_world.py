@@ -1,9 +1,9 @@
 """What the nodes of a simulated cluster would export, read as a scraper would."""
 
 from tests.server.cluster_in_world import Cluster
-from tidelog.broker.meter import Histogram
-from tidelog.server.metrics_gather import Gatherer
-from tidelog.server.metrics_scrape import Scrape
+from tidelog.broker.shared.meter import Histogram
+from tidelog.server.metrics.gather import Gatherer
+from tidelog.server.metrics.scrape import Scrape
 
 
 async def scrape(cluster: Cluster, number: int) -> Scrape:

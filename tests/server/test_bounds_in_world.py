@@ -11,9 +11,9 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from tests.contract import descriptors
 from tests.server.cluster_in_world import Cluster
-from tidelog.broker.rpc.guard import Gate, guard_all
+from tidelog.broker.services.middleware.guard import Gate, guard_all
 from tidelog.chaos.fuzz.messages import one_more
-from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
+from tidelog.metadata_quorum.admin.access import method_name, read_access
 from tidelog.ports import AllowAll, RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.ports.bounds import ELEMENT_BYTES, bounded_unary
 from tidelog.ports.request_context import ANONYMOUS, CLIENT_LISTENER, NO_DEADLINE_NS

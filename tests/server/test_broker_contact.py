@@ -8,10 +8,10 @@ from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_fetch_in_world import Reader, three_racks
 from tests.server.test_replicas_in_world import isolate
-from tidelog.broker.replica_watchers import ReplicaWatchers
+from tidelog.broker.replicas.watchers import ReplicaWatchers
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Clock
-from tidelog.server.broker_contact import ContactWatch, contact_ms, is_in_contact
+from tidelog.server.roles.broker_contact import ContactWatch, contact_ms, is_in_contact
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

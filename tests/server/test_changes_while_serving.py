@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.node_in_world import partition_batch, sealed
 from tests.server.directories_in_world import DATA, FURTHER, Directories, run_directories
-from tidelog.chaos.sim.clock import WALL_START_MS
+from tidelog.chaos.sim.ports.clock import WALL_START_MS
 from tidelog.v1 import config_admin_pb2, topic_admin_pb2
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.clock_trust import StoredTime
+from tidelog.broker.shared.clock_trust import StoredTime
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.process import Machine, Process
-from tidelog.metadata_quorum.controller.cluster_clock import ClockState, ClockVerdict
-from tidelog.metadata_quorum.image import Image
-from tidelog.server.clock_keeper import (
+from tidelog.chaos.sim.world.process import Machine, Process
+from tidelog.metadata.broker_reports import ClockState, ClockVerdict
+from tidelog.metadata.image.image import Image
+from tidelog.server.roles.clock_keeper import (
     FILE_NAME,
     STORE_MS,
     ClockKeeper,
     encode_stored,
     read_stored,
 )
-from tidelog.server.storage_format import write_file
+from tidelog.server.storage.format import write_file
 from tidelog.wire.ids import BrokerId
 
 DAY_MS = 86_400_000

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.support.waiting import HANG_SECONDS
-from tidelog.server.cluster_dev import ClusterDevOptions, run_cluster_dev
+from tidelog.server.commands.cluster_dev import ClusterDevOptions, run_cluster_dev
 from tidelog.v1 import admin_pb2, admin_pb2_grpc, quorum_admin_pb2, quorum_admin_pb2_grpc
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -246,7 +246,7 @@ def test_everything_can_be_exported_from_any_node() -> None:
             assert piece.position == len(data)
             data += piece.data
             assert len(data) <= piece.total_bytes
-        from tidelog.metadata_quorum.image_snapshot import decode_image
+        from tidelog.metadata.apply.snapshot import decode_image
         from tidelog.metadata_quorum.storage.snapshot_format import decode_snapshot
 
         image, group = decode_image(decode_snapshot(data, "the export").state)

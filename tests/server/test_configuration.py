@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.replication.stream_messages import DEFAULT_REPLICATION_LIMITS
-from tidelog.cli.node_settings import toml_value
+from tidelog.broker.replication.shared.messages import DEFAULT_REPLICATION_LIMITS
+from tidelog.cli.node.settings import toml_value
 from tidelog.ports import TlsFiles
-from tidelog.server.configuration import NodeConfiguration
-from tidelog.server.configuration_loading import examine, load, settings
+from tidelog.server.settings.configuration import NodeConfiguration
+from tidelog.server.settings.loading import examine, load, settings
 from tidelog.v1 import options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

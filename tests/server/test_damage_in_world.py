@@ -6,10 +6,10 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.broker.directory import DAMAGED_INFIX, DAMAGED_KEPT_MAX
 from tidelog.broker.log.names import directory_name
-from tidelog.broker.replicas import Replica
-from tidelog.chaos.sim.medium import Directory, Inode
+from tidelog.broker.replicas.directory import DAMAGED_INFIX, DAMAGED_KEPT_MAX
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.chaos.sim.ports.medium import Directory, Inode
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_damage_in_world import replica
 from tidelog.broker.log.names import directory_name
-from tidelog.chaos.sim.medium import Directory, Inode
+from tidelog.chaos.sim.ports.medium import Directory, Inode
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import TopicId

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests.server.directories_in_world import DATA, Directories, run_directories
-from tidelog.chaos.sim.medium import Inode
-from tidelog.server.storage_format import FILE_NAME, FORMAT_VERSION
+from tidelog.chaos.sim.ports.medium import Inode
+from tidelog.server.storage.format import FILE_NAME, FORMAT_VERSION
 from tidelog.wire.errors import ErrorCode
 
 Damage = Callable[[Directories], None]

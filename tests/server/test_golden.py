@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from tests.server.directories_in_world import DATA, Directories, run_directories
-from tidelog.chaos.sim.clock import WALL_START_MS
-from tidelog.chaos.sim.medium import Directory, Inode, Medium
-from tidelog.server.upgrade import UpgradeOptions, upgrade_storage
+from tidelog.chaos.sim.ports.clock import WALL_START_MS
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
+from tidelog.server.commands.upgrade import UpgradeOptions, upgrade_storage
 from tidelog.wire.batch import decode_batch, iterate_headers
 
 GOLDEN: Final = Path(__file__).parent / "golden"

@@ -15,7 +15,7 @@ from tests.server.test_moves_to_one_in_world import (
     is_moving,
 )
 from tests.server.watched_disk import Sight
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.v1 import config_admin_pb2
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_damage_in_world import kept, replica
-from tidelog.broker.log.marks import Mark, MarkKind, encode_marks
-from tidelog.chaos.sim.medium import Inode
+from tidelog.broker.log.marks.marks import Mark, MarkKind, encode_marks
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.v1 import topic_admin_pb2
 
 pytestmark = pytest.mark.slow

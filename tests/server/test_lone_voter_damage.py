@@ -15,12 +15,10 @@ import msgspec
 import pytest
 
 from tests.server.test_restore import TOPIC
-from tidelog.metadata_quorum.features import bootstrap_records
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
-from tidelog.metadata_quorum.raft.effects import Persist
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind, HardState, SnapshotId
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.apply.snapshot import EncodedImage, decode_image
+from tidelog.metadata.features import bootstrap_records
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import (
     BrokerRecord,
     MetadataRecord,
     PartitionRecord,
@@ -28,13 +26,16 @@ from tidelog.metadata_quorum.records import (
     TopicRecord,
     encode_entry,
 )
-from tidelog.metadata_quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.raft.effects import Persist
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind, HardState, SnapshotId
+from tidelog.metadata_quorum.recovery.survey import Survey
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
-from tidelog.metadata_quorum.storage.survey import Survey
-from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.disk.disk import open_disk
 from tidelog.ports.real.host import RealHost
-from tidelog.server import formatting, recover, restore
-from tidelog.server.formatting import FormatOptions
+from tidelog.server.commands import recover, restore
+from tidelog.server.storage import formatting
+from tidelog.server.storage.formatting import FormatOptions
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,

@@ -8,7 +8,7 @@ from tests.broker.node_in_world import partition_batch, sealed
 from tests.server.cluster_in_world import Cluster
 from tests.server.metrics_in_world import histograms, read, scrape, value
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode
 

@@ -10,7 +10,7 @@ from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_damage_in_world import replica
 from tests.server.watched_disk import Sight
 from tidelog.chaos.sim import World
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,14 @@ from google.protobuf.message import Message
 
 from tests.server.cluster_in_world import CLUSTER_ID, Cluster
 from tests.server.test_bounds_in_world import NOT_SERVED, all_methods, called_by
-from tidelog.broker.rpc.guard import Gate, guard_all
-from tidelog.broker.rpc.node_callers import NodeCallers, NodePrincipals, claims_of
+from tidelog.broker.services.middleware.guard import Gate, guard_all
+from tidelog.broker.services.middleware.node_callers import NodeCallers, NodePrincipals, claims_of
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.metadata_quorum.rpc.admin_access import method_name, read_access
+from tidelog.metadata_quorum.admin.access import method_name, read_access
 from tidelog.ports import AllowAll, CertificateNames, RequestContext, Stream, StreamMethod
 from tidelog.ports.request_context import CLUSTER_LISTENER
-from tidelog.server import log_events
-from tidelog.server.event_limit import LINES_MAX, WINDOW_MS
+from tidelog.server.events import log as log_events
+from tidelog.server.events.limit import LINES_MAX, WINDOW_MS
 from tidelog.v1 import options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

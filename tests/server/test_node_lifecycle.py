@@ -15,10 +15,10 @@ from tests.broker.node_in_world import (
     sealed,
 )
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append, Disk, File
-from tidelog.server.node import Node
-from tidelog.server.storage_format import CLEAN_MARKER
+from tidelog.server.node.node import Node
+from tidelog.server.storage.format import CLEAN_MARKER
 from tidelog.v1 import admin_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

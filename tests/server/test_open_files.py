@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from tests.ports.limits import open_files_limit
-from tidelog.ports.real.open_files import LIMIT
-from tidelog.server.ports_real import real_ports
+from tidelog.ports.real.disk.open_files import LIMIT
+from tidelog.server.ports.real import real_ports
 from tidelog.testing.core import ClusterCore
 from tidelog.testing.loop import ClusterLoop
 

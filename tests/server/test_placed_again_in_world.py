@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.v1 import admin_pb2
 
 pytestmark = pytest.mark.slow

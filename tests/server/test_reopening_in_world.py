@@ -8,7 +8,7 @@ from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
 from tests.server.test_damage_in_world import kept, replica, three
 from tests.server.watched_disk import UNREAD, Sight
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.replicas.replicas import Replicas
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import Offset
 

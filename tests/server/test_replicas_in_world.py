@@ -6,9 +6,9 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.broker.replication.stream_messages import Lane
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.metadata_quorum.image import NO_LEADER
+from tidelog.broker.replication.shared.messages import Lane
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.metadata.image.image import NO_LEADER
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

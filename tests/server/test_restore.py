@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.features import bootstrap_records
-from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
-from tidelog.metadata_quorum.raft.types import Members, SnapshotId
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.apply.snapshot import EncodedImage, decode_image
+from tidelog.metadata.features import bootstrap_records
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata.records.entries import (
     BrokerRecord,
     DirectoryEpoch,
     DirectoryEpochsRecord,
@@ -22,12 +21,14 @@ from tidelog.metadata_quorum.records import (
     TopicConfigurationRecord,
     TopicRecord,
 )
+from tidelog.metadata_quorum.raft.types import Members, SnapshotId
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
 from tidelog.metadata_quorum.storage.snapshot_format import SnapshotContent, encode_snapshot
-from tidelog.ports.real.disk import open_disk
-from tidelog.ports.real.disk_lock import take_lock
-from tidelog.server import formatting, recover, restore
-from tidelog.server.formatting import FormatOptions, InitialVoter
+from tidelog.ports.real.disk.disk import open_disk
+from tidelog.ports.real.disk.lock import take_lock
+from tidelog.server.commands import recover, restore
+from tidelog.server.storage import formatting
+from tidelog.server.storage.formatting import FormatOptions, InitialVoter
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.metadata_quorum.image import NO_LEADER
+from tidelog.metadata.image.image import NO_LEADER
 from tidelog.v1 import config_admin_pb2
 
 pytestmark = pytest.mark.slow

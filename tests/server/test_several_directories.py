@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.server.directories_in_world import DATA, FURTHER, Directories, run_directories
-from tidelog.server.watching import WATCH_MS
+from tidelog.server.watching.watcher import WATCH_MS
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import BrokerId, TopicId
 

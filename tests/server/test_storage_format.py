@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.metadata_quorum.storage import identity as quorum_identity
 from tidelog.ports import Append
-from tidelog.server import storage_format
-from tidelog.server.formatting import FormatOptions, Formatted, InitialVoter, format_disks
-from tidelog.server.storage_format import (
+from tidelog.server.storage import format as storage_format
+from tidelog.server.storage.format import (
     CleanShutdown,
     NodeIdentity,
     decode_identity,
@@ -20,6 +19,7 @@ from tidelog.server.storage_format import (
     read_identity,
     write_file,
 )
+from tidelog.server.storage.formatting import FormatOptions, Formatted, InitialVoter, format_disks
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Work = Callable[[SimulatedDisk, SimulatedDisk, SimulatedPorts], Coroutine[object, object, None]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.ports import CertificateNews
-from tidelog.server.tls import NOT_CONNECTED, REFUSED, RELOADED, watch_certificates
+from tidelog.server.node.tls import NOT_CONNECTED, REFUSED, RELOADED, watch_certificates
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 INTERVAL_MS = 10_000

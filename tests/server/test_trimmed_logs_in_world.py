@@ -5,7 +5,7 @@ import pytest
 from tests.broker.node_in_world import partition_batch
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.v1 import produce_pb2, topic_admin_pb2
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.log.marks import decode_marks
-from tidelog.server.storage_format import FORMAT_VERSION
-from tidelog.server.upgrade import Upgraded, UpgradeOptions, upgrade_storage
+from tidelog.broker.log.marks.marks import decode_marks
+from tidelog.server.commands.upgrade import Upgraded, UpgradeOptions, upgrade_storage
+from tidelog.server.storage.format import FORMAT_VERSION
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -5,25 +5,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidelog.broker.image_counts import ImageCounts
-from tidelog.broker.meter import Meter
-from tidelog.broker.quota import Quotas
-from tidelog.broker.rpc.metering import LongCall
-from tidelog.metadata_quorum.image import (
-    BrokerImage,
-    Image,
-    ImageMap,
-    PartitionImage,
-    TopicImage,
-)
+from tidelog.broker.services.middleware.metering import LongCall
+from tidelog.broker.services.middleware.quota import Quotas
+from tidelog.broker.shared.image_counts import ImageCounts
+from tidelog.broker.shared.meter import Meter
+from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
 from tidelog.ports import ListenerUsage, PageRequest, RequestContext
-from tidelog.server.configuration import NodeConfiguration
-from tidelog.server.event_limit import LimitedEvents
-from tidelog.server.health import Health
-from tidelog.server.image_events import ImageEvents
-from tidelog.server.metrics_gather import Sources
-from tidelog.server.refusal_events import RefusalEvents
-from tidelog.server.slow_requests import SlowRequests
+from tidelog.server.events.image import ImageEvents
+from tidelog.server.events.limit import LimitedEvents
+from tidelog.server.metrics.gather import Sources
+from tidelog.server.metrics.health import Health
+from tidelog.server.metrics.slow_requests import SlowRequests
+from tidelog.server.settings.configuration import NodeConfiguration
+from tidelog.server.watching.refusal_events import RefusalEvents
 from tidelog.v1 import fetch_pb2
 from tidelog.wire.ids import (
     BrokerEpoch,

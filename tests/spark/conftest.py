@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 
 BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Java machine that lives for a minute: what it would learn to do faster costs it more."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.client import TopicPartition
-from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetSpec
-from tidelog.client.types import RawBatch
+from tidelog.client.engine.fetch.messages import OffsetAnswer, OffsetSpec
+from tidelog.client.types.records import RawBatch
 from tidelog.spark.cluster import View
 from tidelog.spark.losses import Loss
 from tidelog.spark.offsets import Progress, TopicProgress

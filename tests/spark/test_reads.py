@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from tests.support.waiting import HANG_SECONDS, wait_until
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
-from tidelog.client.admin_types import NewPartitions
+from tidelog.client.types.admin import NewPartitions
 from tidelog.spark.options import parse_options
 from tidelog.spark.stream_reader import StreamReader
 

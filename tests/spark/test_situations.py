@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
-from tidelog.client.admin_types import NewPartitions
+from tidelog.client.types.admin import NewPartitions
 from tidelog.spark.batch_reader import BatchReader
 from tidelog.spark.options import parse_options
 from tidelog.spark.stream_reader import StreamReader

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
-from tidelog.client.engine.fetch_messages import OffsetSpec
-from tidelog.client.sync.positions import PositionClient
+from tidelog.client.engine.fetch.messages import OffsetSpec
+from tidelog.client.sync.admin.positions import PositionClient
 from tidelog.spark.options import parse_options
 from tidelog.spark.stream import StreamPlanner
 from tidelog.wire.errors import ErrorCode, TidelogError

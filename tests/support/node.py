@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.live.node_process import NodeProcess
+from tidelog.chaos.live.processes.node import NodeProcess
 
 __all__ = ["NodeProcess", "node", "running_node"]
 

@@ -5,7 +5,7 @@ Under CI=true a missing server fails the run; elsewhere the tests are skipped wi
 
 import os
 
-from tidelog.chaos.live.toxiproxy_server import (
+from tidelog.chaos.live.processes.toxiproxy import (
     ToxiproxyMissingError,
     find_server,
     running_server,

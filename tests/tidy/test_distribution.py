@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tests.support.distribution import longest_first, scope_of
-from tidelog.chaos.live import ports
+from tidelog.chaos.live.processes import ports
 
 
 def test_tests_of_a_file_stay_together_and_planted_bugs_go_anywhere() -> None:

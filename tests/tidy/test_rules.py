@@ -10,7 +10,7 @@ from tools.repository import ROOTS, TOP
 REGISTRY = ".".join(("pypi", "org"))
 PLANTS = {
     "sources_parse": ("tools/new.py", "def broken(:\n"),
-    "files_are_short": ("tools/long.py", '"""Owns nothing at all."""\n' * 501),
+    "files_are_short": ("tools/long.py", '"""Owns nothing at all."""\n' * 701),
     "functions_are_short": ("tools/long.py", "def long() -> None:\n" + "    assert True\n" * 60),
     "modules_say_what_they_own": ("broker/tidelog/broker/new.py", "VALUE = 1\n"),
     "no_path_of_a_machine": ("docs/page.md", "Look into /" + "home/somebody/data.\n"),
@@ -27,7 +27,7 @@ PLANTS = {
     "executors_stay_behind_ports": ("chaos/tidelog/chaos/a.py", "loop.run_in_executor(None, f)\n"),
     "pure_modules_iterate_no_set": ("proto/tidelog/wire/a.py", "x = [v for v in {1, 2}]\n"),
     "chaos_is_imported_lazily": (
-        "client_sdk/tidelog/cli/main.py",
+        "cli/tidelog/cli/main.py",
         "from tidelog.chaos import sim\n",
     ),
     "packaging_names_every_room": ("chaos/pyspark_tidelog/__init__.py", ""),

@@ -24,9 +24,9 @@ from bench.peers.kafka.node import (
     wait_listening,
 )
 from bench.processes import Child
-from tidelog.chaos.live.cluster_nodes import IN_SYNC_MIN, REPLICAS, TOPIC, forget_pages
-from tidelog.chaos.live.cluster_seats import Seat
-from tidelog.chaos.live.ports import free_ports
+from tidelog.chaos.live.cluster.nodes import IN_SYNC_MIN, REPLICAS, TOPIC, forget_pages
+from tidelog.chaos.live.cluster.seats import Seat
+from tidelog.chaos.live.processes.ports import free_ports
 
 CALL_SECONDS_MAX: Final = 10.0
 SEE_SECONDS_MAX: Final = 3.0

@@ -10,10 +10,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.live.cluster_journal import Journal
-from tidelog.chaos.live.cluster_pace import run_until_told, tell
-from tidelog.chaos.live.cluster_writer import FLUSH_SECONDS_MAX, LINGER_MS, parser
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.live.cluster.journal import Journal
+from tidelog.chaos.live.cluster.pace import run_until_told, tell
+from tidelog.chaos.live.cluster.writer import FLUSH_SECONDS_MAX, LINGER_MS, parser
 
 
 def main() -> int:

@@ -7,26 +7,26 @@ it starts no gRPC; the first call of a client does.
 import os
 
 from tidelog.client import errors
-from tidelog.client.admin_types import (
+from tidelog.client.bulk.sent import SentBatch, SentPart
+from tidelog.client.patterns.retry import RecordHandler
+from tidelog.client.patterns.table import Table
+from tidelog.client.shared.retry_parts import HandlerCounts, RetryPolicy
+from tidelog.client.shared.table_parts import TableSnapshot
+from tidelog.client.sync.admin.client import AdminClient
+from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
+from tidelog.client.sync.consumer import Consumer
+from tidelog.client.sync.future import SendFuture
+from tidelog.client.sync.producer import Producer
+from tidelog.client.types.admin import (
     ClientQuota,
     ConfigResource,
     ConfigResourceType,
     ElectionType,
     NewPartitions,
 )
-from tidelog.client.bulk.sent import SentBatch, SentPart
-from tidelog.client.group_types import GroupState, GroupType, MemberToRemove, OffsetTimestamp
-from tidelog.client.rebalance_listener import ConsumerRebalanceListener
-from tidelog.client.retry import RecordHandler
-from tidelog.client.retry_parts import HandlerCounts, RetryPolicy
-from tidelog.client.sync.admin import AdminClient
-from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
-from tidelog.client.sync.consumer import Consumer
-from tidelog.client.sync.future import SendFuture
-from tidelog.client.sync.producer import Producer
-from tidelog.client.table import Table
-from tidelog.client.table_parts import TableSnapshot
-from tidelog.client.types import (
+from tidelog.client.types.groups import GroupState, GroupType, MemberToRemove, OffsetTimestamp
+from tidelog.client.types.rebalance_listener import ConsumerRebalanceListener
+from tidelog.client.types.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     NewTopic,

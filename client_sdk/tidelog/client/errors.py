@@ -6,7 +6,7 @@ It must never import gRPC or protobuf.
 
 from collections.abc import Mapping
 
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
 
 __all__ = [

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
 
 

@@ -5,7 +5,7 @@ Owns those that the client does not have; the others are the client's own. Value
 
 from typing import Any, NamedTuple
 
-from tidelog.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from tidelog.client.types.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = [
     "ConsumerGroupMetadata",

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.metadata_quorum.controller.topics import NewTopic
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.new_topic import NewTopic
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, TopicId

@@ -12,9 +12,9 @@ from typing import Final, Self
 import msgspec
 
 from tidelog.client import TopicPartition
-from tidelog.client.engine.fetch_messages import OffsetSpec
-from tidelog.client.engine.metadata import TopicView
-from tidelog.client.sync.positions import PositionClient
+from tidelog.client.engine.cluster.metadata import TopicView
+from tidelog.client.engine.fetch.messages import OffsetSpec
+from tidelog.client.sync.admin.positions import PositionClient
 from tidelog.spark.losses import Loss, beyond_end
 from tidelog.spark.offsets import Progress, TopicProgress
 from tidelog.spark.option_values import refused

@@ -28,10 +28,10 @@ import pyarrow as pa
 
 from tidelog.client import Consumer, TopicPartition
 from tidelog.client.bulk.arrow_columns import ArrowColumns, decode_columns, join_columns
-from tidelog.client.engine.fetch_messages import OffsetSpec
+from tidelog.client.engine.fetch.messages import OffsetSpec
 from tidelog.client.errors import LogTruncationError
-from tidelog.client.sync.positions import PositionClient
-from tidelog.client.types import RawBatch
+from tidelog.client.sync.admin.positions import PositionClient
+from tidelog.client.types.records import RawBatch
 from tidelog.spark.arrow import to_record_batch
 from tidelog.spark.losses import Loss, ends_below, hole, report, rewritten, topic_gone, trimmed
 from tidelog.spark.options import SourceOptions

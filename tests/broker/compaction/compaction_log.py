@@ -18,9 +18,9 @@ from tidelog.broker.log.jobs.compact import compact
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, PartitionKey, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS
+from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.wire.batch import (
     BatchHeader,
     Codec,

@@ -22,7 +22,7 @@ from tidelog.broker.log.compaction.planner import (
     first_dirty_offset,
     plan_compaction,
 )
-from tidelog.broker.log.sidecar import Replaced, Summary
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
 
 HALF = CompactionSettings()
 

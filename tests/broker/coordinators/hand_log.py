@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.broker.coordinators.log import CoordinatorLog, KeyValue
-from tidelog.broker.partition.owner import Appended
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.groups.coordinator.log import CoordinatorLog, KeyValue
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

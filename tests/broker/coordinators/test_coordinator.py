@@ -3,15 +3,15 @@
 import asyncio
 
 from tests.broker.coordinators.hand_log import HandLog, turns
-from tidelog.broker.coordinators.coordinator import GroupCoordinator
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.messages import CommitOffsets, GroupTopic, OffsetToCommit
+from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state.messages import CommitOffsets, GroupTopic, OffsetToCommit
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.meter import Meter
+from tidelog.broker.shared.meter import Meter
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
-from tidelog.server import log_events
+from tidelog.server.events import log as log_events
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -8,9 +8,9 @@ import pytest
 from tests.broker.coordinators.group_world import Groups
 from tests.broker.node_in_world import NodeLife, PlainClient, partition_batch
 from tests.server.cluster_in_world import Cluster
-from tidelog.broker.coordinators.log import CoordinatorLog
+from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.replicas.replicas import Replicas
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -8,9 +8,9 @@ from tests.broker.coordinators.group_world import Groups, Member, settle
 from tests.broker.coordinators.hand_log import HandLog, turns
 from tests.server.cluster_in_world import Cluster
 from tests.server.test_replicas_in_world import isolate
-from tidelog.broker.coordinators.proof import LeadershipProof
-from tidelog.broker.groups.records import MEANINGLESS, decode_record
-from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
+from tidelog.broker.groups.coordinator.proof import LeadershipProof
+from tidelog.broker.groups.state.records import MEANINGLESS, decode_record
+from tidelog.metadata_quorum.controller.brokers.sessions import SESSION_TIMEOUT_MS
 from tidelog.v1 import errors_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

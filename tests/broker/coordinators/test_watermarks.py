@@ -4,9 +4,9 @@ from typing import cast
 
 from tests.broker.log_shelf import TOPIC, batch_at
 from tests.broker.test_fetch_roles import EPOCH, Node, written
-from tidelog.broker.coordinators.watermarks import OwnOffsets, OwnWatermarks
+from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.replicas.replicas import Replicas
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset, PartitionId
 

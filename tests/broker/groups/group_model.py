@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.broker.groups.house import House, key, topic
-from tidelog.broker.groups.answers import (
+from tidelog.broker.groups.state.answers import (
     CommitAnswer,
     FetchOffsetsAnswer,
     GroupState,
     HeartbeatAnswer,
 )
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.messages import (
     Assignor,
     CommitOffsets,
     FetchOffsets,

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelog.broker.groups.answers import Response
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.invariants import GroupView, Told, check, check_step, view
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state.answers import Response
+from tidelog.broker.groups.state.group import Group
+from tidelog.broker.groups.state.invariants import GroupView, Told, check, check_step, view
+from tidelog.broker.groups.state.messages import (
     Answer,
     AppendCommitted,
     AppendFailed,
@@ -26,7 +27,6 @@ from tidelog.broker.groups.messages import (
     Tick,
     TopicsChanged,
 )
-from tidelog.broker.groups.state import Group
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, TopicId

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.broker.groups.answers import (
+from tidelog.broker.groups.state.answers import (
     AlterOffsetsAnswer,
     CommitAnswer,
     DeleteOffsetsAnswer,
@@ -14,8 +14,8 @@ from tidelog.broker.groups.answers import (
     Response,
     StoredOffset,
 )
-from tidelog.broker.groups.messages import StoredRecord
-from tidelog.broker.groups.records import decode_record
+from tidelog.broker.groups.state.messages import StoredRecord
+from tidelog.broker.groups.state.records import decode_record
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 from tests.broker.groups import notation
 from tests.broker.groups.house import House, key, topic
-from tidelog.broker.groups.answers import HeartbeatAnswer
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.answers import HeartbeatAnswer
+from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     Assignor,
     CommitOffsets,

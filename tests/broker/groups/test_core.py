@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from tests.broker.groups.house import LOST, House, key, persistent, topic
-from tidelog.broker.groups import limits
-from tidelog.broker.groups.answers import (
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state import limits
+from tidelog.broker.groups.state.answers import (
     CommitAnswer,
     DeleteGroupAnswer,
     DescribeGroupAnswer,
@@ -14,8 +15,7 @@ from tidelog.broker.groups.answers import (
     ListGroupsAnswer,
     RemoveMembersAnswer,
 )
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     Answer,
     AppendCommitted,

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.broker.groups.house import House, key, topic
-from tidelog.broker.groups.answers import HeartbeatAnswer
-from tidelog.broker.groups.invariants import GroupView, MemberView, Told, check, check_step
-from tidelog.broker.groups.messages import Heartbeat, Subscription, Tick
+from tidelog.broker.groups.state.answers import HeartbeatAnswer
+from tidelog.broker.groups.state.invariants import GroupView, MemberView, Told, check, check_step
+from tidelog.broker.groups.state.messages import Heartbeat, Subscription, Tick
 from tidelog.broker.log.names import PartitionKey
 
 A0, A1 = key("a", 0), key("a", 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.groups.records import (
+from tidelog.broker.groups.state.records import (
     AnyValue,
     GroupKey,
     GroupValue,

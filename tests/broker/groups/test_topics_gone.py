@@ -2,8 +2,8 @@
 
 from tests.broker.groups.house import House, topic
 from tests.broker.groups.test_core import beat
-from tidelog.broker.groups.answers import HeartbeatAnswer
-from tidelog.broker.groups.messages import Subscription
+from tidelog.broker.groups.state.answers import HeartbeatAnswer
+from tidelog.broker.groups.state.messages import Subscription
 
 ALL = Subscription(topics=("a", "b", "c"))
 

@@ -6,19 +6,19 @@ With limits of a test's choice, so that lanes change within a few records.
 import asyncio
 from typing import Any, Final, NoReturn
 
-from tidelog.broker.directory import LogDirectory
+from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
-from tidelog.broker.replicas import Replica, Replicas
-from tidelog.broker.replication.fetchers import Fetchers
-from tidelog.broker.replication.in_sync_types import Position
-from tidelog.broker.replication.leader_stream import ReplicaFetchHandler
-from tidelog.broker.replication.stream_messages import Followed, ReplicationLimits
-from tidelog.broker.rpc.replica import ReplicaRpc
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.replication.shared.in_sync_types import Position
+from tidelog.broker.replication.shared.messages import Followed, ReplicationLimits
+from tidelog.broker.replication.tasks.fetchers import Fetchers
+from tidelog.broker.replication.tasks.leader_stream import ReplicaFetchHandler
+from tidelog.broker.services.replica.methods import ReplicaRpc
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.workloads.steady_time import SteadyTime
-from tidelog.metadata_quorum.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
 from tidelog.ports import Listener, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import TidelogError

@@ -2,8 +2,8 @@
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replication.tail import Piece
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replication.leader.tail import Piece
 from tidelog.wire.batch import BatchHeader, checksum, encode_batch, read_header, stamp
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 

@@ -1,8 +1,8 @@
 """A leader and its in-sync set, with as much of a log and of brokers as it looks at."""
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replication.in_sync_set import InSyncSet
-from tidelog.broker.replication.in_sync_types import Change, Count, Led, Outcome, Position
+from tidelog.broker.replication.in_sync.set import InSyncSet
+from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Outcome, Position
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,

@@ -8,8 +8,8 @@ from collections import Counter, deque
 
 from tests.broker.replication.copy_log import CopyLog, key_of
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replication.follower_partition import (
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replication.follower.partition import (
     AppendCopies,
     CommitTo,
     CutTo,
@@ -21,10 +21,10 @@ from tidelog.broker.replication.follower_partition import (
     StopHeadless,
     TrimTo,
 )
-from tidelog.broker.replication.follower_session import FollowerSession
-from tidelog.broker.replication.leader_answer import AnswerDraft
-from tidelog.broker.replication.leader_session import Counts, Effect, LeaderSession
-from tidelog.broker.replication.stream_messages import (
+from tidelog.broker.replication.follower.session import FollowerSession
+from tidelog.broker.replication.leader.answer import AnswerDraft
+from tidelog.broker.replication.leader.session import Counts, Effect, LeaderSession
+from tidelog.broker.replication.shared.messages import (
     FetchAnswer,
     FetchAsk,
     Followed,

@@ -14,7 +14,7 @@ from tests.broker.replication.in_sync_leader import (
     led,
     made,
 )
-from tidelog.broker.replication.in_sync_set import RETRY_MS_MAX, RETRY_MS_MIN
+from tidelog.broker.replication.in_sync.set import RETRY_MS_MAX, RETRY_MS_MIN
 from tidelog.wire.ids import BrokerEpoch, Offset
 
 # -- coming --------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from tests.broker.replication.copy_brokers import (
     SharedMetadata,
 )
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replication.stream_messages import Lane
+from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.world.process import Process
 from tidelog.wire.ids import BrokerId, PartitionId
 
 SEEDS = int(os.environ.get("TIDELOG_LANE_SEEDS", "10"))

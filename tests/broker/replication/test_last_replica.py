@@ -11,8 +11,8 @@ from tests.broker.replication.in_sync_leader import (
     led,
     made,
 )
-from tidelog.broker.replication.in_sync_set import RETRY_MS_MIN
-from tidelog.broker.replication.in_sync_types import Led
+from tidelog.broker.replication.in_sync.set import RETRY_MS_MIN
+from tidelog.broker.replication.shared.in_sync_types import Led
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, Offset
 

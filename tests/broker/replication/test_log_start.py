@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.broker.replication.copy_log import CopyLog, key_of
 from tests.broker.replication.session_world import SessionWorld, ends
-from tidelog.broker.replication.follower_partition import StopHeadless
-from tidelog.broker.replication.log_start import is_decided, lacks_head
-from tidelog.broker.replication.stream_messages import NO_EPOCH
+from tidelog.broker.replication.follower.partition import StopHeadless
+from tidelog.broker.replication.shared.log_start import is_decided, lacks_head
+from tidelog.broker.replication.shared.messages import NO_EPOCH
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 KEY = key_of()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.broker.replication.reopening import (
+from tidelog.broker.replication.repair.reopening import (
     FORGOTTEN_MS,
     WAIT_MS_MAX,
     WAIT_MS_MIN,

@@ -7,11 +7,11 @@ from typing import Any, cast
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.replication.repair import Repair
-from tidelog.metadata_quorum.controller.damage import DamagedReplica
-from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.replication.repair.repair import Repair
+from tidelog.metadata.broker_reports import DamagedReplica
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import msgspec
 
+from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
-from tidelog.broker.replication.in_sync_keeper import InSyncKeeper
-from tidelog.broker.replication.roles import RoleKeeper
-from tidelog.broker.replication.stream_messages import Followed
-from tidelog.metadata_quorum.image import NO_LEADER, Image, PartitionImage
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replication.shared.messages import Followed
+from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
+from tidelog.broker.replication.tasks.roles import RoleKeeper
+from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
 

@@ -7,8 +7,8 @@ from tests.broker.replication.session_world import (
     ends,
     in_session,
 )
-from tidelog.broker.replication.follower_session import NAMES_MAX
-from tidelog.broker.replication.leader_answer import AnswerDraft
+from tidelog.broker.replication.follower.session import NAMES_MAX
+from tidelog.broker.replication.leader.answer import AnswerDraft
 from tidelog.wire.ids import Offset
 
 KEY = key_of()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker.replication.copy_log import CopyLog, key_of
 from tests.broker.replication.session_world import SessionWorld, ends
-from tidelog.broker.replication.follower_partition import CutTo, FollowerEffect, RestartAt, TrimTo
+from tidelog.broker.replication.follower.partition import CutTo, FollowerEffect, RestartAt, TrimTo
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 KEY = key_of()

@@ -10,13 +10,8 @@ from tests.broker.replication.session_world import (
     in_session,
     refused,
 )
-from tidelog.broker.replication.follower_partition import (
-    AppendCopies,
-    CutTo,
-    Phase,
-    RestartAt,
-)
-from tidelog.broker.replication.stream_messages import Lane
+from tidelog.broker.replication.follower.partition import AppendCopies, CutTo, Phase, RestartAt
+from tidelog.broker.replication.shared.messages import Lane
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionEpoch
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.broker.replication.copy_brokers import BROKERS, TOPIC, CopyBroker, SharedMetadata
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replication.follower_partition import Phase
-from tidelog.broker.replication.stream_messages import Lane
+from tidelog.broker.replication.follower.partition import Phase
+from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World
 from tidelog.wire.ids import BrokerId, PartitionId
 

@@ -3,14 +3,19 @@
 import pytest
 
 from tests.broker.replication.copy_log import key_of
-from tidelog.broker.replication.stream_messages import (
+from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     FetchAnswer,
     FetchAsk,
     FollowerPosition,
     PartitionNews,
 )
-from tidelog.broker.rpc.replica import decode_answer, decode_ask, encode_answer, encode_ask
+from tidelog.broker.replication.tasks.wire import (
+    decode_answer,
+    decode_ask,
+    encode_answer,
+    encode_ask,
+)
 from tidelog.v1 import replica_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset

@@ -9,24 +9,20 @@ import pytest
 from tests.broker.node_in_world import partition_batch, sealed
 from tests.server.cluster_in_world import CLUSTER_ID, Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.broker.replicas import Replica
-from tidelog.broker.replication.lanes import has_behind
-from tidelog.broker.replication.stream_messages import (
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.broker.replication.leader.lanes import has_behind
+from tidelog.broker.replication.shared.messages import (
     DEFAULT_REPLICATION_LIMITS,
     FetchAsk,
     FollowerPosition,
     Lane,
 )
-from tidelog.broker.rpc.replica import (
-    EPOCH_END_OFFSETS,
-    REPLICA_FETCH,
-    decode_answer,
-    encode_ask,
-)
-from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.metadata_quorum.controller.setting_catalogue import REASSIGNMENT_THROTTLE
-from tidelog.metadata_quorum.image import BrokerImage
+from tidelog.broker.replication.tasks.wire import REPLICA_FETCH, decode_answer, encode_ask
+from tidelog.broker.services.replica.methods import EPOCH_END_OFFSETS
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.metadata.image.image import BrokerImage
+from tidelog.metadata.settings.catalogue import REASSIGNMENT_THROTTLE
 from tidelog.ports import Stream
 from tidelog.v1 import config_admin_pb2, errors_pb2, produce_pb2, replica_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError

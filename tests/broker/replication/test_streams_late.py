@@ -13,8 +13,8 @@ from tests.broker.replication.test_streams import (
 )
 from tests.server.cluster_in_world import Cluster
 from tests.server.replicas_in_world import ReplicatedTopic
-from tidelog.broker.replication.stream_messages import Lane
-from tidelog.broker.rpc.replica import REPLICA_FETCH, encode_ask
+from tidelog.broker.replication.shared.messages import Lane
+from tidelog.broker.replication.tasks.wire import REPLICA_FETCH, encode_ask
 from tidelog.wire.ids import Offset, PartitionEpoch
 
 

@@ -1,7 +1,7 @@
 """What is kept in memory of logs' ends."""
 
 from tests.broker.replication.copy_log import CopyLog
-from tidelog.broker.replication.tail import Tail
+from tidelog.broker.replication.leader.tail import Tail
 
 
 def kept(tail: Tail, log: CopyLog, offset: int, max_bytes: int = 1) -> None:

@@ -1,6 +1,6 @@
 """The token bucket of the catch-up lanes."""
 
-from tidelog.broker.replication.throttle import Throttle
+from tidelog.broker.replication.follower.throttle import Throttle
 
 SECOND_NS = 1_000_000_000
 

@@ -7,13 +7,18 @@ import msgspec
 import pytest
 
 from tests.broker.subscriptions.test_subscription import BEGIN, P0
-from tidelog.broker.coordinators.leader_offsets import Found
-from tidelog.broker.groups.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.messages import LEAVING_EPOCH, CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.coordinator.leader_offsets import Found
+from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
+from tidelog.broker.groups.state.messages import (
+    LEAVING_EPOCH,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+)
+from tidelog.broker.groups.subscription.core.messages import Begin
+from tidelog.broker.groups.subscription.host import Subscriptions
+from tidelog.broker.groups.subscription.runner import ForClient, Read
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.subscriptions.host import Subscriptions
-from tidelog.broker.subscriptions.messages import Begin
-from tidelog.broker.subscriptions.runner import ForClient, Read
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.wire.errors import ErrorCode, TidelogError

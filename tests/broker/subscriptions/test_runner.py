@@ -8,13 +8,13 @@ import pytest
 
 from tests.broker.subscriptions.test_host import FakeGroup
 from tests.broker.subscriptions.test_subscription import BEGIN, P0, P1, records
-from tidelog.broker.coordinators.leader_offsets import Found
-from tidelog.broker.coordinators.watermarks import OwnOffsets
+from tidelog.broker.groups.coordinator.leader_offsets import Found
+from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
+from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core.messages import Position, SendAcknowledged, SendRecords
+from tidelog.broker.groups.subscription.core.subscription import Subscription
+from tidelog.broker.groups.subscription.runner import ForClient, Read, SubscriptionRunner
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.subscriptions import limits
-from tidelog.broker.subscriptions.core import Subscription
-from tidelog.broker.subscriptions.messages import Position, SendAcknowledged, SendRecords
-from tidelog.broker.subscriptions.runner import ForClient, Read, SubscriptionRunner
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -3,12 +3,10 @@
 import msgspec
 import pytest
 
-from tidelog.broker.groups.answers import AssignedPartition, CommitAnswer, HeartbeatAnswer
-from tidelog.broker.groups.messages import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
-from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.subscriptions import limits
-from tidelog.broker.subscriptions.core import Subscription
-from tidelog.broker.subscriptions.messages import (
+from tidelog.broker.groups.state.answers import AssignedPartition, CommitAnswer, HeartbeatAnswer
+from tidelog.broker.groups.state.messages import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
+from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core.messages import (
     Begin,
     Bounds,
     Effect,
@@ -22,6 +20,8 @@ from tidelog.broker.subscriptions.messages import (
     SendRecords,
     StartAt,
 )
+from tidelog.broker.groups.subscription.core.subscription import Subscription
+from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, TopicId

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from tests.metadata_quorum.active.fake_quorum import FakeQuorum
 from tests.metadata_quorum.active.small_machine import SmallMachine
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import ClusterConfigurationRecord, FormatRecord
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.writes import Written
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import ClusterConfigurationRecord, FormatRecord
 from tidelog.ports import TaskScope
 
 BOOTSTRAP = (FormatRecord(cluster_id="c"),)

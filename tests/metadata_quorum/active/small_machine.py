@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.raft.types import Entry, EntryKind, Snapshot
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import (
     AbortRecord,
     BeginRecord,
     EndRecord,
     MetadataRecord,
     decode_entry,
 )
+from tidelog.metadata_quorum.raft.types import Entry, EntryKind, Snapshot
 
 
 class SmallMachine:

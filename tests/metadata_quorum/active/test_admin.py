@@ -11,11 +11,11 @@ from tests.metadata_quorum.active.test_sessions import ended, start
 from tests.metadata_quorum.active.voters_world import Voter, Voters, simulate
 from tests.metadata_quorum.quorum.quorum_world import until
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.metadata_quorum.controller.configuration import CHANGES_MAX
-from tidelog.metadata_quorum.controller.reassignment import REASSIGNMENTS_MAX
-from tidelog.metadata_quorum.rpc.admin_access import read_accesses
-from tidelog.metadata_quorum.rpc.controller_methods import CLUSTER_FILES, local_reads
-from tidelog.metadata_quorum.rpc.forwarding import FORWARDED, SERVED_FILES
+from tidelog.metadata_quorum.admin.access import read_accesses
+from tidelog.metadata_quorum.controller.partitions.reassignment import REASSIGNMENTS_MAX
+from tidelog.metadata_quorum.controller.settings.configuration import CHANGES_MAX
+from tidelog.metadata_quorum.services.methods import CLUSTER_FILES, local_reads
+from tidelog.metadata_quorum.shared.forwarding import FORWARDED, SERVED_FILES
 from tidelog.v1 import (
     admin_pb2,
     broker_admin_pb2,

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from tests.metadata_quorum.active.controller_world import ONE_AT_A_TIME, Scene, run, value_of
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import BeginRecord, ClusterConfigurationRecord, encode_entry
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.writes import Written
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import BeginRecord, ClusterConfigurationRecord, encode_entry
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex

@@ -7,16 +7,16 @@ import pytest
 from tests.metadata_quorum.active.controller_world import Scene, run, value_of
 from tests.metadata_quorum.active.voters_world import Voters, simulate
 from tidelog.chaos.sim import World
-from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.active.limits import ActiveLimits
-from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.raft.types import EntryKind, Options
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.records.entries import (
     BeginRecord,
     ClusterConfigurationRecord,
     EndRecord,
     decode_entry,
 )
+from tidelog.metadata_quorum.active.controller import ActiveController
+from tidelog.metadata_quorum.active.limits import ActiveLimits
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.raft.types import EntryKind, Options
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex

@@ -4,10 +4,10 @@ import pytest
 
 from tests.metadata_quorum.active.controller_world import Scene, run
 from tests.metadata_quorum.active.fake_quorum import member_id
-from tidelog.metadata_quorum.controller.cluster_clock import ClockShown
+from tidelog.metadata_quorum.admin.brokers import BrokerExecution
+from tidelog.metadata_quorum.admin.quorum import QuorumAdmin
+from tidelog.metadata_quorum.controller.brokers.clock import ClockShown
 from tidelog.metadata_quorum.raft.types import Member, Members
-from tidelog.metadata_quorum.rpc.admin_brokers import BrokerExecution
-from tidelog.metadata_quorum.rpc.quorum_admin import QuorumAdmin
 from tidelog.ports import RequestContext
 from tidelog.v1 import broker_admin_pb2, quorum_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError

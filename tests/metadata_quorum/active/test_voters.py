@@ -6,10 +6,10 @@ import pytest
 
 from tests.metadata_quorum.active.voters_world import CLUSTER_ID, Voters, simulate
 from tidelog.chaos.sim import World
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import ClusterConfigurationRecord
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import ClusterConfigurationRecord
 from tidelog.ports import TaskScope
 
 

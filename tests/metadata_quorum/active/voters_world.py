@@ -7,15 +7,15 @@ from typing import TypeVar
 from tests.metadata_quorum.quorum.memory_storage import MemoryStorage
 from tests.metadata_quorum.quorum.quorum_world import address, member_id, members, until
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.world.process import Process
+from tidelog.metadata.features import bootstrap_records
+from tidelog.metadata.records.entries import encode_entry
 from tidelog.metadata_quorum.active.broker_sessions import SessionTimes
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.features import bootstrap_records
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
+from tidelog.metadata_quorum.quorum.state_machine import MetadataStateMachine
 from tidelog.metadata_quorum.raft.types import Members
-from tidelog.metadata_quorum.records import encode_entry
-from tidelog.metadata_quorum.rpc.controller_methods import ControllerParts
-from tidelog.metadata_quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.services.methods import ControllerParts
 from tidelog.ports import Listener, RequestContext, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 

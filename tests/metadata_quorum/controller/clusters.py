@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.controller.broker_changes import Heartbeat, beat
-from tidelog.metadata_quorum.controller.brokers import Registration, register
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.broker_reports import Registration
+from tidelog.metadata.features import SUPPORTED, bootstrap_records
+from tidelog.metadata.image.image import Image, PartitionImage
+from tidelog.metadata.new_topic import NewTopic, TopicDefaults
+from tidelog.metadata.records.entries import BrokerDirectory, MetadataRecord
+from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat, beat
+from tidelog.metadata_quorum.controller.brokers.registration import register
 from tidelog.metadata_quorum.controller.decision import AnswerT, Decision
-from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults, plan_topic
-from tidelog.metadata_quorum.features import SUPPORTED, bootstrap_records
-from tidelog.metadata_quorum.image import Image, PartitionImage
-from tidelog.metadata_quorum.records import BrokerDirectory, MetadataRecord
+from tidelog.metadata_quorum.controller.topics.creation import plan_topic
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, TopicId
 

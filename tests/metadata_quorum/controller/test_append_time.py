@@ -2,16 +2,16 @@
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.test_leaders import fenced
-from tidelog.metadata_quorum.controller.append_time import is_stamped, plan_right_clocks
-from tidelog.metadata_quorum.controller.configuration import (
+from tidelog.metadata.image.image import Image, PartitionImage
+from tidelog.metadata.settings.kinds import Scope
+from tidelog.metadata_quorum.controller.partitions.append_time import is_stamped, plan_right_clocks
+from tidelog.metadata_quorum.controller.partitions.leaders import plan_balance
+from tidelog.metadata_quorum.controller.settings.configuration import (
     Alteration,
     Change,
     Target,
     alter_configurations,
 )
-from tidelog.metadata_quorum.controller.leaders import plan_balance
-from tidelog.metadata_quorum.controller.settings import Scope
-from tidelog.metadata_quorum.image import Image, PartitionImage
 from tidelog.wire.ids import BrokerId
 
 

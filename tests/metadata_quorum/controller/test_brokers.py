@@ -5,7 +5,10 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition
-from tidelog.metadata_quorum.controller.broker_changes import (
+from tidelog.metadata.broker_reports import Registration
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata.records.entries import BrokerDirectory, FeatureRange
+from tidelog.metadata_quorum.controller.brokers.changes import (
     BrokerState,
     Heartbeat,
     beat,
@@ -13,18 +16,16 @@ from tidelog.metadata_quorum.controller.broker_changes import (
     fence,
     remove,
 )
-from tidelog.metadata_quorum.controller.brokers import Registration, register
+from tidelog.metadata_quorum.controller.brokers.registration import register
 from tidelog.metadata_quorum.controller.features import describe_features, finalise_features
-from tidelog.metadata_quorum.controller.load import candidates_of
-from tidelog.metadata_quorum.controller.quotas import (
+from tidelog.metadata_quorum.controller.placement.load import candidates_of
+from tidelog.metadata_quorum.controller.settings.quotas import (
     QUOTAS_MAX,
     Quota,
     alter_quotas,
     effective_quota,
     quota_of,
 )
-from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.metadata_quorum.records import BrokerDirectory, FeatureRange
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 

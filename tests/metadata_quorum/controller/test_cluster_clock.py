@@ -3,12 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum.controller.cluster_clock import (
-    SAMPLE_MS,
-    ClockState,
-    ClusterClock,
-    electorate,
-)
+from tidelog.metadata.broker_reports import ClockState
+from tidelog.metadata_quorum.controller.brokers.clock import SAMPLE_MS, ClusterClock, electorate
 
 DAY_MS = 86_400_000
 NOON_MS = 1_790_000_000_000

@@ -6,25 +6,19 @@ from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import refusal
-from tidelog.metadata_quorum.controller.configuration import (
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.settings.catalogue import CATALOGUE, settings_of
+from tidelog.metadata.settings.inherited import cluster_value, inherited_by_topics
+from tidelog.metadata.settings.kinds import Scope, Source, canonical, well_formed
+from tidelog.metadata.settings.of_topics import TopicSettings, parse
+from tidelog.metadata_quorum.controller.settings.configuration import (
     Alteration,
     Change,
     Operation,
     Target,
     alter_configurations,
-    cluster_value,
     describe,
-    inherited_by_topics,
 )
-from tidelog.metadata_quorum.controller.setting_catalogue import CATALOGUE, settings_of
-from tidelog.metadata_quorum.controller.settings import (
-    Scope,
-    Source,
-    canonical,
-    well_formed,
-)
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings, parse
-from tidelog.metadata_quorum.image import Image
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 

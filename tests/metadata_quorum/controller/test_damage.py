@@ -6,9 +6,10 @@ import pytest
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
 from tests.metadata_quorum.controller.test_in_sync import asked, change
-from tidelog.metadata_quorum.controller.broker_changes import fence
-from tidelog.metadata_quorum.controller.damage import DamagedReplica, report_damaged
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.broker_reports import DamagedReplica
+from tidelog.metadata.image.image import Image
+from tidelog.metadata_quorum.controller.brokers.changes import fence
+from tidelog.metadata_quorum.controller.partitions.damage import report_damaged
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
 

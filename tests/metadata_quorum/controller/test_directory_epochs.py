@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition
-from tidelog.metadata_quorum.apply import apply_entries
-from tidelog.metadata_quorum.controller.broker_changes import fence
-from tidelog.metadata_quorum.controller.brokers import register
-from tidelog.metadata_quorum.controller.directory_epochs import (
+from tidelog.metadata.apply.entries import apply_entries
+from tidelog.metadata.apply.snapshot import EncodedImage, decode_image
+from tidelog.metadata.broker_reports import InSyncChange, InSyncMember
+from tidelog.metadata.directory_epochs import (
     ABSENT_MAX,
     NO_STORED_EPOCH,
     STORED_EPOCH_MAX,
@@ -18,20 +18,17 @@ from tidelog.metadata_quorum.controller.directory_epochs import (
     epochs_when_served,
     ineligible_replicas,
 )
-from tidelog.metadata_quorum.controller.in_sync import (
-    InSyncChange,
-    InSyncMember,
-    alter_partitions,
-)
-from tidelog.metadata_quorum.controller.leaders import elect_longest
-from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata.records.entries import (
     BrokerDirectory,
     DirectoryEpoch,
     decode_entry,
     encode_entry,
 )
+from tidelog.metadata_quorum.controller.brokers.changes import fence
+from tidelog.metadata_quorum.controller.brokers.registration import register
+from tidelog.metadata_quorum.controller.partitions.in_sync import alter_partitions
+from tidelog.metadata_quorum.controller.partitions.leaders import elect_longest
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 

@@ -3,16 +3,16 @@
 import pytest
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum.controller.configuration import (
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.settings.kinds import Scope, Source
+from tidelog.metadata.settings.of_groups import read_group_settings
+from tidelog.metadata_quorum.controller.settings.configuration import (
     Alteration,
     Change,
     Target,
     alter_configurations,
     describe,
 )
-from tidelog.metadata_quorum.controller.group_settings import read_group_settings
-from tidelog.metadata_quorum.controller.settings import Scope, Source
-from tidelog.metadata_quorum.image import Image
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SESSION = "group.consumer.session.timeout.ms"

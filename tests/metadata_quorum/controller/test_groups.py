@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum.controller.groups import encode_group
-from tidelog.metadata_quorum.records import (
+from tidelog.metadata.records.entries import (
     BeginRecord,
     EndRecord,
     MetadataRecord,
     TopicRecord,
     decode_entry,
 )
+from tidelog.metadata_quorum.controller.groups import encode_group
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 

@@ -5,19 +5,14 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
-from tidelog.metadata_quorum.controller.broker_changes import Heartbeat, beat, fence
-from tidelog.metadata_quorum.controller.in_sync import (
-    CHANGES_MAX,
-    InSyncChange,
-    InSyncMember,
-    InSyncResult,
-    alter_partitions,
-)
-from tidelog.metadata_quorum.controller.leaders import elect_unclean
-from tidelog.metadata_quorum.controller.partition_state import PartitionState
-from tidelog.metadata_quorum.controller.producer_ids import allocate_block
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import BrokerDirectory
+from tidelog.metadata.broker_reports import InSyncChange, InSyncMember, InSyncResult
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import BrokerDirectory
+from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat, beat, fence
+from tidelog.metadata_quorum.controller.brokers.producer_ids import allocate_block
+from tidelog.metadata_quorum.controller.partitions.in_sync import CHANGES_MAX, alter_partitions
+from tidelog.metadata_quorum.controller.partitions.leaders import elect_unclean
+from tidelog.metadata_quorum.controller.partitions.state import PartitionState
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 

@@ -4,25 +4,22 @@ import msgspec
 import pytest
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.controller.configuration import (
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.image.nodes import ClusterImage
+from tidelog.metadata.internal_topics import GROUPS_TOPIC, is_reserved, shortage_of
+from tidelog.metadata.new_topic import NewTopic, TopicDefaults
+from tidelog.metadata.records.entries import FenceRecord
+from tidelog.metadata.settings.kinds import Scope
+from tidelog.metadata_quorum.controller.settings.configuration import (
     Alteration,
     Change,
     Target,
     alter_configurations,
 )
-from tidelog.metadata_quorum.controller.internal_topics import (
-    GROUPS_TOPIC,
-    SEGMENT_BYTES,
-    is_reserved,
-    shortage_of,
-)
-from tidelog.metadata_quorum.controller.settings import Scope
-from tidelog.metadata_quorum.controller.topic_changes import TopicSelector, delete_topics
-from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults, TopicPlan, plan_topic
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.image_nodes import ClusterImage
-from tidelog.metadata_quorum.records import FenceRecord
+from tidelog.metadata_quorum.controller.topics.changes import TopicSelector, delete_topics
+from tidelog.metadata_quorum.controller.topics.creation import TopicPlan, plan_topic
+from tidelog.metadata_quorum.controller.topics.internal import SEGMENT_BYTES
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 

@@ -4,18 +4,19 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
-from tidelog.metadata_quorum.controller.broker_changes import Heartbeat, beat, fence
-from tidelog.metadata_quorum.controller.brokers import register
-from tidelog.metadata_quorum.controller.in_sync import InSyncChange, InSyncMember, alter_partitions
-from tidelog.metadata_quorum.controller.leaders import (
+from tidelog.metadata.broker_reports import InSyncChange, InSyncMember
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata.records.entries import BrokerDirectory, PartitionChangeRecord
+from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat, beat, fence
+from tidelog.metadata_quorum.controller.brokers.registration import register
+from tidelog.metadata_quorum.controller.partitions.in_sync import alter_partitions
+from tidelog.metadata_quorum.controller.partitions.leaders import (
     elect_longest,
     elect_preferred,
     elect_unclean,
     plan_balance,
 )
-from tidelog.metadata_quorum.controller.partition_state import PartitionState
-from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.metadata_quorum.records import BrokerDirectory, PartitionChangeRecord
+from tidelog.metadata_quorum.controller.partitions.state import PartitionState
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionId, TopicId
 

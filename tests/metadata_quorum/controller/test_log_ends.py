@@ -5,8 +5,9 @@ import pytest
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, topic_id
 from tests.metadata_quorum.controller.test_leaders import fenced, restarted, three
-from tidelog.metadata_quorum.controller.log_ends import ReplicaEnd, ToldEnds
-from tidelog.metadata_quorum.image import NO_LEADER, Image
+from tidelog.metadata.broker_reports import ReplicaEnd
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionId
 

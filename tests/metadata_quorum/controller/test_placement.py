@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum.controller.placement import (
-    REPLICAS_MAX,
+from tidelog.metadata.settings.limits import REPLICAS_MAX
+from tidelog.metadata_quorum.controller.placement.placement import (
     Candidate,
     Placement,
     place_partitions,

@@ -7,19 +7,23 @@ from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, refusal, topic_id
 from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tests.metadata_quorum.controller.test_leaders import restarted
-from tidelog.metadata_quorum.controller.broker_changes import drain, fence
+from tidelog.metadata.apply.snapshot import EncodedImage, decode_image
+from tidelog.metadata.broker_reports import InSyncChange
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.new_topic import NewTopic, TopicDefaults
+from tidelog.metadata.records.entries import TopicConfigurationChangeRecord
+from tidelog.metadata_quorum.controller.brokers.changes import drain, fence
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.in_sync import InSyncChange
-from tidelog.metadata_quorum.controller.reassignment import (
+from tidelog.metadata_quorum.controller.partitions.reassignment import (
     Reassignment,
     alter_reassignments,
     list_reassignments,
 )
-from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
-from tidelog.metadata_quorum.controller.topics import NewTopic, TopicDefaults, plan_topic
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
-from tidelog.metadata_quorum.records import TopicConfigurationChangeRecord
+from tidelog.metadata_quorum.controller.partitions.reassignment_plan import (
+    drain_round,
+    plan_reassignments,
+)
+from tidelog.metadata_quorum.controller.topics.creation import plan_topic
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionId
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum.controller.broker_changes import drain, fence
-from tidelog.metadata_quorum.controller.load import may_take_replicas
-from tidelog.metadata_quorum.controller.reassignment import alter_reassignments
-from tidelog.metadata_quorum.controller.reassignment_plan import Plan, plan_reassignments
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.eligibility import may_take_replicas
+from tidelog.metadata.image.image import Image
+from tidelog.metadata_quorum.controller.brokers.changes import drain, fence
+from tidelog.metadata_quorum.controller.partitions.reassignment import alter_reassignments
+from tidelog.metadata_quorum.controller.partitions.reassignment_plan import Plan, plan_reassignments
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
 pytestmark = pytest.mark.slow

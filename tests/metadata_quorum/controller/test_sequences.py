@@ -17,20 +17,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum.controller.broker_changes import Heartbeat, beat, drain, fence
-from tidelog.metadata_quorum.controller.brokers import register
-from tidelog.metadata_quorum.controller.in_sync import InSyncChange, InSyncMember, alter_partitions
-from tidelog.metadata_quorum.controller.leaders import (
+from tidelog.metadata.broker_reports import InSyncChange, InSyncMember
+from tidelog.metadata.eligibility import in_sync_min
+from tidelog.metadata.image.image import NO_LEADER, PartitionImage
+from tidelog.metadata.records.entries import BrokerDirectory, MetadataRecord
+from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat, beat, drain, fence
+from tidelog.metadata_quorum.controller.brokers.registration import register
+from tidelog.metadata_quorum.controller.partitions.in_sync import alter_partitions
+from tidelog.metadata_quorum.controller.partitions.leaders import (
     Election,
     elect_longest,
     elect_unclean,
     plan_balance,
 )
-from tidelog.metadata_quorum.controller.partition_state import in_sync_min
-from tidelog.metadata_quorum.controller.reassignment import Reassignment, alter_reassignments
-from tidelog.metadata_quorum.controller.reassignment_plan import drain_round, plan_reassignments
-from tidelog.metadata_quorum.image import NO_LEADER, PartitionImage
-from tidelog.metadata_quorum.records import BrokerDirectory, MetadataRecord
+from tidelog.metadata_quorum.controller.partitions.reassignment import (
+    Reassignment,
+    alter_reassignments,
+)
+from tidelog.metadata_quorum.controller.partitions.reassignment_plan import (
+    drain_round,
+    plan_reassignments,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 

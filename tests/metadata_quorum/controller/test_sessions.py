@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata_quorum.controller.sessions import Sessions
+from tidelog.metadata_quorum.controller.brokers.sessions import Sessions
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 ONE, TWO = BrokerId(1), BrokerId(2)

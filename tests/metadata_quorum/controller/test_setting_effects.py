@@ -6,17 +6,17 @@ from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition
 from tests.metadata_quorum.controller.test_in_sync import asked, change
 from tests.metadata_quorum.controller.test_leaders import fenced, restarted
-from tidelog.metadata_quorum.controller.configuration import (
+from tidelog.metadata.apply.snapshot import EncodedImage, decode_image
+from tidelog.metadata.image.image import NO_LEADER, Image
+from tidelog.metadata.settings.kinds import Scope
+from tidelog.metadata_quorum.controller.partitions.state import PartitionState
+from tidelog.metadata_quorum.controller.settings.configuration import (
     Alteration,
     Change,
     Operation,
     Target,
     alter_configurations,
 )
-from tidelog.metadata_quorum.controller.partition_state import PartitionState
-from tidelog.metadata_quorum.controller.settings import Scope
-from tidelog.metadata_quorum.image import NO_LEADER, Image
-from tidelog.metadata_quorum.image_snapshot import EncodedImage, decode_image
 from tidelog.wire.ids import BrokerId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -8,29 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.metadata_quorum.controller import clusters
-from tidelog.metadata_quorum import invariants
-from tidelog.metadata_quorum.apply import apply_entry
-from tidelog.metadata_quorum.controller.brokers import Registration, plan_registration
-from tidelog.metadata_quorum.controller.topic_changes import (
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.broker_reports import Registration
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.new_topic import NewTopic, TopicDefaults
+from tidelog.metadata.records.entries import FenceRecord, FormatRecord
+from tidelog.metadata.refusals.unknown_topics import unknown_topic
+from tidelog.metadata.topic_names import validate_topic_name
+from tidelog.metadata_quorum.controller.brokers.registration import plan_registration
+from tidelog.metadata_quorum.controller.topics.changes import (
     PartitionCountChange,
     TopicSelector,
     create_partitions,
     delete_topics,
 )
-from tidelog.metadata_quorum.controller.topics import (
+from tidelog.metadata_quorum.controller.topics.creation import (
     PARTITIONS_PER_REQUEST_MAX,
     REPLICAS_PER_REQUEST_MAX,
     TOPICS_PER_REQUEST_MAX,
-    NewTopic,
-    TopicDefaults,
     TopicPlan,
     create_topics,
     plan_topic,
-    unknown_topic,
-    validate_topic_name,
 )
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import FenceRecord, FormatRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
 from tidelog.wire.nearest import KNOWN_MAX, nearest_name

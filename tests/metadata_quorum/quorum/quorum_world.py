@@ -8,8 +8,8 @@ import msgspec
 
 from tests.metadata_quorum.quorum.memory_storage import MemoryStorage
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.chaos.sim.process import Process
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.process import Process
+from tidelog.chaos.sim.world.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.raft.effects import Role

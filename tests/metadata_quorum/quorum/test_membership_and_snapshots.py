@@ -16,13 +16,13 @@ from tests.metadata_quorum.quorum.quorum_world import (
     options,
     until,
 )
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.transport import SERVICE
+from tidelog.metadata_quorum.quorum.wire.joining import encode_piece_request
+from tidelog.metadata_quorum.quorum.wire.route import Identity
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, HardState, Snapshot, SnapshotId
-from tidelog.metadata_quorum.rpc.quorum_joining import encode_piece_request
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
 

@@ -12,7 +12,7 @@ from tests.metadata_quorum.quorum.quorum_world import (
     member_id,
     options,
 )
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.wire.errors import ErrorCode, TidelogError
 

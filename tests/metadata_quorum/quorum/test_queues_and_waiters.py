@@ -29,7 +29,7 @@ from tidelog.metadata_quorum.raft.types import (
     Recovered,
 )
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.network import GrpcNetwork
+from tidelog.ports.real.network.network import GrpcNetwork
 from tidelog.ports.real.random import RealRandom
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term

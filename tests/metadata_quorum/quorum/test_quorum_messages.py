@@ -5,6 +5,9 @@ import pytest
 from tests.metadata_quorum.quorum.quorum_world import member_id
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.peer_link import follows
+from tidelog.metadata_quorum.quorum.wire import joining as quorum_joining
+from tidelog.metadata_quorum.quorum.wire import messages as quorum_convert
+from tidelog.metadata_quorum.quorum.wire.route import Identity
 from tidelog.metadata_quorum.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -13,8 +16,6 @@ from tidelog.metadata_quorum.raft.messages import (
     VoteResponse,
 )
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, SnapshotId
-from tidelog.metadata_quorum.rpc import quorum_convert, quorum_joining
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.v1 import quorum_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.metadata_quorum.quorum.quorum_world import BOOTSTRAP, SimulatedQuorum, members
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.world import World
 
 
 @pytest.fixture(params=[1, 2, 3])

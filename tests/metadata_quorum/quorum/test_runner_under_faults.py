@@ -14,9 +14,9 @@ from tests.metadata_quorum.quorum.quorum_world import (
     options,
 )
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.process import Process
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.world.process import Process
+from tidelog.chaos.sim.world.world import World
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.runner import QuorumRunner
 from tidelog.metadata_quorum.raft.effects import Role

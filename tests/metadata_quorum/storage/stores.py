@@ -18,9 +18,9 @@ from tests.metadata_quorum.storage.storage_steps import (
     persist,
 )
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
-from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.chaos.sim.medium import Inode, Medium
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
+from tidelog.chaos.sim.ports.medium import Inode, Medium
+from tidelog.chaos.sim.world.process import Process
 from tidelog.metadata_quorum.raft.types import Entry, HardState, MemberId, Recovered, SnapshotId
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles
 from tidelog.ports import Append, Disk, File

@@ -17,7 +17,7 @@ from tests.metadata_quorum.storage.storage_steps import (
 from tests.metadata_quorum.storage.stores import Files, Store, fill
 from tidelog.metadata_quorum.storage.identity import format_storage
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
-from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.disk.disk import open_disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

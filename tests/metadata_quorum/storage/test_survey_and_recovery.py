@@ -20,12 +20,12 @@ from tidelog.metadata_quorum.raft.types import (
     NodeId,
     SnapshotId,
 )
+from tidelog.metadata_quorum.recovery.survey import Survey, survey
+from tidelog.metadata_quorum.recovery.unsafe import copy_recovered, decide_recovery
 from tidelog.metadata_quorum.storage.identity import format_storage
 from tidelog.metadata_quorum.storage.quorum_storage import open_storage
-from tidelog.metadata_quorum.storage.recover_unsafe import copy_recovered, decide_recovery
-from tidelog.metadata_quorum.storage.survey import Survey, survey
 from tidelog.ports import Disk
-from tidelog.ports.real.disk import open_disk
+from tidelog.ports.real.disk.disk import open_disk
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term
 

@@ -7,9 +7,13 @@ from typing import Any, cast
 import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.metadata_quorum.cluster_metadata import CREATE_TOPICS, NOT_REPEATABLE, ClusterMetadata
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.raft.types import NodeId
+from tidelog.metadata_quorum.stream.cluster_metadata import (
+    CREATE_TOPICS,
+    NOT_REPEATABLE,
+    ClusterMetadata,
+)
 from tidelog.metadata_quorum.stream.controller_client import (
     LEADERLESS_MS_MAX,
     ControllerClient,

@@ -14,7 +14,7 @@ from tests.metadata_quorum.stream.voters_in_world import (
 )
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.types import Entry, NodeId, SnapshotId
-from tidelog.metadata_quorum.rpc import stream_messages
+from tidelog.metadata_quorum.stream import wire as stream_messages
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
     ObserveBegin,

@@ -11,7 +11,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from tidelog.broker.housekeeping.background import (
+from tidelog.broker.directory.owner.owner import DirectoryOwner
+from tidelog.broker.housekeeping.core.background import (
     Background,
     CompactDue,
     JobDue,
@@ -21,16 +22,15 @@ from tidelog.broker.housekeeping.background import (
     Target,
     target_of,
 )
-from tidelog.broker.housekeeping.events import Counts, Description, EventLog
-from tidelog.broker.housekeeping.free_space import FreeSpace
-from tidelog.broker.housekeeping.held import Held, HeldLog
+from tidelog.broker.housekeeping.core.free_space import FreeSpace
+from tidelog.broker.housekeeping.core.held import Held, HeldLog
+from tidelog.broker.housekeeping.core.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
+from tidelog.broker.housekeeping.core.retention import ActiveSegments, Due, plan_retention
 from tidelog.broker.housekeeping.jobs import Jobs, is_there
-from tidelog.broker.housekeeping.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
-from tidelog.broker.housekeeping.retention import ActiveSegments, Due, plan_retention
+from tidelog.broker.log.marks.ballast import SIZE_BYTES
 from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.broker.node_time import HouseTime
-from tidelog.broker.partition.ballast import SIZE_BYTES
-from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.shared.events import Counts, Description, EventLog
+from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
 

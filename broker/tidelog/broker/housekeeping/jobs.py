@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from tidelog.broker.housekeeping.background import CompactDue, ScrubDue, SealDue
-from tidelog.broker.housekeeping.events import Counts, EventLog
+from tidelog.broker.directory.owner.owner import DirectoryOwner
+from tidelog.broker.housekeeping.core.background import CompactDue, ScrubDue, SealDue
 from tidelog.broker.log.compaction import contract as compacting
 from tidelog.broker.log.jobs import scrub as scrubbing
 from tidelog.broker.log.jobs import seal as sealing
@@ -28,9 +28,9 @@ from tidelog.broker.log.names import (
     directory_name,
     parse_segment_name,
 )
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.state import NO_GAPS, PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
+from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
+from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.shared.events import Counts, EventLog
 from tidelog.ports import Clock, Disk, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
 

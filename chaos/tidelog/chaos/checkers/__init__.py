@@ -1,6 +1,7 @@
 """Judges of what clients saw: a history in, anomalies out. Pure, for simulated and live runs."""
 
-from tidelog.chaos.checkers.history import (
+from tidelog.chaos.checkers.history.checks import HISTORY_CHECKS, check_clients
+from tidelog.chaos.checkers.history.history import (
     Acks,
     Anomaly,
     Excuse,
@@ -10,8 +11,7 @@ from tidelog.chaos.checkers.history import (
     Poll,
     Send,
 )
-from tidelog.chaos.checkers.history_checks import HISTORY_CHECKS, check_clients
-from tidelog.chaos.checkers.log import LOG_CHECKS, check_log
+from tidelog.chaos.checkers.log.log import LOG_CHECKS, check_log
 
 __all__ = [
     "HISTORY_CHECKS",

@@ -24,10 +24,10 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.invariants import GroupView, Told, check, check_step, view
-from tidelog.broker.groups.messages import AppendRecords
-from tidelog.broker.groups.records import (
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state.invariants import GroupView, Told, check, check_step, view
+from tidelog.broker.groups.state.messages import AppendRecords
+from tidelog.broker.groups.state.records import (
     AnyValue,
     GroupKey,
     GroupValue,
@@ -44,7 +44,7 @@ from tidelog.broker.groups.records import (
     decode_record,
 )
 from tidelog.broker.log.names import PartitionKey
-from tidelog.chaos.sim.trace import Trace
+from tidelog.chaos.sim.base.trace import Trace
 from tidelog.wire.ids import PartitionId
 
 Place = tuple[str, PartitionKey]

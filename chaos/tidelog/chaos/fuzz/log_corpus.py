@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory import Placed
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name, parse_segment_name
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar_codec import decode_summary
+from tidelog.broker.log.sidecar.codec import decode_summary
+from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import Batch, LogHouse, files_of
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
-from tidelog.server.storage_format import (
+from tidelog.metadata.settings.of_topics import TopicSettings
+from tidelog.server.storage.format import (
     CLEAN_MARKER,
     FILE_NAME,
     FORMAT_VERSION,

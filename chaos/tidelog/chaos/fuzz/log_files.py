@@ -39,7 +39,7 @@ from tidelog.chaos.fuzz.log_house import LogHouse, put_files
 from tidelog.chaos.fuzz.log_judge import Judge
 from tidelog.chaos.fuzz.log_real_files import examine_real_files
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.server.storage_format import CLEAN_MARKER, FILE_NAME, read_clean_marker, read_identity
+from tidelog.server.storage.format import CLEAN_MARKER, FILE_NAME, read_clean_marker, read_identity
 from tidelog.wire.errors import TidelogError
 
 HANG_SECONDS: Final = 60.0

@@ -11,17 +11,17 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tidelog.broker.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
-from tidelog.broker.errors import fresh
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
-from tidelog.broker.log.lookup_by_time import TimeSearch
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.read import Batches
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import Appended
+from tidelog.broker.log.reading.lookup_by_time import TimeSearch
+from tidelog.broker.log.reading.reader import Batches
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
+from tidelog.broker.shared.errors import fresh
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
-from tidelog.chaos.sim.medium import Directory, Inode, Medium
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
+from tidelog.chaos.sim.world.process import Process
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import iterate_headers, read_header

@@ -9,8 +9,8 @@ import importlib
 from pathlib import Path
 from typing import Final, cast
 
-from tidelog.broker.directory import DirectoryLimits, LogDirectory
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory
 from tidelog.chaos.fuzz.log_corpus import Corpus, placed
 from tidelog.chaos.fuzz.log_damage import Damage
 from tidelog.chaos.fuzz.log_house import Events, Life
@@ -18,8 +18,8 @@ from tidelog.chaos.fuzz.log_judge import Judge
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import Disk, TaskScope
 from tidelog.ports.real.clock import RealClock
-from tidelog.ports.real.disk import open_disk
-from tidelog.ports.real.worker_files import DirectoryFiles
+from tidelog.ports.real.disk.disk import open_disk
+from tidelog.ports.real.worker.files import DirectoryFiles
 from tidelog.ports.worker import Job
 from tidelog.wire.errors import TidelogError
 

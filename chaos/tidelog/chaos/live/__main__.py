@@ -11,13 +11,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tidelog.chaos.live.cluster_cases import CLUSTER_CASES, run_cluster_case
-from tidelog.chaos.live.cluster_rounds import RATE, Budget
-from tidelog.chaos.live.kill_while_producing import Verdict, run
-from tidelog.chaos.live.planted_server import SUITE
-from tidelog.chaos.live.quorum_cases import CASES
-from tidelog.chaos.live.slow_clients import run_slow_clients
-from tidelog.chaos.live.toxiproxy_server import ToxiproxyMissingError
+from tidelog.chaos.live.cases import CLUSTER_CASES, run_cluster_case
+from tidelog.chaos.live.cluster.rounds import RATE, Budget
+from tidelog.chaos.live.processes.planted import SUITE
+from tidelog.chaos.live.processes.toxiproxy import ToxiproxyMissingError
+from tidelog.chaos.live.quorum.cases import CASES
+from tidelog.chaos.live.single.kill_while_producing import Verdict, run
+from tidelog.chaos.live.single.slow_clients import run_slow_clients
 from tidelog.chaos.sim.planted import load_planted
 from tidelog.wire.errors import TidelogError
 

@@ -5,13 +5,13 @@ real clock, open a socket or a file, or let the order of a hash table decide any
 failing seed has to fail again. docs/simulation.md tells how to use it.
 """
 
-from tidelog.chaos.sim.faults import FaultKind, Faults
-from tidelog.chaos.sim.guard import SimulationBreach
-from tidelog.chaos.sim.loop import Deadlock, Runaway, SimulatedLoop
-from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
-from tidelog.chaos.sim.seeds import SeededRandom, Seeds
-from tidelog.chaos.sim.trace import Trace
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.guard import SimulationBreach
+from tidelog.chaos.sim.base.loop import Deadlock, Runaway, SimulatedLoop
+from tidelog.chaos.sim.base.seeds import SeededRandom, Seeds
+from tidelog.chaos.sim.base.trace import Trace
+from tidelog.chaos.sim.world.process import Machine, Process, SimulatedPorts
+from tidelog.chaos.sim.world.world import World
 
 __all__ = [
     "Deadlock",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
-from tidelog.chaos.checkers.raft_invariants import list_invariants
+from tidelog.chaos.checkers.raft.invariants import list_invariants
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.ledger import Ledger, hash_sources, ledger_path
 from tidelog.chaos.sim.planted import Plant, load_planted

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tidelog.chaos.sim.sources import ROOT
-from tidelog.chaos.sim.suites.result import RunResult
+from tidelog.chaos.sim.verdicts.result import RunResult
 
 _KEY_HEX: Final = 16
 

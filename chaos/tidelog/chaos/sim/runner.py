@@ -18,10 +18,10 @@ from typing import Final, TextIO
 
 import msgspec
 
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.loop import START_NS
-from tidelog.chaos.sim.suites.result import RunResult, Suite, Watch
-from tidelog.chaos.sim.trace import Trace
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.base.loop import START_NS
+from tidelog.chaos.sim.base.trace import Trace
+from tidelog.chaos.sim.verdicts.result import RunResult, Suite, Watch
 
 _VIOLATIONS_SHOWN: Final = 5
 FAILURES_SHOWN: Final = 20

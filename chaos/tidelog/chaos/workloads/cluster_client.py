@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from google.protobuf.message import Message
 
-from tidelog.chaos.checkers.history import History
+from tidelog.chaos.checkers.history.history import History
 from tidelog.chaos.workloads.log_client import (
     GET_METADATA,
     REFUSALS,

@@ -3,7 +3,7 @@ from the replica near by that a leader names."""
 
 from typing import Final
 
-from tidelog.chaos.checkers.history import Poll
+from tidelog.chaos.checkers.history.history import Poll
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import (
     FETCH,

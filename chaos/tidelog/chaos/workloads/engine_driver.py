@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from tidelog.chaos.workloads.cluster_client import ClusterClient
-from tidelog.client import wire
+from tidelog.client.wire import calls as wire
 from tidelog.ports import TaskScope
 from tidelog.ports.network import Stream
 from tidelog.wire.errors import ErrorCode, TidelogError

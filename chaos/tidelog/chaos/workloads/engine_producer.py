@@ -8,18 +8,16 @@ from typing import Final, assert_never
 
 import msgspec
 
-from tidelog.chaos.checkers.history import Acks, Outcome, Send
+from tidelog.chaos.checkers.history.history import Acks, Outcome, Send
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.engine_driver import REQUEST_MS, EngineDriver, Opening
 from tidelog.chaos.workloads.sequenced_producer import make_records
-from tidelog.client import wire
-from tidelog.client.client_parts import metadata_came
-from tidelog.client.engine.accumulator import Accumulator, AccumulatorLimits, Route
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.batch import Acknowledgement, Batch
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.producer import ProducerCore
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import MetadataCache
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.produce.accumulator import Accumulator, AccumulatorLimits, Route
+from tidelog.client.engine.produce.batch import Acknowledgement, Batch
+from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
     BatchSealed,
     BreakStream,
@@ -37,9 +35,11 @@ from tidelog.client.engine.producer_messages import (
     TellWaiting,
     TopicWanted,
 )
-from tidelog.client.engine.producer_settings import ProducerSettings
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
-from tidelog.client.producer_parts import RequestMaker, answered, identity_came
+from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.engine.produce.settings import ProducerSettings
+from tidelog.client.shared.client_parts import metadata_came
+from tidelog.client.wire import calls as wire
+from tidelog.client.writing.producer_parts import RequestMaker, answered, identity_came
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import Codec
 from tidelog.wire.errors import ErrorCode, TidelogError

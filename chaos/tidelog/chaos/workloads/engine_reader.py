@@ -7,14 +7,14 @@ partition.
 
 from typing import Final, assert_never
 
-from tidelog.chaos.checkers.history import Poll
+from tidelog.chaos.checkers.history.history import Poll
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.engine_driver import REQUEST_MS, EngineDriver, Opening
-from tidelog.client import wire
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.consumer_settings import ConsumerSettings
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import MetadataCache
+from tidelog.client.engine.cluster.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
@@ -34,8 +34,8 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
-from tidelog.client.engine.metadata import MetadataCache
-from tidelog.client.engine.topics import TopicDesk, TopicSettings
+from tidelog.client.engine.fetch.settings import ConsumerSettings
+from tidelog.client.wire import calls as wire
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import CorruptBatch, decode_batch, iterate_headers
 from tidelog.wire.errors import TidelogError

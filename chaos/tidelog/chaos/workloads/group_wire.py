@@ -7,7 +7,7 @@ broker's and the SDK's: a mistake of either is not repeated here.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidelog.broker.groups.answers import (
+from tidelog.broker.groups.state.answers import (
     AssignedPartition,
     CommitAnswer,
     FetchOffsetsAnswer,
@@ -16,7 +16,7 @@ from tidelog.broker.groups.answers import (
     Response,
     StoredOffset,
 )
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.messages import (
     AnyRequest,
     CommitOffsets,
     FetchOffsets,

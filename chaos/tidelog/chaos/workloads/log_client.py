@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from google.protobuf.message import Message
 
-from tidelog.chaos.checkers.history import History, Outcome, Poll, Send
+from tidelog.chaos.checkers.history.history import History, Outcome, Poll, Send
 from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, Random
 from tidelog.v1 import admin_pb2, errors_pb2, fetch_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.batch import (

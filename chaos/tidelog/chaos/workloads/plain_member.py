@@ -10,8 +10,8 @@ processed although its answer was lost.
 
 from typing import Final
 
-from tidelog.broker.groups.answers import HeartbeatAnswer
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.answers import HeartbeatAnswer
+from tidelog.broker.groups.state.messages import (
     AWAY_EPOCH,
     JOINING_EPOCH,
     LEAVING_EPOCH,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.chaos.checkers.history import Acks, Outcome, Send
+from tidelog.chaos.checkers.history.history import Acks, Outcome, Send
 from tidelog.chaos.workloads.cluster_client import (
     ClusterClient,
     Incarnation,

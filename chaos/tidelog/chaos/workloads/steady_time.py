@@ -6,7 +6,7 @@ itself; a node has `broker.node_time`.
 
 from typing import Final
 
-from tidelog.broker.node_time import HouseTime
+from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock
 
 _NS_PER_MS: Final = 1_000_000

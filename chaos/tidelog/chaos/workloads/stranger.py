@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tidelog.chaos.checkers.history import Inquiry
+from tidelog.chaos.checkers.history.history import Inquiry
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, error_of, fetch_position
 from tidelog.v1 import fetch_pb2, records_pb2

@@ -4,7 +4,7 @@ Owns the driver on grpc.aio. A client belongs to the loop on which it is first u
 the SDK imports this package, so that synchronous programs never start grpc.aio.
 """
 
-from tidelog.client.aio.admin import AsyncAdminClient
+from tidelog.client.aio.admin.client import AsyncAdminClient
 from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.consumer import AsyncConsumer
 from tidelog.client.aio.producer import AsyncProducer

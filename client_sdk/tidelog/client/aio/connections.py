@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.client import lifecycle
 from tidelog.client.aio.rounds import Round
-from tidelog.client.asking import OnFailure, nobody_is_told
-from tidelog.client.security import Security
+from tidelog.client.shared import lifecycle
+from tidelog.client.shared.asking import OnFailure, nobody_is_told
 from tidelog.client.sync import connections as words
+from tidelog.client.tls.security import Security
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class AsyncConnections:
     def _make(self, address: str, names: list[tuple[str, str]]) -> aio.Channel:
         from grpc import aio
 
-        from tidelog.ports.real import network_options
+        from tidelog.ports.real.network import options as network_options
 
         options = [*words.CHANNEL_OPTIONS, *network_options.ping_options(), *names]
         if self._security.is_encrypted:
@@ -88,8 +88,8 @@ class AsyncConnections:
             return error
         if self._security.is_encrypted and not self._security.checks_host_name:
             self._unnamed.add(address)
-        from tidelog.client import tls_look
         from tidelog.client.aio import tls_probe
+        from tidelog.client.tls import look as tls_look
 
         is_wanted = tls_look.wants_look(details)
         seen = await tls_probe.look(address, self._security) if is_wanted else None

@@ -8,21 +8,12 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from tidelog.client import wire
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
 from tidelog.client.aio.streams import AsyncStream
-from tidelog.client.client_parts import metadata_came
-from tidelog.client.consumer_parts import (
-    FetchLoopSettings,
-    answered,
-    fetch_request,
-    log_reading,
-    offsets_came,
-)
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
@@ -35,6 +26,15 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
+from tidelog.client.reading.consumer_parts import (
+    FetchLoopSettings,
+    answered,
+    fetch_request,
+    log_reading,
+    offsets_came,
+)
+from tidelog.client.shared.client_parts import metadata_came
+from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import TidelogError
 
 

@@ -16,20 +16,15 @@ from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
 from tidelog.client.aio.member_loop import AsyncMemberLoop
-from tidelog.client.arguments import checked
-from tidelog.client.consumer_parts import inside_listener, loop_settings
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.group_base import GroupBase, left_ms, to_ns
-from tidelog.client.group_offsets import OnCommitted
-from tidelog.client.group_options import (
-    GRACE_S,
-    checked_offsets,
-    details_of,
-    settings_of,
-)
-from tidelog.client.group_side import GroupSide, Told
-from tidelog.client.options import ConsumerArguments
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.reading.consumer_parts import inside_listener, loop_settings
+from tidelog.client.reading.group_base import GroupBase, left_ms, to_ns
+from tidelog.client.reading.group_offsets import OnCommitted
+from tidelog.client.reading.group_options import GRACE_S, checked_offsets, details_of, settings_of
+from tidelog.client.reading.group_side import GroupSide, Told
+from tidelog.client.shared.checked import checked
+from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from tidelog.client import wire_groups
 from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.messages import (
     FindCoordinator,
     GroupEffect,
     GroupMessage,
@@ -25,8 +24,9 @@ from tidelog.client.engine.group_messages import (
     SendLookup,
     Tell,
 )
-from tidelog.client.group_side import GroupSide
-from tidelog.client.member_parts import note
+from tidelog.client.reading.group_side import GroupSide
+from tidelog.client.reading.member_parts import note
+from tidelog.client.wire import groups as wire_groups
 from tidelog.wire.errors import TidelogError
 
 

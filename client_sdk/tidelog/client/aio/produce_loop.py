@@ -8,15 +8,12 @@ import logging
 import time
 from typing import assert_never
 
-from tidelog.client import wire
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
 from tidelog.client.aio.streams import AsyncStream
-from tidelog.client.client_parts import metadata_came
-from tidelog.client.engine.accumulator import Accumulator
-from tidelog.client.engine.batch import Batch, Outcome
-from tidelog.client.engine.producer import ProducerCore
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.accumulator import Accumulator
+from tidelog.client.engine.produce.batch import Batch, Outcome
+from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
     BatchSealed,
     BreakStream,
@@ -33,7 +30,11 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TellWaiting,
 )
-from tidelog.client.producer_parts import (
+from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.shared.client_parts import metadata_came
+from tidelog.client.sync.future import complete
+from tidelog.client.wire import calls as wire
+from tidelog.client.writing.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     answered,
@@ -41,7 +42,6 @@ from tidelog.client.producer_parts import (
     request_maker,
     waiting_text,
 )
-from tidelog.client.sync.future import complete
 from tidelog.wire.errors import TidelogError
 
 _log = logging.getLogger("tidelog.client")

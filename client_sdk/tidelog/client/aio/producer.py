@@ -15,29 +15,25 @@ from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
-from tidelog.client.arguments import checked
+from tidelog.client.arguments.options import ProducerArguments
+from tidelog.client.arguments.records import as_bytes, checked_headers, too_large
 from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
 from tidelog.client.bulk.records import GivenRecords, Source
-from tidelog.client.engine.accumulator import Route
-from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.producer_messages import TopicWanted
-from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import (
+from tidelog.client.engine.produce.accumulator import Route
+from tidelog.client.engine.produce.batch import Batch
+from tidelog.client.engine.produce.messages import TopicWanted
+from tidelog.client.shared.checked import checked
+from tidelog.client.sync.batch_future import PartlySentError
+from tidelog.client.types.records import Headers, RecordMetadata
+from tidelog.client.writing.producer_base import (
     FLUSH_IN_HASTE_S,
     ProducerBase,
     closed_before_sent,
     flush_timed_out,
 )
-from tidelog.client.producer_parts import make_core
-from tidelog.client.record_checks import (
-    as_bytes,
-    checked_headers,
-    too_large,
-)
-from tidelog.client.sync.batch_future import PartlySentError
-from tidelog.client.types import Headers, RecordMetadata
+from tidelog.client.writing.producer_parts import make_core
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
@@ -268,7 +264,7 @@ class AsyncProducer(ProducerBase):
     # Inside.
 
     async def _reach(self) -> None:
-        from tidelog.client import wire
+        from tidelog.client.wire import calls as wire
 
         answer = await self._connections.call_any(
             self._bootstrap,

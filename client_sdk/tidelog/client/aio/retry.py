@@ -1,6 +1,7 @@
 """A handler for every record on asyncio: tried again, then set aside, never lost.
 
-Owns the loop of an asyncio consumer's handler; its rules are those of `tidelog.client.retry`.
+Owns the loop of an asyncio consumer's handler; its rules are those of
+`tidelog.client.patterns.retry`.
 """
 
 import asyncio
@@ -9,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.client.aio.consumer import AsyncConsumer
 from tidelog.client.aio.producer import AsyncProducer
-from tidelog.client.arguments import checked
 from tidelog.client.errors import ArgumentTypeError
-from tidelog.client.retry_parts import (
+from tidelog.client.shared.checked import checked
+from tidelog.client.shared.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
     POLL_MS,
     HandlerCounts,
@@ -21,7 +22,7 @@ from tidelog.client.retry_parts import (
     dead_letter_headers,
     not_set_aside,
 )
-from tidelog.client.types import ConsumerRecord, TopicPartition
+from tidelog.client.types.records import ConsumerRecord, TopicPartition
 
 AsyncHandle = Callable[[ConsumerRecord], Awaitable[object]]
 AsyncCommit = Callable[[Mapping[TopicPartition, int]], Awaitable[object]]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.client.asking import (
+from tidelog.client.shared.asking import (
     ADDRESS_TIMEOUT_MS,
     HEDGE_MS,
     OnFailure,

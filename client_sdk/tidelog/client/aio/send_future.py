@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.sync.future import SendFuture, checked_timeout
-from tidelog.client.types import RecordMetadata
+from tidelog.client.types.records import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tidelog.client import lifecycle
 from tidelog.client.aio.connections import AsyncConnections
+from tidelog.client.shared import lifecycle
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 

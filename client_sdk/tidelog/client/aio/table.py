@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from tidelog.client.aio.consumer import AsyncConsumer
-from tidelog.client.arguments import checked
-from tidelog.client.engine.table_state import Loads, TableState
-from tidelog.client.options import ConsumerArguments
-from tidelog.client.table_parts import (
+from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.engine.fetch.table_state import Loads, TableState
+from tidelog.client.shared.checked import checked
+from tidelog.client.shared.table_parts import (
     LOAD_TIMEOUT_MS,
     POLL_MS,
     POLL_RECORDS,
@@ -30,7 +30,7 @@ from tidelog.client.table_parts import (
     unknown_topic,
     wait_timed_out,
 )
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 
 
 class AsyncTable(TableReads):

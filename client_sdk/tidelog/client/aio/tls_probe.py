@@ -5,8 +5,7 @@ Owns a connection for the time of the look.
 
 import asyncio
 
-from tidelog.client.security import Security
-from tidelog.client.tls_look import (
+from tidelog.client.tls.look import (
     LOOK_TIMEOUT_S,
     Seen,
     context_of,
@@ -14,6 +13,7 @@ from tidelog.client.tls_look import (
     names_in,
     place_of,
 )
+from tidelog.client.tls.security import Security
 
 
 async def look(address: str, security: Security) -> Seen | None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tidelog.client.bulk.pieces import Piece
-from tidelog.client.engine.accumulator import Accumulator, Route
-from tidelog.client.engine.batch import Batch
+from tidelog.client.engine.produce.accumulator import Accumulator, Route
+from tidelog.client.engine.produce.batch import Batch
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -18,9 +18,9 @@ from tidelog.client.bulk.arrow_columns import (
     repeated,
 )
 from tidelog.client.bulk.arrow_modules import pa
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.fetch_messages import Fetched
-from tidelog.client.types import TopicPartition
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import Fetched
+from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import TidelogError
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.client.bulk.records import Source
-from tidelog.client.engine.run import Run
+from tidelog.client.engine.produce.run import Run
 from tidelog.wire.batch import Columns
 
 Place = int | None

@@ -7,14 +7,9 @@ are `send()`'s, made by column. It must never change a list of the caller's.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from tidelog.client.options import ProducerOptions, Serializer
-from tidelog.client.record_checks import (
-    as_bytes,
-    checked_headers,
-    checked_time,
-    too_large,
-)
-from tidelog.client.types import Headers
+from tidelog.client.arguments.options import ProducerOptions, Serializer
+from tidelog.client.arguments.records import as_bytes, checked_headers, checked_time, too_large
+from tidelog.client.types.records import Headers
 from tidelog.wire.batch import Columns, Even, Header, record_size_estimate
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidelog.client.bulk.appending import Part
-from tidelog.client.engine.batch import Acknowledgement
+from tidelog.client.engine.produce.batch import Acknowledgement
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

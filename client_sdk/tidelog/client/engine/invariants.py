@@ -5,12 +5,12 @@ Owns no state. A violated invariant is a bug of the engine, never of a broker: i
 
 import itertools
 
-from tidelog.client.engine.accumulator import Accumulator
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.lane import Lane
-from tidelog.client.engine.producer import BATCHES_IN_FLIGHT_MAX, ProducerCore
-from tidelog.client.engine.sequences import SEQUENCE_MAX
-from tidelog.client.types import TopicPartition
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.produce.accumulator import Accumulator
+from tidelog.client.engine.produce.lane import Lane
+from tidelog.client.engine.produce.producer import BATCHES_IN_FLIGHT_MAX, ProducerCore
+from tidelog.client.engine.produce.sequences import SEQUENCE_MAX
+from tidelog.client.types.records import TopicPartition
 
 
 def check_accumulator(accumulator: Accumulator) -> None:

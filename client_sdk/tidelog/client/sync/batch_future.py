@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tidelog.client.arguments import checked
 from tidelog.client.bulk.appending import Part
 from tidelog.client.bulk.sent import (
     SentBatch,
@@ -17,7 +16,8 @@ from tidelog.client.bulk.sent import (
     sent_part,
     waiting_too_long,
 )
-from tidelog.client.engine.batch import Batch, Outcome
+from tidelog.client.engine.produce.batch import Batch, Outcome
+from tidelog.client.shared.checked import checked
 from tidelog.client.sync.future import checked_timeout, wait_done, when_done
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tidelog.client import wire
-from tidelog.client.asking import nobody_is_told, only_reads
-from tidelog.client.engine.backoff import Backoff
-from tidelog.client.engine.fetch_messages import OffsetAnswer, OffsetQuery, OffsetSpec
-from tidelog.client.engine.metadata import ClusterView, MetadataCache, TopicView
-from tidelog.client.engine.tries import Doubt, LeadersWord, Tries
+from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.metadata import ClusterView, MetadataCache, TopicView
+from tidelog.client.engine.cluster.tries import Doubt, LeadersWord, Tries
+from tidelog.client.engine.fetch.messages import OffsetAnswer, OffsetQuery, OffsetSpec
+from tidelog.client.shared.asking import nobody_is_told, only_reads
 from tidelog.client.sync.connections import Connections
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
+from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")

@@ -11,24 +11,25 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.client import lifecycle, wire
-from tidelog.client.asking import (
+from tidelog.client.errors import LostAnswerError, NoAnswerError
+from tidelog.client.shared import lifecycle
+from tidelog.client.shared.asking import (
     ADDRESS_TIMEOUT_MS,
     Answer,
     OnAnswer,
     OnFailure,
     nobody_is_told,
 )
-from tidelog.client.errors import LostAnswerError, NoAnswerError
-from tidelog.client.security import Security
 from tidelog.client.sync.rounds import Round
+from tidelog.client.tls.security import Security
+from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     import grpc
 
-    from tidelog.client.tls_look import Seen
-    from tidelog.ports.real.tls_reasons import Mistake
+    from tidelog.client.tls.look import Seen
+    from tidelog.ports.real.tls.reasons import Mistake
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 CLIENT_ID_HEADER: Final = "tidelog-client-id"
@@ -110,8 +111,8 @@ class Connections:
             return error
         if self._security.is_encrypted and not self._security.checks_host_name:
             self._unnamed.add(address)
-        from tidelog.client import tls_look
         from tidelog.client.sync import tls_probe
+        from tidelog.client.tls import look as tls_look
 
         seen = tls_probe.look(address, self._security) if tls_look.wants_look(details) else None
         mistake = tls_look.explain(address, details, self._security, seen)
@@ -248,7 +249,7 @@ class Connections:
 
 def _ping_options() -> list[tuple[str, int]]:
     """As often as a node allows: a silent node is noticed, and nobody earns `too_many_pings`."""
-    from tidelog.ports.real import network_options
+    from tidelog.ports.real.network import options as network_options
 
     return network_options.ping_options()
 
@@ -304,7 +305,7 @@ def told_by_tls(
 
 
 def _tls_mistake(details: str) -> Mistake | None:
-    from tidelog.ports.real import tls_reasons
+    from tidelog.ports.real.tls import reasons as tls_reasons
 
     return tls_reasons.find(details)
 

@@ -11,16 +11,21 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from tidelog.client.arguments import checked
+from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.bulk.arrow_extra import require_arrow
-from tidelog.client.chunk import Chunk
-from tidelog.client.consumer_base import matching, not_told_in_time, times_of
-from tidelog.client.consumer_parts import first_topics
-from tidelog.client.engine.fetch_messages import Fetched, OffsetSpec
-from tidelog.client.options import ConsumerArguments
+from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
+from tidelog.client.reading.chunk import Chunk
+from tidelog.client.reading.consumer_base import matching, not_told_in_time, times_of
+from tidelog.client.reading.consumer_parts import first_topics
+from tidelog.client.shared.checked import checked
 from tidelog.client.sync.fetch_loop import WAKEUP
 from tidelog.client.sync.group_consumer import GroupConsumer
-from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, RawBatch, TopicPartition
+from tidelog.client.types.records import (
+    ConsumerRecord,
+    OffsetAndTimestamp,
+    RawBatch,
+    TopicPartition,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

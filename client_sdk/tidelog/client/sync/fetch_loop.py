@@ -10,17 +10,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from tidelog.client import wire
-from tidelog.client.asking import Answer
-from tidelog.client.client_parts import metadata_came
-from tidelog.client.consumer_parts import (
-    FetchLoopSettings,
-    fetch_request,
-    log_reading,
-    offsets_came,
-)
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.fetch_messages import (
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
@@ -33,9 +24,18 @@ from tidelog.client.engine.fetch_messages import (
     TellReadAgain,
     TellUnread,
 )
+from tidelog.client.reading.consumer_parts import (
+    FetchLoopSettings,
+    fetch_request,
+    log_reading,
+    offsets_came,
+)
+from tidelog.client.shared.asking import Answer
+from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.fetch_stream import FetchStream
+from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import TidelogError
 
 

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.client import lifecycle, wire
-from tidelog.client.consumer_parts import answered
-from tidelog.client.engine.fetch_messages import ConsumerMessage, StreamBroken
+from tidelog.client.engine.fetch.messages import ConsumerMessage, StreamBroken
+from tidelog.client.reading.consumer_parts import answered
+from tidelog.client.shared import lifecycle
 from tidelog.client.sync.connections import Connections
+from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

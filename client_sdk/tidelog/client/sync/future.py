@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from tidelog.client.argument_kinds import seconds
-from tidelog.client.arguments import checked
-from tidelog.client.engine.batch import Acknowledgement, Batch, Outcome
-from tidelog.client.engine.outcomes import so_far
-from tidelog.client.types import RecordMetadata
+from tidelog.client.arguments.kinds import seconds
+from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
+from tidelog.client.engine.produce.outcomes import so_far
+from tidelog.client.shared.checked import checked
+from tidelog.client.types.records import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")

@@ -11,25 +11,21 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from tidelog.client.arguments import checked
-from tidelog.client.consumer_parts import concurrent_use, inside_listener, loop_settings
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_messages import LeaveWanted
+from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.messages import LeaveWanted
 from tidelog.client.errors import WakeupError
-from tidelog.client.group_base import GroupBase, left_ms, to_ns
-from tidelog.client.group_offsets import OnCommitted
-from tidelog.client.group_options import (
-    GRACE_S,
-    details_of,
-    settings_of,
-)
-from tidelog.client.group_side import GroupSide, Told
-from tidelog.client.options import ConsumerArguments
+from tidelog.client.reading.consumer_parts import concurrent_use, inside_listener, loop_settings
+from tidelog.client.reading.group_base import GroupBase, left_ms, to_ns
+from tidelog.client.reading.group_offsets import OnCommitted
+from tidelog.client.reading.group_options import GRACE_S, details_of, settings_of
+from tidelog.client.reading.group_side import GroupSide, Told
+from tidelog.client.shared.checked import checked
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.fetch_loop import NEWS, FetchLoop
 from tidelog.client.sync.member_loop import MemberLoop
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 

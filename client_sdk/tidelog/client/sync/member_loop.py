@@ -14,10 +14,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from tidelog.client import lifecycle, wire_groups
-from tidelog.client.asking import Answer
-from tidelog.client.engine.group import GroupCore
-from tidelog.client.engine.group_messages import (
+from tidelog.client.engine.group.group import GroupCore
+from tidelog.client.engine.group.messages import (
     FindCoordinator,
     GroupEffect,
     GroupMessage,
@@ -28,10 +26,13 @@ from tidelog.client.engine.group_messages import (
     SendLookup,
     Tell,
 )
-from tidelog.client.group_side import GroupSide
-from tidelog.client.member_parts import bug_of, note
+from tidelog.client.reading.group_side import GroupSide
+from tidelog.client.reading.member_parts import bug_of, note
+from tidelog.client.shared import lifecycle
+from tidelog.client.shared.asking import Answer
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
+from tidelog.client.wire import groups as wire_groups
 from tidelog.wire.errors import TidelogError
 
 _log = logging.getLogger("tidelog.client")

@@ -13,13 +13,9 @@ from typing import Final, assert_never
 
 import msgspec
 
-from tidelog.client import wire
-from tidelog.client.asking import Answer, OnAnswer
-from tidelog.client.client_parts import metadata_came
-from tidelog.client.engine.accumulator import Accumulator
-from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.producer import ProducerCore
-from tidelog.client.engine.producer_messages import (
+from tidelog.client.engine.produce.accumulator import Accumulator
+from tidelog.client.engine.produce.batch import Batch
+from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
     BatchSealed,
     BreakStream,
@@ -36,16 +32,20 @@ from tidelog.client.engine.producer_messages import (
     StreamOpened,
     TellWaiting,
 )
-from tidelog.client.producer_parts import (
+from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.shared.asking import Answer, OnAnswer
+from tidelog.client.shared.client_parts import metadata_came
+from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.future import complete
+from tidelog.client.sync.produce_stream import ProduceStream
+from tidelog.client.wire import calls as wire
+from tidelog.client.writing.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     identity_came,
     request_maker,
     waiting_text,
 )
-from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.future import complete
-from tidelog.client.sync.produce_stream import ProduceStream
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")

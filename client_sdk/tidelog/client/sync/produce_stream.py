@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.client import lifecycle, wire
-from tidelog.client.engine.producer_messages import ProducerMessage, StreamBroken
-from tidelog.client.producer_parts import answered
+from tidelog.client.engine.produce.messages import ProducerMessage, StreamBroken
+from tidelog.client.shared import lifecycle
 from tidelog.client.sync.connections import Connections
+from tidelog.client.wire import calls as wire
+from tidelog.client.writing.producer_parts import answered
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

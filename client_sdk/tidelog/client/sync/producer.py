@@ -12,33 +12,29 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from tidelog.client.argument_kinds import topic as checked_topic
-from tidelog.client.arguments import checked
+from tidelog.client.arguments.kinds import topic as checked_topic
+from tidelog.client.arguments.options import ProducerArguments
+from tidelog.client.arguments.records import as_bytes, checked_headers, too_large
 from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
 from tidelog.client.bulk.records import GivenRecords, Source
-from tidelog.client.engine.accumulator import Route
-from tidelog.client.engine.batch import Batch
-from tidelog.client.engine.producer_messages import TopicWanted
-from tidelog.client.options import ProducerArguments
-from tidelog.client.producer_base import (
+from tidelog.client.engine.produce.accumulator import Route
+from tidelog.client.engine.produce.batch import Batch
+from tidelog.client.engine.produce.messages import TopicWanted
+from tidelog.client.shared.checked import checked
+from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
+from tidelog.client.sync.connections import Connections
+from tidelog.client.sync.future import SendFuture, wait_done
+from tidelog.client.sync.produce_loop import WAKE, ProduceLoop, Shared, Stop
+from tidelog.client.types.records import Headers
+from tidelog.client.writing.producer_base import (
     FLUSH_IN_HASTE_S,
     ProducerBase,
     closed_before_sent,
     flush_timed_out,
 )
-from tidelog.client.producer_parts import make_core
-from tidelog.client.record_checks import (
-    as_bytes,
-    checked_headers,
-    too_large,
-)
-from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
-from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.future import SendFuture, wait_done
-from tidelog.client.sync.produce_loop import WAKE, ProduceLoop, Shared, Stop
-from tidelog.client.types import Headers
+from tidelog.client.writing.producer_parts import make_core
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import partition_for_key
@@ -291,7 +287,7 @@ class Producer(ProducerBase):
         self._check_usable("reach the cluster")
         if self._metadata.is_known:
             return True
-        from tidelog.client import wire
+        from tidelog.client.wire import calls as wire
 
         connections = Connections(self._options.client_id, self._security)
         try:

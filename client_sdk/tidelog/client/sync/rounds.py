@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.client import lifecycle
-from tidelog.client.asking import (
+from tidelog.client.shared import lifecycle
+from tidelog.client.shared.asking import (
     ADDRESS_TIMEOUT_MS,
     HEDGE_MS,
     Answer,

@@ -7,8 +7,7 @@ import contextlib
 import socket
 import ssl
 
-from tidelog.client.security import Security
-from tidelog.client.tls_look import (
+from tidelog.client.tls.look import (
     LOOK_TIMEOUT_S,
     Seen,
     context_of,
@@ -16,6 +15,7 @@ from tidelog.client.tls_look import (
     names_in,
     place_of,
 )
+from tidelog.client.tls.security import Security
 
 
 def look(address: str, security: Security) -> Seen | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.client import AdminClient
-from tidelog.client.argument_kinds import is_a
+from tidelog.client.arguments.kinds import is_a
 from tidelog.kafka import errors
-from tidelog.kafka.translation import translated
+from tidelog.kafka.shared.translation import translated
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SPECIAL: Final = {ErrorCode.INVALID_CONFIGURATION: errors.InvalidConfigurationError}

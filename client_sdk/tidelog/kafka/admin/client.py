@@ -11,9 +11,9 @@ from tidelog.kafka.admin.configs import ConfigCalls
 from tidelog.kafka.admin.older import OlderCalls
 from tidelog.kafka.admin.partitions import PartitionCalls
 from tidelog.kafka.admin.topics import TopicCalls
-from tidelog.kafka.option_table import ADMIN
-from tidelog.kafka.options import honoured, without_none
-from tidelog.kafka.translation import translating
+from tidelog.kafka.shared.option_table import ADMIN
+from tidelog.kafka.shared.options import honoured, without_none
+from tidelog.kafka.shared.translation import translating
 
 _NAME: Final = "KafkaAdminClient"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidelog.client import ConfigResource as Resource
 from tidelog.client import ConfigResourceType as Kind
-from tidelog.client.admin_types import ConfigDescription, ConfigEntry
+from tidelog.client.types.admin import ConfigDescription, ConfigEntry
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase
 from tidelog.kafka.admin.types import (
@@ -18,7 +18,7 @@ from tidelog.kafka.admin.types import (
     ConfigResourceType,
     ConfigSourceType,
 )
-from tidelog.kafka.translation import translating
+from tidelog.kafka.shared.translation import translating
 
 _KINDS: Final[Mapping[ConfigResourceType, Kind]] = {
     ConfigResourceType.TOPIC: Kind.TOPIC,

@@ -8,16 +8,16 @@ from enum import Enum, StrEnum
 from typing import Any, Final, Self
 
 from tidelog.client import OffsetAndMetadata, TopicPartition
-from tidelog.client.group_types import GroupDescription, GroupListing, MemberDescription
-from tidelog.client.group_types import GroupState as State
-from tidelog.client.group_types import GroupType as Type
-from tidelog.client.group_types import MemberToRemove as Removed
-from tidelog.client.group_types import OffsetTimestamp as AtTime
+from tidelog.client.types.groups import GroupDescription, GroupListing, MemberDescription
+from tidelog.client.types.groups import GroupState as State
+from tidelog.client.types.groups import GroupType as Type
+from tidelog.client.types.groups import MemberToRemove as Removed
+from tidelog.client.types.groups import OffsetTimestamp as AtTime
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase
 from tidelog.kafka.admin.types import OffsetSpec, OffsetTimestamp
 from tidelog.kafka.errors import KafkaError
-from tidelog.kafka.translation import translated, translating
+from tidelog.kafka.shared.translation import translated, translating
 from tidelog.wire.errors import TidelogError
 
 

@@ -12,8 +12,8 @@ from tidelog.kafka import errors
 from tidelog.kafka.admin.base import listed
 from tidelog.kafka.admin.groups import GroupCalls
 from tidelog.kafka.errors import KafkaError
+from tidelog.kafka.shared.translation import translated, translating
 from tidelog.kafka.structs import GroupInformation, MemberInformation
-from tidelog.kafka.translation import translated, translating
 from tidelog.wire.errors import TidelogError
 
 _CONSUMER: Final = "consumer"

@@ -12,7 +12,7 @@ from tidelog.client import OffsetAndTimestamp, TopicPartition
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import AdminBase, outcome_of, raise_first, uuid_of
 from tidelog.kafka.admin.types import ElectionType, IsolationLevel, NewPartitions, OffsetSpec
-from tidelog.kafka.translation import translated, translating
+from tidelog.kafka.shared.translation import translated, translating
 
 _SPECS: Final[Mapping[int, str]] = {
     OffsetSpec.LATEST: "latest",

@@ -9,11 +9,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.client import NewTopic as Wanted
-from tidelog.client.types import CreatedTopic, PartitionDescription, TopicDescription
+from tidelog.client.types.records import CreatedTopic, PartitionDescription, TopicDescription
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase, listed, outcome_of, raise_first, uuid_of
 from tidelog.kafka.admin.types import NewTopic
-from tidelog.kafka.translation import translating
+from tidelog.kafka.shared.translation import translating
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _POLL_S: Final = 0.1

@@ -17,13 +17,13 @@ from tidelog.kafka.consumer.fetcher import ConsumerRecord, RecordMaker
 from tidelog.kafka.consumer.subscription_state import checked_listener
 from tidelog.kafka.coordinator.assignors.abstract import strategy_of
 from tidelog.kafka.metrics import shown
-from tidelog.kafka.option_table import CONSUMER
-from tidelog.kafka.options import honoured, without_none
-from tidelog.kafka.reach import reach, reach_or_close
 from tidelog.kafka.serializer import read_by
+from tidelog.kafka.shared.option_table import CONSUMER
+from tidelog.kafka.shared.options import honoured, without_none
+from tidelog.kafka.shared.reach import reach, reach_or_close
+from tidelog.kafka.shared.topic_names import ensure_valid_topic_name
+from tidelog.kafka.shared.translation import COMMITTING, translated, translating
 from tidelog.kafka.structs import ConsumerGroupMetadata, MemberState
-from tidelog.kafka.topic_names import ensure_valid_topic_name
-from tidelog.kafka.translation import COMMITTING, translated, translating
 from tidelog.wire.errors import TidelogError
 
 _NAME: Final = "KafkaConsumer"

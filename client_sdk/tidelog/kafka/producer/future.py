@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tidelog.client import RecordMetadata as StoredAt
 from tidelog.client import SendFuture
-from tidelog.client.types import TopicPartition
+from tidelog.client.types.records import TopicPartition
 from tidelog.kafka.errors import KafkaError
-from tidelog.kafka.translation import translated
+from tidelog.kafka.shared.translation import translated
 from tidelog.wire.errors import TidelogError
 
 __all__ = ["FutureRecordMetadata", "RecordMetadata"]

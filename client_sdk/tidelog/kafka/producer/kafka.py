@@ -12,14 +12,14 @@ from tidelog.client import Producer
 from tidelog.client.errors import ArgumentTypeError
 from tidelog.kafka import errors
 from tidelog.kafka.metrics import shown
-from tidelog.kafka.option_table import PRODUCER
-from tidelog.kafka.options import honoured, without_none
 from tidelog.kafka.partitioner import TopicView, is_clients_own
 from tidelog.kafka.producer.future import FutureRecordMetadata
-from tidelog.kafka.reach import reach_or_close
 from tidelog.kafka.serializer import Conversion, written_by
-from tidelog.kafka.topic_names import ensure_valid_topic_name
-from tidelog.kafka.translation import translated, translating
+from tidelog.kafka.shared.option_table import PRODUCER
+from tidelog.kafka.shared.options import honoured, without_none
+from tidelog.kafka.shared.reach import reach_or_close
+from tidelog.kafka.shared.topic_names import ensure_valid_topic_name
+from tidelog.kafka.shared.translation import translated, translating
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _NAME: Final = "KafkaProducer"

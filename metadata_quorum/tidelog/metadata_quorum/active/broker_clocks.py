@@ -6,17 +6,12 @@ a broker for its clock: one that is off serves and stores as every other one.
 
 from collections.abc import Callable
 
-from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
-from tidelog.metadata_quorum.controller.broker_changes import Heartbeat
-from tidelog.metadata_quorum.controller.cluster_clock import (
-    ClockShown,
-    ClockState,
-    ClockVerdict,
-    ClusterClock,
-    electorate,
-)
-from tidelog.metadata_quorum.controller.configuration import cluster_value
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.broker_reports import ClockState, ClockVerdict
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.settings import catalogue
+from tidelog.metadata.settings.inherited import cluster_value
+from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat
+from tidelog.metadata_quorum.controller.brokers.clock import ClockShown, ClusterClock, electorate
 from tidelog.ports import Clock
 from tidelog.wire.ids import BrokerId
 

@@ -18,21 +18,21 @@ from typing import Final
 
 import msgspec
 
+from tidelog.metadata.broker_reports import ClockVerdict, Registration
+from tidelog.metadata.image.image import BrokerImage, Image
 from tidelog.metadata_quorum.active import rounds
 from tidelog.metadata_quorum.active.broker_clocks import BrokerClocks
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.controller import broker_changes, brokers
-from tidelog.metadata_quorum.controller.broker_changes import BrokerState, Heartbeat
-from tidelog.metadata_quorum.controller.brokers import Registration
-from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict
-from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.in_sync import check_broker_epoch
-from tidelog.metadata_quorum.controller.sessions import (
+from tidelog.metadata_quorum.controller.brokers import changes as broker_changes
+from tidelog.metadata_quorum.controller.brokers import registration as brokers
+from tidelog.metadata_quorum.controller.brokers.changes import BrokerState, Heartbeat
+from tidelog.metadata_quorum.controller.brokers.sessions import (
     HINT_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
     Sessions,
 )
-from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.controller.partitions.in_sync import check_broker_epoch
 from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import AbortRecord, MetadataRecord, encode_entry
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.term import ActiveTerm, AppliedState, Inbox
 from tidelog.metadata_quorum.active.writes import AnswerT, Decide, Write, Written
-from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.quorum.port import NO_PROPOSER, Quorum
 from tidelog.metadata_quorum.raft.effects import Role
-from tidelog.metadata_quorum.records import AbortRecord, MetadataRecord, encode_entry
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Term

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import MetadataRecord
+from tidelog.metadata.refusals.common import invalid, refuse_duplicates, refuse_too_many
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.leaders import Election, elect_preferred, elect_unclean
-from tidelog.metadata_quorum.controller.refusals import (
-    invalid,
-    refuse_duplicates,
-    refuse_too_many,
+from tidelog.metadata_quorum.controller.partitions.leaders import (
+    Election,
+    elect_preferred,
+    elect_unclean,
 )
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.wire.ids import BrokerId, TopicId
 
 PARTITIONS_MAX = 10_000

@@ -7,15 +7,15 @@ get other leaders.
 from collections.abc import Callable, Collection
 from typing import Final
 
-from tidelog.metadata_quorum.controller import setting_catalogue as catalogue
-from tidelog.metadata_quorum.controller.append_time import plan_right_clocks
-from tidelog.metadata_quorum.controller.configuration import cluster_value
+from tidelog.metadata.image.image import BrokerImage, Image
+from tidelog.metadata.settings import catalogue
+from tidelog.metadata.settings.inherited import cluster_value
+from tidelog.metadata.settings.kinds import is_true
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.leaders import plan_balance
-from tidelog.metadata_quorum.controller.reassignment import alter_reassignments
-from tidelog.metadata_quorum.controller.reassignment_plan import drain_round
-from tidelog.metadata_quorum.controller.settings import is_true
-from tidelog.metadata_quorum.image import BrokerImage, Image
+from tidelog.metadata_quorum.controller.partitions.append_time import plan_right_clocks
+from tidelog.metadata_quorum.controller.partitions.leaders import plan_balance
+from tidelog.metadata_quorum.controller.partitions.reassignment import alter_reassignments
+from tidelog.metadata_quorum.controller.partitions.reassignment_plan import drain_round
 from tidelog.wire.ids import BrokerId
 
 DRAIN_MOVES_MAX: Final = 100

@@ -24,15 +24,15 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.metadata_quorum import invariants
+from tidelog.metadata import invariants
+from tidelog.metadata.apply.entries import apply_entry
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import MetadataRecord
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.writes import Batch, Pending
-from tidelog.metadata_quorum.apply import apply_entry
 from tidelog.metadata_quorum.controller.groups import encode_group
-from tidelog.metadata_quorum.image import Image
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.effects import Role
-from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex, Term

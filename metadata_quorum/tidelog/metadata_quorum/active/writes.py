@@ -10,9 +10,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import MetadataRecord
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import MetadataRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex
 

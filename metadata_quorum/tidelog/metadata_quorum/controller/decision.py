@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tidelog.metadata_quorum.records import MetadataRecord
+from tidelog.metadata.records.entries import MetadataRecord
 
 AnswerT = TypeVar("AnswerT")
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tidelog.metadata.features import METADATA_VERSION, OFF, SUPPORTED
+from tidelog.metadata.image.image import Image
+from tidelog.metadata.records.entries import FeatureRange, FeatureRecord
+from tidelog.metadata.refusals.common import invalid, refuse_duplicates
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.refusals import invalid, refuse_duplicates
-from tidelog.metadata_quorum.features import METADATA_VERSION, OFF, SUPPORTED
-from tidelog.metadata_quorum.image import Image
-from tidelog.metadata_quorum.records import FeatureRange, FeatureRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import did_you_mean
 

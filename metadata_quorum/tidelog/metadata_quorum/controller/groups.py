@@ -7,7 +7,7 @@ between a Begin and an End record, and whoever reads the log shows nothing in be
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.metadata_quorum.records import BeginRecord, EndRecord, MetadataRecord, encode_entry
+from tidelog.metadata.records.entries import BeginRecord, EndRecord, MetadataRecord, encode_entry
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ENTRY_BYTES_MAX: Final = 1024 * 1024

@@ -9,10 +9,10 @@ from typing import Final
 
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.transport import SERVICE, QuorumTransport
+from tidelog.metadata_quorum.quorum.wire.joining import decode_join_response, encode_join_request
+from tidelog.metadata_quorum.quorum.wire.route import Identity
 from tidelog.metadata_quorum.raft.membership import decode_members
 from tidelog.metadata_quorum.raft.types import EntryKind, MemberId, Members, Recovered
-from tidelog.metadata_quorum.rpc.quorum_joining import decode_join_response, encode_join_request
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.ports import Clock, Network, Random
 from tidelog.wire.errors import TidelogError
 

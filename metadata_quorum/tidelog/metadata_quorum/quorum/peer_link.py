@@ -19,13 +19,13 @@ from typing import Final
 import msgspec
 
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
-from tidelog.metadata_quorum.raft.messages import AppendRequest, Message
-from tidelog.metadata_quorum.raft.types import MemberId
-from tidelog.metadata_quorum.rpc.quorum_convert import (
+from tidelog.metadata_quorum.quorum.wire.messages import (
     decode_append_response,
     encode_append_request,
 )
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
+from tidelog.metadata_quorum.quorum.wire.route import Identity
+from tidelog.metadata_quorum.raft.messages import AppendRequest, Message
+from tidelog.metadata_quorum.raft.types import MemberId
 from tidelog.ports import Clock, DeathHint, Network, PeerUnreachable, Random, Stream, TaskScope
 from tidelog.wire.errors import TidelogError
 

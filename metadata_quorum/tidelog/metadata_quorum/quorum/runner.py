@@ -28,11 +28,13 @@ from tidelog.metadata_quorum.quorum.joining import Joining, was_member
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.port import QuorumStorage, StateMachine
 from tidelog.metadata_quorum.quorum.requests import RequestDesk
+from tidelog.metadata_quorum.quorum.service import QuorumRpc
 from tidelog.metadata_quorum.quorum.snapshot_fetch import SnapshotFetcher
 from tidelog.metadata_quorum.quorum.snapshot_take import SnapshotTaker
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.transport import QuorumTransport
 from tidelog.metadata_quorum.quorum.waiting import again
+from tidelog.metadata_quorum.quorum.wire.route import Identity
 from tidelog.metadata_quorum.raft.core import RaftCore
 from tidelog.metadata_quorum.raft.core_port import Core
 from tidelog.metadata_quorum.raft.effects import (
@@ -65,8 +67,6 @@ from tidelog.metadata_quorum.raft.types import (
     Recovered,
     Snapshot,
 )
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
-from tidelog.metadata_quorum.rpc.quorum_service import QuorumRpc
 from tidelog.ports import Clock, Method, Network, Random, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LogIndex

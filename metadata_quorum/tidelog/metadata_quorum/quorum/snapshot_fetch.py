@@ -11,6 +11,7 @@ from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.port import QuorumStorage
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.transport import QuorumTransport
+from tidelog.metadata_quorum.quorum.wire.joining import Piece, PieceRequest
 from tidelog.metadata_quorum.raft.effects import FetchSnapshot
 from tidelog.metadata_quorum.raft.inputs import (
     SnapshotFetched,
@@ -18,7 +19,6 @@ from tidelog.metadata_quorum.raft.inputs import (
     SnapshotProgress,
 )
 from tidelog.metadata_quorum.raft.types import SnapshotId
-from tidelog.metadata_quorum.rpc.quorum_joining import Piece, PieceRequest
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 

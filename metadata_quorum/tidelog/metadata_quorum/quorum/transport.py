@@ -14,6 +14,14 @@ from typing import Final
 from tidelog.metadata_quorum.quorum.incoming import Incoming, IncomingStream
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
 from tidelog.metadata_quorum.quorum.peer_link import LinkPorts, PeerLink
+from tidelog.metadata_quorum.quorum.wire import messages as quorum_convert
+from tidelog.metadata_quorum.quorum.wire.joining import (
+    Piece,
+    PieceRequest,
+    decode_piece,
+    encode_piece_request,
+)
+from tidelog.metadata_quorum.quorum.wire.route import Identity
 from tidelog.metadata_quorum.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -25,14 +33,6 @@ from tidelog.metadata_quorum.raft.messages import (
     VoteResponse,
 )
 from tidelog.metadata_quorum.raft.types import NO_INDEX, NO_TERM, MemberId, Members, SnapshotId
-from tidelog.metadata_quorum.rpc import quorum_convert
-from tidelog.metadata_quorum.rpc.quorum_joining import (
-    Piece,
-    PieceRequest,
-    decode_piece,
-    encode_piece_request,
-)
-from tidelog.metadata_quorum.rpc.quorum_route import Identity
 from tidelog.ports import (
     Clock,
     DeathHint,

@@ -5,7 +5,7 @@ The state machine shows each image here as it becomes visible; nobody else write
 
 import asyncio
 
-from tidelog.metadata_quorum.image import Image
+from tidelog.metadata.image.image import Image
 
 
 class LocalImage:

@@ -23,7 +23,7 @@ from tidelog.metadata_quorum.raft.types import (
     Snapshot,
     SnapshotId,
 )
-from tidelog.metadata_quorum.rpc import stream_messages
+from tidelog.metadata_quorum.stream import wire as stream_messages
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
     Heartbeat,

@@ -21,7 +21,7 @@ import msgspec
 
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.types import Entry, Members, NodeId, Snapshot
-from tidelog.metadata_quorum.rpc import stream_messages
+from tidelog.metadata_quorum.stream import wire as stream_messages
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
     Heartbeat,

@@ -14,13 +14,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.metadata_quorum.controller.brokers import Registration
-from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict, Reading
-from tidelog.metadata_quorum.controller.sessions import SESSION_TIMEOUT_MS
-from tidelog.metadata_quorum.image import BrokerImage
+from tidelog.metadata.broker_reports import ClockVerdict, Reading, Registration
+from tidelog.metadata.image.image import BrokerImage
+from tidelog.metadata.records.entries import BrokerDirectory
+from tidelog.metadata_quorum.controller.brokers.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.metadata_quorum.records import BrokerDirectory
-from tidelog.metadata_quorum.rpc import stream_session
+from tidelog.metadata_quorum.stream import session_wire as stream_session
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.quorum_view import Leader
 from tidelog.metadata_quorum.stream.session_messages import (

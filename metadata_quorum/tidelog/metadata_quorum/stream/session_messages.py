@@ -2,8 +2,8 @@
 
 import msgspec
 
-from tidelog.metadata_quorum.controller.cluster_clock import ClockVerdict
-from tidelog.metadata_quorum.records import BrokerDirectory
+from tidelog.metadata.broker_reports import ClockVerdict
+from tidelog.metadata.records.entries import BrokerDirectory
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LogIndex
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
-from tidelog.broker.log.sidecar import Summary
+from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.wire.ids import Offset
 
 COMPACT_JOB: Final = "tidelog.broker.log.jobs.compact:compact"

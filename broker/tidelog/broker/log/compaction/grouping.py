@@ -7,7 +7,7 @@ and the width in offsets. A segment that is larger than the bound by itself is a
 from collections.abc import Sequence
 
 from tidelog.broker.log.compaction.contract import OFFSETS_PER_SEGMENT_MAX
-from tidelog.broker.log.sidecar import Summary
+from tidelog.broker.log.sidecar.contents import Summary
 
 
 def group_segments(segments: Sequence[Summary], segment_bytes: int) -> list[tuple[Summary, ...]]:

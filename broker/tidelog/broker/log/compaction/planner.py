@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.compaction.contract import MAP_BYTES_MAX, CompactArguments
-from tidelog.broker.log.sidecar import NEVER_MS, Summary
+from tidelog.broker.log.sidecar.contents import NEVER_MS, Summary
 
 _CLEAN: Final = 0.0
 """The dirty ratio of a segment that is read again for its tombstones only."""

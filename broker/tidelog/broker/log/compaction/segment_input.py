@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.compaction.cleaning import StoredBatch
-from tidelog.broker.log.recovery import corruption
-from tidelog.broker.log.sidecar import Summary
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.state.recovery import corruption
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.batch import (
     BATCH_BYTES_MAX,

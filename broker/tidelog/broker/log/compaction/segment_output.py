@@ -14,9 +14,9 @@ from tidelog.broker.log.compaction.contract import OFFSETS_PER_SEGMENT_MAX, Repl
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS, encode_sidecar
+from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS, encode_sidecar
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.ids import Offset
 

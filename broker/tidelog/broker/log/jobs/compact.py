@@ -29,8 +29,8 @@ from tidelog.broker.log.compaction.segment_input import read_batches
 from tidelog.broker.log.compaction.segment_output import SegmentWriter
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.sidecar_files import read_producers
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.sidecar.files import read_producers
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 

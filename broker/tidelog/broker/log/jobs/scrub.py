@@ -10,19 +10,15 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.digests import DIGESTS, decode_digests
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import DIGEST_BYTES, Summary
-from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_codec import PRODUCERS, find_section
-from tidelog.broker.log.sidecar_files import (
-    feed_segment,
-    read_section,
-    read_summary,
-)
-from tidelog.broker.log.sidecar_index import INDEX, INDEX_TOP
+from tidelog.broker.log.sidecar.builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Summary
+from tidelog.broker.log.sidecar.digests import DIGESTS, decode_digests
+from tidelog.broker.log.sidecar.files import feed_segment, read_section, read_summary
+from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 

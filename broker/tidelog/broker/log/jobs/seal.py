@@ -14,14 +14,9 @@ import msgspec
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar import Replaced, Summary
-from tidelog.broker.log.sidecar_builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar_files import (
-    feed_segment,
-    read_before,
-    read_producers,
-    read_summary,
-)
+from tidelog.broker.log.sidecar.builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
+from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.broker.log.sidecar.files import feed_segment, read_before, read_producers, read_summary
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 

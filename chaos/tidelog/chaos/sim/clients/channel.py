@@ -13,8 +13,8 @@ import grpc
 from grpc import aio
 
 from tidelog.chaos.sim.clients.connection import Connection, lost, told_by
-from tidelog.chaos.sim.fabric import Fabric
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.ports.fabric import Fabric
+from tidelog.chaos.sim.world.process import Process
 from tidelog.ports.network import Stream
 from tidelog.wire.errors import ErrorCode, TidelogError
 

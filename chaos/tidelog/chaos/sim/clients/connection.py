@@ -10,15 +10,15 @@ from typing import Final, Protocol
 import grpc
 from grpc import aio
 
-from tidelog.chaos.sim.clock import sleep_ns
-from tidelog.chaos.sim.fabric import Fabric
-from tidelog.chaos.sim.places import Place
-from tidelog.chaos.sim.process import Process
-from tidelog.client import wire
-from tidelog.client.asking import ADDRESS_TIMEOUT_MS
+from tidelog.chaos.sim.base.places import Place
+from tidelog.chaos.sim.ports.clock import sleep_ns
+from tidelog.chaos.sim.ports.fabric import Fabric
+from tidelog.chaos.sim.world.process import Process
+from tidelog.client.shared.asking import ADDRESS_TIMEOUT_MS
+from tidelog.client.wire import calls as wire
 from tidelog.ports.network import DeathHint, PeerUnreachable
-from tidelog.ports.real.network_errors import encode_error, status_of
-from tidelog.ports.real.network_options import CLIENT_PING_MS, PING_TIMEOUT_MS
+from tidelog.ports.real.network.errors import encode_error, status_of
+from tidelog.ports.real.network.options import CLIENT_PING_MS, PING_TIMEOUT_MS
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _MS: Final = 1_000_000

@@ -11,9 +11,9 @@ from typing import Any, Final
 from tidelog.chaos.sim.clients.scene import ANYTHING, Scene, Stage
 from tidelog.chaos.sim.clients.sdk import ClientLog
 from tidelog.chaos.sim.clients.strikes import Strike
-from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.process import Process, SimulatedPorts
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.chaos.sim.world.process import Process, SimulatedPorts
+from tidelog.chaos.sim.world.world import World
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _MS: Final = 1_000_000

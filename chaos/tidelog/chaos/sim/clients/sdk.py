@@ -19,11 +19,11 @@ import msgspec
 from grpc import aio
 
 import tidelog.client
+from tidelog.chaos.sim.base.loop import PROCESS
 from tidelog.chaos.sim.clients.channel import SimulatedChannel
-from tidelog.chaos.sim.clock import WALL_START_MS
-from tidelog.chaos.sim.loop import PROCESS
-from tidelog.chaos.sim.process import Process
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.ports.clock import WALL_START_MS
+from tidelog.chaos.sim.world.process import Process
+from tidelog.chaos.sim.world.world import World
 
 _NS_PER_MS: Final = 1_000_000
 

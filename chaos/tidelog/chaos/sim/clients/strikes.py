@@ -8,12 +8,12 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.broker.coordinators.places import groups_topic, partition_of
+from tidelog.broker.groups.state.places import groups_topic, partition_of
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.clients.scene import TOPIC
 from tidelog.chaos.sim.cluster.node import ClusterNode
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import Image
+from tidelog.chaos.sim.world.world import World
+from tidelog.metadata.image.image import Image
 
 STRUCK_NS: Final = 20_000_000_000
 """Pauses and cuts: longer than a session, than a silent connection is kept, and than anybody may

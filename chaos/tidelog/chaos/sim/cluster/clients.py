@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.chaos.checkers import Acks
 from tidelog.chaos.sim.cluster.operator import KEPT_TOPIC
-from tidelog.chaos.sim.process import Process, SimulatedPorts
+from tidelog.chaos.sim.world.process import Process, SimulatedPorts
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.engine_producer import EngineProducer
@@ -16,7 +16,7 @@ from tidelog.chaos.workloads.stranger import Stranger
 from tidelog.ports import TaskScope
 
 if TYPE_CHECKING:
-    from tidelog.chaos.sim.suites.cluster import ClusterRun
+    from tidelog.chaos.sim.cluster.suite import ClusterRun
 
 _WORKERS = 2
 _UNFINISHED_MAX = 40

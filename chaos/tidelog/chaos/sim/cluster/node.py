@@ -6,28 +6,28 @@ Owns the lives of its process. It must never reach behind the ports of a node bu
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.replicas import Replica
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
 from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, Plan, PlannedNode
-from tidelog.chaos.sim.disk import SimulatedDisk
-from tidelog.chaos.sim.faults import FaultKind, Faults
-from tidelog.chaos.sim.process import Process, SimulatedPorts
-from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
+from tidelog.chaos.sim.world.process import Process, SimulatedPorts
+from tidelog.chaos.sim.world.world import World
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.ports import AllowAll
-from tidelog.server.configuration import (
+from tidelog.server.node.node import Node
+from tidelog.server.node.view import NodeView
+from tidelog.server.ports.node import NodePorts
+from tidelog.server.settings.configuration import (
     FlushSettings,
     Listeners,
     ListenerSettings,
     NodeConfiguration,
     QuorumSettings,
 )
-from tidelog.server.formatting import FormatOptions, InitialVoter, format_disks
-from tidelog.server.node import Node
-from tidelog.server.node_ports import NodePorts
-from tidelog.server.storage_format import is_formatted
-from tidelog.server.view import NodeView
+from tidelog.server.storage.format import is_formatted
+from tidelog.server.storage.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.wire.errors import TidelogError
 
 CLUSTER_ID: Final = "simulated"

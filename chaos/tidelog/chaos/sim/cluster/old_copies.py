@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.medium import CopiedTree
-from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import BrokerImage
+from tidelog.chaos.sim.ports.medium import CopiedTree
+from tidelog.chaos.sim.world.world import World
+from tidelog.metadata.image.image import BrokerImage
 from tidelog.wire.ids import BrokerId
 
 RESTORES_MAX: Final = 4

@@ -9,16 +9,16 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.handlers.trim import HIGH_WATERMARK
 from tidelog.broker.log.names import PartitionKey
-from tidelog.chaos.checkers.cluster_board import ANY_START
+from tidelog.broker.services.offsets.trim import HIGH_WATERMARK
+from tidelog.chaos.checkers.cluster.board import ANY_START
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.cluster.changes import GROW, PARTITIONS_MAX, REASSIGN, Changes
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, PlannedTopic, draw_topic
-from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import CREATE_TOPICS
-from tidelog.metadata_quorum.image import NO_LEADER, Image
+from tidelog.metadata.image.image import NO_LEADER, Image
 from tidelog.v1 import (
     admin_pb2,
     common_pb2,

@@ -8,15 +8,15 @@ cluster cannot go on from by itself: all others have flushed what lies beyond th
 
 from typing import Final
 
-from tidelog.broker.log.marks import ENTRY_BYTES, Mark, MarkKind, encode_marks
-from tidelog.broker.partition.marks_file import NAME, STARTS_NAME
-from tidelog.chaos.checkers.cluster_board import OwnTrim, PartitionBoard
+from tidelog.broker.log.marks.file import NAME, STARTS_NAME
+from tidelog.broker.log.marks.marks import ENTRY_BYTES, Mark, MarkKind, encode_marks
+from tidelog.chaos.checkers.cluster.board import OwnTrim, PartitionBoard
+from tidelog.chaos.sim.base.faults import FaultKind
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.medium import Inode
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.ports.medium import Inode
+from tidelog.chaos.sim.world.world import World
 
 _PROBABILITY: Final = 0.35
 """Of a node that is about to start: as if it were the first of this version there."""

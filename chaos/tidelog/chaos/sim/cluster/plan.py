@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.chaos.sim.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.seeds import SeededRandom, Seeds
+from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
+from tidelog.chaos.sim.base.seeds import SeededRandom, Seeds
 
 KINDS: Final = tuple(
     kind

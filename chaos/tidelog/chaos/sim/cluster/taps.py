@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.log.names import SEGMENT_SUFFIX, PartitionKey, directory_name
-from tidelog.chaos.checkers.cluster_board import LATELY_NS, ClusterBoard, PartitionBoard
+from tidelog.chaos.checkers.cluster.board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
-from tidelog.chaos.sim.exchange import Exchange
-from tidelog.chaos.sim.medium import Directory, Inode, Medium
+from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, PRODUCE, PRODUCE_STREAM
 from tidelog.v1 import fetch_pb2, produce_pb2
 from tidelog.wire.batch import iterate_headers

@@ -8,21 +8,21 @@ node: it has to come back to it.
 
 from typing import Final
 
-from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.sim.clock import WRONG_STARTS_MS
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.cluster.gone_files import GoneFiles, is_spare
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.own_trims import OwnTrims
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
-from tidelog.chaos.sim.faults import FaultKind
-from tidelog.chaos.sim.medium import Inode, Medium
-from tidelog.chaos.sim.process import Process
+from tidelog.chaos.sim.ports.clock import WRONG_STARTS_MS
+from tidelog.chaos.sim.ports.medium import Inode, Medium
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.shared_troubles import PAUSE_NS, draw_partition
-from tidelog.chaos.sim.quorum.whole_cluster import LoopAgenda
-from tidelog.chaos.sim.world import World
-from tidelog.metadata_quorum.image import PartitionImage
+from tidelog.chaos.sim.quorum_nodes.cluster import LoopAgenda
+from tidelog.chaos.sim.world.process import Process
+from tidelog.chaos.sim.world.world import World
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId

@@ -6,28 +6,22 @@ hold. It must never change anything, and never look at a node that has not recov
 
 from collections.abc import Callable, Sequence
 
-from tidelog.broker.directory import LogDirectory
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import NOT_LED, PartitionLog
-from tidelog.broker.replicas import Replica
-from tidelog.chaos.checkers import partition_starts as starts
-from tidelog.chaos.checkers import partition_steps as steps
-from tidelog.chaos.checkers.cluster_board import (
-    SOON_NS,
-    ClusterBoard,
-    PartitionBoard,
-    Position,
-)
-from tidelog.chaos.checkers.cluster_metadata import MetadataWatch
-from tidelog.chaos.checkers.history import Excuse, History
-from tidelog.chaos.checkers.log_medium import durable_end, seen_bytes
-from tidelog.chaos.checkers.partition_bytes import BytesWatch
-from tidelog.chaos.checkers.partition_lives import LivesWatch
+from tidelog.broker.log.state.log import NOT_LED, PartitionLog
+from tidelog.broker.replicas.directory import LogDirectory
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.chaos.checkers.cluster.board import SOON_NS, ClusterBoard, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster.metadata import MetadataWatch
+from tidelog.chaos.checkers.history.history import Excuse, History
+from tidelog.chaos.checkers.log.medium import durable_end, seen_bytes
+from tidelog.chaos.checkers.partition import starts, steps
+from tidelog.chaos.checkers.partition.bytes import BytesWatch
+from tidelog.chaos.checkers.partition.lives import LivesWatch
+from tidelog.chaos.sim.base.loop import START_NS
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
-from tidelog.chaos.sim.loop import START_NS
-from tidelog.metadata_quorum.controller.partition_state import has_directory
-from tidelog.metadata_quorum.image import Image
-from tidelog.server.clock_keeper import FILE_NAME as CLOCK_FILE
+from tidelog.metadata.eligibility import has_directory
+from tidelog.metadata.image.image import Image
+from tidelog.server.roles.clock_keeper import FILE_NAME as CLOCK_FILE
 from tidelog.wire.ids import BrokerId
 
 _NS_PER_MS = 1_000_000

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.core import GroupCoordinatorCore
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.state.messages import (
     Answer,
     AnyRequest,
     AppendCommitted,
@@ -27,10 +27,10 @@ from tidelog.broker.groups.messages import (
     TopicsChanged,
 )
 from tidelog.chaos.checkers.groups import GroupsWatch
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.log import GroupsLog
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
-from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 WALL_START_MS: Final = 1_700_000_000_000

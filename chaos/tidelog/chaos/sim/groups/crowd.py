@@ -6,7 +6,7 @@ those that the run has.
 
 from typing import Final
 
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.messages import (
     Answer,
     AnyRequest,
     DescribeGroup,
@@ -14,14 +14,14 @@ from tidelog.broker.groups.messages import (
     RemoveMembers,
 )
 from tidelog.chaos.checkers.groups import GroupsWatch
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.members import MemberAtWork
 from tidelog.chaos.sim.groups.plan import Plan, draw_subscription
 from tidelog.chaos.sim.groups.times import Times
 from tidelog.chaos.sim.groups.topics import Topics
 from tidelog.chaos.sim.groups.wires import Calls
 from tidelog.chaos.sim.quorum.agenda import MS
-from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.plain_member import PlainMember
 
 STIR_MS: Final = (60, 350)

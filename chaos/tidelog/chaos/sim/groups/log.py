@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.messages import AppendRecords, StoredRecord
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.broker.groups.state.messages import AppendRecords, StoredRecord
+from tidelog.chaos.sim.base.seeds import SeededRandom
 
 
 class InFlight(msgspec.Struct, frozen=True):

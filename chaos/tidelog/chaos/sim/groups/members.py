@@ -7,8 +7,8 @@ reads it, and tells the watch what it reads and what it was answered.
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.groups.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.messages import (
+from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
+from tidelog.broker.groups.state.messages import (
     Answer,
     AnyRequest,
     CommitOffsets,
@@ -18,11 +18,11 @@ from tidelog.broker.groups.messages import (
 )
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.plan import Plan
 from tidelog.chaos.sim.groups.times import Times
 from tidelog.chaos.sim.groups.wires import RETRY_MS, Calls
 from tidelog.chaos.sim.quorum.agenda import MS
-from tidelog.chaos.sim.seeds import SeededRandom
 from tidelog.chaos.workloads.plain_member import PlainMember
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset

@@ -7,10 +7,10 @@ call. A call ends at its deadline at the latest; what was on its way may arrive 
 import asyncio
 from typing import Final
 
-from tidelog.broker.groups.messages import Answer, AnyRequest, RemoveMembers
+from tidelog.broker.groups.state.messages import Answer, AnyRequest, RemoveMembers
 from tidelog.chaos.sim.groups.wires import OnAnswer, is_elsewhere
-from tidelog.chaos.sim.process import Process, SimulatedPorts
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.process import Process, SimulatedPorts
+from tidelog.chaos.sim.world.world import World
 from tidelog.chaos.workloads.group_wire import Decode, encode
 from tidelog.chaos.workloads.log_client import error_of
 from tidelog.v1 import coordinator_pb2

@@ -8,14 +8,14 @@ owned a partition when one of the offsets that stay was committed.
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.groups.messages import AppendRecords, StoredRecord
-from tidelog.broker.groups.records import MEANINGLESS
+from tidelog.broker.groups.state.messages import AppendRecords, StoredRecord
+from tidelog.broker.groups.state.records import MEANINGLESS
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers.groups import GroupsWatch
-from tidelog.chaos.checkers.log_derived import walk
-from tidelog.chaos.checkers.log_medium import seen_bytes
-from tidelog.chaos.sim.medium import Medium
+from tidelog.chaos.checkers.log.derived import walk
+from tidelog.chaos.checkers.log.medium import seen_bytes
+from tidelog.chaos.sim.ports.medium import Medium
 from tidelog.wire.batch import decode_batch
 
 Place = tuple[str, str]

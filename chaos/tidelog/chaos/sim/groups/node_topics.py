@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from tidelog.chaos.checkers import History
 from tidelog.chaos.sim.groups.plan import Plan
 from tidelog.chaos.sim.groups.topics import MADE_AGAIN, PARTITIONS_MAX
-from tidelog.chaos.sim.process import SimulatedPorts
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.process import SimulatedPorts
+from tidelog.chaos.sim.world.world import World
 from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.log_client import CREATE_TOPICS
 from tidelog.v1 import admin_pb2, config_admin_pb2, topic_admin_pb2

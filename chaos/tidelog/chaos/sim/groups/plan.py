@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.messages import Assignor, Subscription
-from tidelog.chaos.sim.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.seeds import SeededRandom, Seeds
+from tidelog.broker.groups.state.messages import Assignor, Subscription
+from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
+from tidelog.chaos.sim.base.seeds import SeededRandom, Seeds
 
 KINDS: Final = (
     FaultKind.PROCESS_CRASH,

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.groups.messages import GroupTopic
+from tidelog.broker.groups.state.messages import GroupTopic
+from tidelog.chaos.sim.base.seeds import SeededRandom
+from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.groups.coordinators import Coordinators
 from tidelog.chaos.sim.groups.plan import Plan
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.chaos.sim.trace import Trace
 from tidelog.wire.ids import TopicId
 
 PARTITIONS_MAX: Final = 12

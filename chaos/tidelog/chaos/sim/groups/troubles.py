@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.coordinators import Broker, Coordinators
 from tidelog.chaos.sim.groups.crowd import Crowd
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
-from tidelog.chaos.sim.seeds import SeededRandom
 
 GAP_MS: Final = (80, 700)
 DOWN_MS: Final = (100, 1_500)

@@ -9,12 +9,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.groups.messages import Answer, AnyRequest
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.broker.groups.state.messages import Answer, AnyRequest
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
+from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.groups.coordinators import Broker, Coordinators
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.chaos.sim.trace import Trace
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DEADLINE_MS: Final = 250

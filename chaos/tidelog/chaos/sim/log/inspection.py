@@ -11,16 +11,16 @@ import msgspec
 
 from tidelog.broker.log.jobs import seal as sealing
 from tidelog.broker.log.leader_epochs import LeaderEpochs
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.sidecar import Summary
-from tidelog.broker.log.sidecar_codec import PRODUCERS, decode_summary
-from tidelog.broker.log.state import NO_GAPS, PartitionLog
-from tidelog.chaos.checkers.log_derived import Derived, check_derived
-from tidelog.chaos.checkers.log_medium import check_marks, seen_bytes
+from tidelog.broker.log.sidecar.codec import PRODUCERS, decode_summary
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
+from tidelog.broker.log.state.segments import Segment
+from tidelog.chaos.checkers.log.derived import Derived, check_derived
+from tidelog.chaos.checkers.log.medium import check_marks, seen_bytes
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.log.node import LogNode
 from tidelog.chaos.sim.log.partition_client import PartitionClient
-from tidelog.chaos.sim.medium import Medium
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.ports.medium import Medium
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

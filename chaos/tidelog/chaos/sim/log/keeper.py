@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.broker.log.names import SEGMENT_SUFFIX, UNFINISHED_SUFFIX
-from tidelog.chaos.sim.process import Machine, Process, SimulatedPorts
-from tidelog.chaos.sim.suites.keeper import Keeper
-from tidelog.chaos.sim.world import World
+from tidelog.chaos.sim.world.keeper import Keeper
+from tidelog.chaos.sim.world.process import Machine, Process, SimulatedPorts
+from tidelog.chaos.sim.world.world import World
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelog.broker.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
-from tidelog.broker.errors import fresh
-from tidelog.broker.log.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.state import PartitionLog
-from tidelog.chaos.checkers.log_model import Bounds
-from tidelog.chaos.sim.process import Process, SimulatedPorts
+from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
+from tidelog.broker.shared.errors import fresh
+from tidelog.chaos.checkers.log.model import Bounds
+from tidelog.chaos.sim.world.process import Process, SimulatedPorts
 from tidelog.chaos.workloads.steady_time import SteadyTime
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset

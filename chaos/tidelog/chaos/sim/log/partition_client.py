@@ -9,18 +9,18 @@ import asyncio
 import functools
 from typing import Final, Protocol
 
+from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.partition.owner import Appended
-from tidelog.chaos.checkers.log_medium import CHECKPOINT, is_durable
-from tidelog.chaos.checkers.log_model import LogModel
-from tidelog.chaos.checkers.log_records import Sent
-from tidelog.chaos.sim.clock import WALL_START_MS, set_done, sleep_ns
+from tidelog.chaos.checkers.log.medium import CHECKPOINT, is_durable
+from tidelog.chaos.checkers.log.model import LogModel
+from tidelog.chaos.checkers.log.records import Sent
+from tidelog.chaos.sim.base.loop import SimulatedLoop
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.log.node import LogNode, NodeGone
 from tidelog.chaos.sim.log.plan import PlannedPartition, draw_settings
 from tidelog.chaos.sim.log.producers import BatchMaker
-from tidelog.chaos.sim.loop import SimulatedLoop
-from tidelog.chaos.sim.medium import Medium
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.ports.clock import WALL_START_MS, set_done, sleep_ns
+from tidelog.chaos.sim.ports.medium import Medium
 from tidelog.wire.batch import HEADER_BYTES, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory import DirectoryLimits
-from tidelog.broker.housekeeping.limits import HousekeepingLimits
+from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import PartitionKey
-from tidelog.chaos.checkers.log_model import Policy
-from tidelog.chaos.sim.seeds import SeededRandom
-from tidelog.metadata_quorum.controller.topic_configuration import TopicSettings
+from tidelog.broker.replicas.directory import DirectoryLimits
+from tidelog.chaos.checkers.log.model import Policy
+from tidelog.chaos.sim.base.seeds import SeededRandom
+from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.ids import PartitionId, TopicId
 
 _SEGMENT_BYTES: Final = (1_024, 2_048, 4_096, 8_192)

@@ -6,8 +6,8 @@ headers go: sequences ascend without a gap; after an outcome that nobody knows i
 
 from typing import Final
 
-from tidelog.chaos.checkers.log_records import RECORDS_MAX, Record, seal
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.checkers.log.records import RECORDS_MAX, Record, seal
+from tidelog.chaos.sim.base.seeds import SeededRandom
 
 _PADDING_BYTES: Final = (0, 10, 40, 150, 400)
 _KEYS: Final = (4, 12, 40)

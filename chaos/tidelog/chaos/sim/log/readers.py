@@ -5,13 +5,13 @@ It checks what it reads as a client does, and sees besides whether the medium ho
 
 from typing import Final
 
-from tidelog.chaos.checkers.log_medium import is_durable
-from tidelog.chaos.checkers.log_model import Bounds, LogModel
-from tidelog.chaos.checkers.log_records import Found, read_records
-from tidelog.chaos.sim.clock import WALL_START_MS, sleep_ns
+from tidelog.chaos.checkers.log.medium import is_durable
+from tidelog.chaos.checkers.log.model import Bounds, LogModel
+from tidelog.chaos.checkers.log.records import Found, read_records
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.log.node import LogNode, NodeGone
 from tidelog.chaos.sim.log.partition_client import PartitionClient, Stage
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.sim.ports.clock import WALL_START_MS, sleep_ns
 from tidelog.wire.batch import HEADER_BYTES, CorruptBatch, iterate_headers, verify_checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -3,16 +3,16 @@
 from typing import Final
 
 from tidelog.chaos.sim.planted import Plant, Substitution
-from tidelog.client.engine.consumer import ConsumerCore
-from tidelog.client.engine.coordinator import CoordinatorDesk
-from tidelog.client.engine.fetch_messages import StreamBroken
-from tidelog.client.engine.fetch_partition import PartitionState
-from tidelog.client.engine.fetch_recovery import Recovery
-from tidelog.client.engine.outcomes import STALE_METADATA
-from tidelog.client.engine.producer import ProducerCore
-from tidelog.client.engine.producer_messages import ConnectFailed
-from tidelog.client.engine.read_watch import ReadWatch
-from tidelog.client.engine.tries import Tries
+from tidelog.client.engine.cluster.tries import Tries
+from tidelog.client.engine.fetch.consumer import ConsumerCore
+from tidelog.client.engine.fetch.messages import StreamBroken
+from tidelog.client.engine.fetch.partition import PartitionState
+from tidelog.client.engine.fetch.read_watch import ReadWatch
+from tidelog.client.engine.fetch.recovery import Recovery
+from tidelog.client.engine.group.coordinator import CoordinatorDesk
+from tidelog.client.engine.produce.messages import ConnectFailed
+from tidelog.client.engine.produce.outcomes import STALE_METADATA
+from tidelog.client.engine.produce.producer import ProducerCore
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 NEVER_NS: Final = 1 << 62

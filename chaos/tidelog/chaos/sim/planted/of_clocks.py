@@ -4,14 +4,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from tidelog.broker.clock_trust import ClockTrust
+from tidelog.broker.shared.clock_trust import ClockTrust
 from tidelog.chaos.sim.planted import Substitution
-from tidelog.metadata_quorum.controller.cluster_clock import (
-    ClockState,
-    ClockVerdict,
-    ClusterClock,
-    Reading,
-)
+from tidelog.metadata.broker_reports import ClockState, ClockVerdict, Reading
+from tidelog.metadata_quorum.controller.brokers.clock import ClusterClock
 
 
 def ignore_the_verdict() -> Substitution:

@@ -10,24 +10,28 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.broker.log import open_log as open_log_module
-from tidelog.broker.log import read as read_module
+from tidelog.broker.directory.core import commit
+from tidelog.broker.directory.core import resends as core_again
+from tidelog.broker.directory.core import roles as core_roles
+from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Effect, Lead
+from tidelog.broker.directory.core.producer_check import find_duplicate
+from tidelog.broker.directory.core.rounds import Again, Leading, Partition, Planned
+from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_log import OpenedLog, open_log
+from tidelog.broker.log.opening import log as open_log_module
+from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerState
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import commit, core_again, core_roles
-from tidelog.broker.partition.messages import Acknowledge, AppendBatch, Effect, Lead
-from tidelog.broker.partition.owner import Appended, DirectoryOwner
-from tidelog.broker.partition.producer_check import find_duplicate
-from tidelog.broker.partition.rounds import Again, Leading, Partition, Planned
-from tidelog.broker.replicas import Replica
-from tidelog.broker.replication import leader_check, leader_session, reopening
-from tidelog.broker.replication.follower_partition import FollowedPartition
-from tidelog.broker.replication.follower_session import FollowerSession
-from tidelog.broker.replication.in_sync_set import InSyncSet
-from tidelog.broker.replication.leader_partition import LeaderPartition
-from tidelog.broker.replication.stream_messages import (
+from tidelog.broker.log.reading import reader as read_module
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.broker.replication.follower.partition import FollowedPartition
+from tidelog.broker.replication.follower.session import FollowerSession
+from tidelog.broker.replication.in_sync.set import InSyncSet
+from tidelog.broker.replication.leader import session as leader_session
+from tidelog.broker.replication.leader.partition import LeaderPartition
+from tidelog.broker.replication.repair import reopening
+from tidelog.broker.replication.shared import leader_check
+from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     Divergence,
     FollowerPosition,
@@ -49,12 +53,12 @@ from tidelog.chaos.sim.planted.of_reads import (
     show_a_watermark_that_lags,
 )
 from tidelog.chaos.sim.planted.of_starts import OF_STARTS
-from tidelog.metadata_quorum.controller import brokers
-from tidelog.metadata_quorum.controller.brokers import Registration
+from tidelog.metadata.broker_reports import Registration
+from tidelog.metadata.image.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.controller.brokers import registration as brokers
 from tidelog.metadata_quorum.controller.decision import Decision
-from tidelog.metadata_quorum.controller.log_ends import ToldEnds
-from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
-from tidelog.metadata_quorum.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
+from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError

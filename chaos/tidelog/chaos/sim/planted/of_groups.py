@@ -7,18 +7,19 @@ for a function of the core for the time of a run.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.broker.coordinators import log
-from tidelog.broker.coordinators.log import CoordinatorLog
-from tidelog.broker.groups import membership, offsets, reconcile, replay
-from tidelog.broker.groups.answers import HeartbeatAnswer
-from tidelog.broker.groups.draft import Draft
-from tidelog.broker.groups.messages import Heartbeat
-from tidelog.broker.groups.pending import Pending
-from tidelog.broker.groups.reconcile import Ownership
-from tidelog.broker.groups.records import AnyValue, Key, OwnedKey, OwnedValue
-from tidelog.broker.groups.state import NEVER_MS, Group, Member
-from tidelog.broker.groups.upkeep import Upkeep
-from tidelog.broker.groups.world import World
+from tidelog.broker.groups.coordinator import log
+from tidelog.broker.groups.coordinator.log import CoordinatorLog
+from tidelog.broker.groups.core import membership, offsets, reconcile
+from tidelog.broker.groups.core.reconcile import Ownership
+from tidelog.broker.groups.core.upkeep import Upkeep
+from tidelog.broker.groups.state import replay
+from tidelog.broker.groups.state.answers import HeartbeatAnswer
+from tidelog.broker.groups.state.draft import Draft
+from tidelog.broker.groups.state.group import NEVER_MS, Group, Member
+from tidelog.broker.groups.state.messages import Heartbeat
+from tidelog.broker.groups.state.pending import Pending
+from tidelog.broker.groups.state.records import AnyValue, Key, OwnedKey, OwnedValue
+from tidelog.broker.groups.state.world import World
 from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.wire.errors import TidelogError

@@ -9,26 +9,28 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory.core import trim as core_trim
+from tidelog.broker.directory.core.core import DirectoryCore
+from tidelog.broker.directory.core.messages import AppendBatch, Done, Effect, TrimHead
 from tidelog.broker.housekeeping.jobs import Jobs
-from tidelog.broker.log import open_directory, read, recovery
-from tidelog.broker.log.clean_checkpoint import NAME, CleanLog
 from tidelog.broker.log.compaction import cleaning
 from tidelog.broker.log.compaction.cleaning import Rules
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_checkpoint import consume_checkpoint
-from tidelog.broker.log.open_log import _Opening
+from tidelog.broker.log.opening import directory as open_directory
+from tidelog.broker.log.opening.checkpoint import consume_checkpoint
+from tidelog.broker.log.opening.clean_checkpoint import NAME, CleanLog
+from tidelog.broker.log.opening.log import _Opening
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.read_verify import Walk
-from tidelog.broker.log.recovery import Scan
-from tidelog.broker.log.segments import Segment
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition import core_trim
-from tidelog.broker.partition.core import DirectoryCore
-from tidelog.broker.partition.messages import AppendBatch, Done, Effect, TrimHead
-from tidelog.chaos.sim.disk import SimulatedDisk
+from tidelog.broker.log.reading import reader as read
+from tidelog.broker.log.reading.verify import Walk
+from tidelog.broker.log.state import recovery
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.recovery import Scan
+from tidelog.broker.log.state.segments import Segment
 from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append, Disk, File
 from tidelog.wire.batch import BatchHeader, DecodedRecord
 from tidelog.wire.batch.layout import Buffer

@@ -1,7 +1,7 @@
 """Bugs of moves, in the controller, for the cluster suite."""
 
 from tidelog.chaos.sim.planted import Substitution
-from tidelog.metadata_quorum.controller.partition_state import PartitionState, ReplicaView
+from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 
 
 def reassign_before_the_copy() -> Substitution:

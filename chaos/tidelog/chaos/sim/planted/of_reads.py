@@ -1,9 +1,9 @@
 """Bugs of readers' positions, in brokers, for the cluster suite."""
 
-from tidelog.broker.handlers import records
-from tidelog.broker.handlers.fetch import FetchHandler, FetchPosition, PartitionBatches
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.replicas import Replica
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.replicas import Replica
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, PartitionBatches
+from tidelog.broker.services.records import handler as records
 from tidelog.chaos.sim.planted import Substitution
 from tidelog.wire.errors import TidelogError
 

@@ -5,13 +5,13 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log import open_log as open_log_module
-from tidelog.broker.log import recovery
-from tidelog.broker.log.marks import PartitionMarks
+from tidelog.broker.directory.core.core import DirectoryCore
+from tidelog.broker.directory.core.messages import AppendBatch, Effect
+from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.log.open_log import OpenedLog, open_log
-from tidelog.broker.partition.core import DirectoryCore
-from tidelog.broker.partition.messages import AppendBatch, Effect
+from tidelog.broker.log.opening import log as open_log_module
+from tidelog.broker.log.opening.log import OpenedLog, open_log
+from tidelog.broker.log.state import recovery
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader

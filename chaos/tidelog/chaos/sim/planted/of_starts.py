@@ -4,13 +4,14 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tidelog.broker.housekeeping.held import HeldLog
+from tidelog.broker.directory.owner.owner import DirectoryOwner
+from tidelog.broker.housekeeping.core.held import HeldLog
+from tidelog.broker.housekeeping.core.retention import plan_retention
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
-from tidelog.broker.housekeeping.retention import plan_retention
-from tidelog.broker.log.state import PartitionLog
-from tidelog.broker.partition.owner import DirectoryOwner
-from tidelog.broker.replication import leader_session, log_start
-from tidelog.broker.replication.stream_messages import FollowerPosition
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replication.leader import session as leader_session
+from tidelog.broker.replication.shared import log_start
+from tidelog.broker.replication.shared.messages import FollowerPosition
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.ports import FileUnusable
 from tidelog.wire.errors import TidelogError

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidelog.chaos.sim.planted import Plant, planted
-from tidelog.chaos.sim.suites.result import RunResult, Suite
+from tidelog.chaos.sim.verdicts.result import RunResult, Suite
 
 
 class BrokenPlant(Exception):

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.chaos.checkers.history import Outcome
-from tidelog.chaos.checkers.linearizability import Operation, Value
+from tidelog.chaos.checkers.history.history import Outcome
+from tidelog.chaos.checkers.history.linearizability import Operation, Value
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.key_value import Command, encode_command
-from tidelog.chaos.sim.seeds import SeededRandom
 
 _TIMEOUT_NS: Final = (300 * MS, 3_000 * MS)
 _THINK_NS: Final = 70 * MS

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from tidelog.chaos.checkers.raft_invariants import RaftWatch
-from tidelog.chaos.sim.faults import Faults
+from tidelog.chaos.checkers.raft.invariants import RaftWatch
+from tidelog.chaos.sim.base.faults import Faults
+from tidelog.chaos.sim.base.seeds import Seeds
+from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.quorum import factory, snapshots
 from tidelog.chaos.sim.quorum.agenda import MS, Agenda
 from tidelog.chaos.sim.quorum.node import QuorumNode
 from tidelog.chaos.sim.quorum.node_disk import NodeDisk
 from tidelog.chaos.sim.quorum.plan import Plan
 from tidelog.chaos.sim.quorum.wires import Wires
-from tidelog.chaos.sim.seeds import Seeds
-from tidelog.chaos.sim.trace import Trace
 from tidelog.metadata_quorum.raft.core_port import Core
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.inputs import PeerDied

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.chaos.checkers.linearizability import Value
+from tidelog.chaos.checkers.history.linearizability import Value
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, Snapshot
 
 

@@ -8,10 +8,10 @@ the core.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.chaos.checkers.linearizability import Value
-from tidelog.chaos.checkers.raft_board import Seen
-from tidelog.chaos.checkers.raft_content import Content
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.checkers.history.linearizability import Value
+from tidelog.chaos.checkers.raft.board import Seen
+from tidelog.chaos.checkers.raft.content import Content
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.quorum import snapshots
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.key_value import KeyValue

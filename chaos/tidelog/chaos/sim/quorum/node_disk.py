@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidelog.chaos.checkers.raft_content import Content
-from tidelog.chaos.sim.faults import FaultKind, Faults
-from tidelog.chaos.sim.seeds import SeededRandom
+from tidelog.chaos.checkers.raft.content import Content
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
 from tidelog.metadata_quorum.raft.types import (
     HardState,

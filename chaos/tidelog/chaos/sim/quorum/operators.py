@@ -7,11 +7,11 @@ and the new one let in. It must never take so many members out that damage elsew
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from tidelog.chaos.checkers.linearizability import Value
-from tidelog.chaos.checkers.raft_board import Seen
+from tidelog.chaos.checkers.history.linearizability import Value
+from tidelog.chaos.checkers.raft.board import Seen
+from tidelog.chaos.sim.base.seeds import Seeds
+from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.quorum.agenda import MS
-from tidelog.chaos.sim.seeds import Seeds
-from tidelog.chaos.sim.trace import Trace
 from tidelog.metadata_quorum.raft.inputs import AddLearner, Input, Promote, RemoveMember, Transfer
 from tidelog.metadata_quorum.raft.types import Member, MemberId
 

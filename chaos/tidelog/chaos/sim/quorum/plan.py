@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.chaos.sim.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.seeds import Seeds
+from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
+from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.metadata_quorum.raft.types import Options
 
 DATAGRAM_KINDS: Final = (

@@ -6,8 +6,8 @@ Whoever cuts and pauses is `troubles` or `whole_troubles`. It must never act by 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.quorum.agenda import MS
-from tidelog.chaos.sim.seeds import SeededRandom
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ copies than a majority can do without.
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.chaos.sim.faults import FaultKind
+from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum.shared_troubles import (
     CLOCK_RATES,

@@ -5,8 +5,8 @@ It must never change what passes, nor its order.
 
 from collections.abc import Callable, Sequence
 
-from tidelog.chaos.checkers.raft_board import Seen
-from tidelog.chaos.checkers.raft_invariants import RaftWatch
+from tidelog.chaos.checkers.raft.board import Seen
+from tidelog.chaos.checkers.raft.invariants import RaftWatch
 from tidelog.metadata_quorum.quorum.port import QuorumStorage
 from tidelog.metadata_quorum.raft.core_port import Core, Description
 from tidelog.metadata_quorum.raft.effects import (

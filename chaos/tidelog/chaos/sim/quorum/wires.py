@@ -6,9 +6,9 @@ The messages are immutable, so nothing is encoded here; the whole stack has its 
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.chaos.sim.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.faults import FaultKind, Faults
+from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.quorum.agenda import Agenda
-from tidelog.chaos.sim.seeds import SeededRandom
 
 _NEAR_NS: Final = 1_500_000
 _FAR_NS: Final = (1_000_000, 3_000_000_000)

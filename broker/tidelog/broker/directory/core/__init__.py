@@ -1,0 +1,1 @@
+"""Decides what a data directory writes, flushes, cuts and acknowledges. Pure."""

@@ -1,0 +1,180 @@
+"""What holds of a data directory's core after every step."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tidelog.broker.directory.core.commit import answered_offset
+from tidelog.broker.directory.core.rounds import Following, Leading
+
+if TYPE_CHECKING:
+    from tidelog.broker.directory.core.core import DirectoryCore
+    from tidelog.broker.directory.core.rounds import Partition
+    from tidelog.broker.log.names import PartitionKey
+    from tidelog.broker.log.state.log import PartitionLog
+    from tidelog.broker.log.state.segments import Segment
+
+
+def check_step(core: DirectoryCore) -> None:
+    """The cheap part: what any step could break, whatever it touched."""
+    assert not (core.is_truncating and core.write is not None), (
+        "nothing is written while a round is cut back"
+    )
+    if core.failure is not None:
+        assert not core.queue, "a failed directory keeps nobody waiting for a write"
+        assert not core.awaiting, "a failed directory keeps nobody waiting for a flush"
+        promises = [*core.promises, *core.written_promises]
+        assert not promises, "a failed directory keeps nobody waiting for a mark"
+
+
+def check(core: DirectoryCore) -> None:
+    """Everything, for every partition."""
+    check_step(core)
+    for key, partition in core.partitions.items():
+        check_log(partition.log)
+        _check_partition(core, partition)
+        for held in partition.held:
+            assert held.key == key, "a held batch waits at its own partition"
+    for key, offset in core.marks.items():
+        assert key in core.partitions, f"{key}: a mark of what is not served"
+        assert offset <= core.partitions[key].log.flushed_offset, f"{key}: a mark runs ahead"
+    for key, offset in core.committed_marks.items():
+        assert key in core.partitions, f"{key}: a mark of what is not served"
+        assert offset <= core.partitions[key].log.high_watermark, f"{key}: a mark runs ahead"
+    for cut in core.cuts:
+        assert cut.partition.cut is cut, f"{cut.key}: a cut that its partition does not know"
+        assert not (cut.is_cutting and cut.partition.plan), f"{cut.key}: cut while it is written"
+        assert not (cut.is_cutting and cut.partition.is_unflushed), (
+            f"{cut.key}: cut while it is flushed"
+        )
+
+
+def check_moved(core: DirectoryCore, key: PartitionKey, before: int) -> None:
+    """The watermark of one of several replicas was moved: never back, and never past what all hold
+    that a commit waits for."""
+    partition = core.partitions[key]
+    log, role = partition.log, partition.role
+    assert before < log.high_watermark <= log.log_end_offset, (
+        f"{key}: the watermark went from {before} to {log.high_watermark}, "
+        f"the log ends at {log.log_end_offset}"
+    )
+    if isinstance(role, Following):
+        assert log.high_watermark <= role.leader_watermark, f"{key}: committed before its leader"
+    elif isinstance(role, Leading):
+        settings = partition.settings
+        assert role.in_sync_count >= settings.in_sync_replicas_min, f"{key}: too few are in sync"
+        for broker_id, position in role.others.items():
+            assert log.high_watermark <= position[settings.is_flush_sync], (
+                f"{key}: committed up to {log.high_watermark}, broker {broker_id} is at {position}"
+            )
+
+
+def check_log(log: PartitionLog) -> None:
+    """The chain of offsets, segments without gaps or overlap, epochs and producers within."""
+    chain = (log.log_start_offset, log.high_watermark, log.log_end_offset)
+    assert list(chain) == sorted(chain), f"{log.key}: the offsets {chain} do not ascend"
+    assert log.flushed_offset <= log.log_end_offset, f"{log.key}: flushed what is not there"
+    if log.failure is not None:
+        return
+    if log.segments:
+        _check_segments(log)
+    _check_epochs(log)
+    for producer in log.producers.producers:
+        for batch in producer.batches:
+            assert batch.base_offset + batch.last_offset_delta < log.log_end_offset, (
+                f"{log.key}: producer {producer.producer_id} wrote beyond the end"
+            )
+
+
+def _check_partition(core: DirectoryCore, partition: Partition) -> None:
+    log = partition.log
+    is_dirty = any(each is partition for each in core.dirty)
+    assert partition.is_dirty == is_dirty, f"{log.key}: dirty or not"
+    assert partition.is_lazy == (log.key in core.lazy), f"{log.key}: lazy or not"
+    assert not (partition.is_lazy and partition.is_dirty), f"{log.key}: flushed soon or later"
+    if partition.plan is not None:
+        assert core.write is not None, f"{log.key}: planned for no write"
+        assert not (partition.plan.is_new and partition.is_unflushed), (
+            f"{log.key}: a segment is made before the one before is flushed"
+        )
+    _check_role(partition)
+    # A follower may learn that something is committed before it has flushed it itself.
+    is_flushed_first = partition.is_flush_counted and not isinstance(partition.role, Following)
+    if is_flushed_first and not partition.is_unflushed and partition.cut is None:
+        assert log.failure or log.high_watermark <= log.flushed_offset, (
+            f"{log.key}: {log.high_watermark} is committed, {log.flushed_offset} flushed"
+        )
+
+
+def _check_role(partition: Partition) -> None:
+    log, role, uncommitted = partition.log, partition.role, partition.log.uncommitted
+    assert (role is None) == (uncommitted is None), f"{log.key}: one of several replicas, or not"
+    assert (role is None or isinstance(role, Following)) <= (log.led_from < 0), (
+        f"{log.key}: it leads nobody, and did from {log.led_from} on"
+    )
+    if uncommitted is None or partition.cut is not None or log.failure is not None:
+        return
+    ends = [end for end, _, _ in uncommitted]
+    assert ends == sorted(set(ends)), f"{log.key}: uncommitted batches end at {ends}"
+    assert all(log.high_watermark < end <= log.log_end_offset for end in ends), (
+        f"{log.key}: batches end at {ends}, the watermark is {log.high_watermark}"
+    )
+    last = ends[-1] if ends else log.high_watermark
+    assert last == log.log_end_offset, f"{log.key}: its end can never be committed"
+    if isinstance(role, Leading):
+        awaited = [each.end_offset for each in role.awaiting]
+        assert awaited == sorted(awaited), f"{log.key}: commits are awaited out of order"
+        answered = answered_offset(partition, role)
+        assert all(answered < end <= log.log_end_offset for end in awaited), (
+            f"{log.key}: {awaited} are awaited, {answered} may be answered"
+        )
+
+
+def _check_segments(log: PartitionLog) -> None:
+    segments = log.segments
+    assert segments[0].base_offset <= log.log_start_offset, f"{log.key}: it lost its head"
+    for before, after in pairwise(segments):
+        assert before.next_offset == after.base_offset, (
+            f"{log.key}: {before.key.path} ends at {before.next_offset}, {after.key.path} follows"
+        )
+        assert before.is_sealed, f"{before.key.path} is not the last one, and unsealed"
+        assert before.next_offset > log.log_start_offset or before.base_offset == (
+            before.next_offset
+        ), f"{before.key.path} lies below the log's start"
+    last = segments[-1]
+    assert last.next_offset == log.log_end_offset, f"{log.key}: {last.key.path} ends elsewhere"
+    for segment in segments:
+        _check_segment(log, segment)
+    base_offset, position = log.high_watermark_position
+    for segment in segments:
+        if segment.base_offset == base_offset:
+            assert position <= segment.size_bytes, f"{log.key}: the watermark lies behind the end"
+
+
+def _check_segment(log: PartitionLog, segment: Segment) -> None:
+    path = segment.key.path
+    assert segment.key.partition == log.key, f"{path} is a segment of {log.key}"
+    assert segment.base_offset <= segment.next_offset, f"{path} ends before it begins"
+    if segment.key.generation and not segment.is_sealed:
+        raise AssertionError(f"{path} was compacted, and is appended to")
+    if segment.index is None:
+        assert segment.summary is not None, f"{path}: neither memory nor a sidecar knows it"
+        assert segment.is_sealed, f"{path} has a sidecar and is not sealed"
+    else:
+        assert segment.summary is None, f"{path}: what its sidecar tells is kept in memory"
+        assert bool(len(segment.index)) == bool(segment.size_bytes), f"{path}: an index of nothing"
+        assert segment.index.max_timestamp <= segment.max_timestamp, f"{path}: a later time"
+
+
+def _check_epochs(log: PartitionLog) -> None:
+    starts = log.leader_epochs.starts
+    for before, after in pairwise(starts):
+        assert before.epoch < after.epoch, f"{log.key}: leader epochs {starts} do not ascend"
+        assert before.start_offset < after.start_offset, f"{log.key}: {starts} do not ascend"
+        assert after.start_offset > log.log_start_offset, f"{log.key}: {starts} are trimmed"
+    if starts and log.log_start_offset < log.log_end_offset:
+        assert starts[-1].start_offset < log.log_end_offset, (
+            f"{log.key}: leader epochs {starts} begin behind {log.log_end_offset}"
+        )
+        assert starts[-1].epoch <= log.leader_epoch, f"{log.key}: {starts} run ahead"

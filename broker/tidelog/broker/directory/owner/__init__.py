@@ -1,0 +1,1 @@
+"""Does what the core decided, on the disk."""

@@ -1,0 +1,448 @@
+"""What others ask of a data directory's owner, and how they get their answers.
+
+Owns the inbox and those who wait. Handlers submit and await a future; one that is cancelled drops
+its answer only, what the inbox accepted runs to its end. It must never decide anything, nor leave
+anybody without an answer. Stops 5 to 9 of a record's walk.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.directory.core.messages import (
+    Acknowledge,
+    AddPartition,
+    AppendBatch,
+    CommitTo,
+    Configure,
+    Done,
+    FailPartition,
+    FlushAll,
+    Follow,
+    FollowerAt,
+    Forget,
+    Lead,
+    Message,
+    Refuse,
+    ReleasePartition,
+    RemovePartition,
+    ReplaceSegments,
+    RestartLog,
+    RollSegment,
+    SegmentSealed,
+    SetFull,
+    Tick,
+    TrimHead,
+    TruncateTail,
+    Written,
+)
+from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.opening.log import OpenedLog
+from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
+from tidelog.broker.shared.errors import fresh
+from tidelog.metadata.settings.of_topics import TopicSettings
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+
+
+def _nobody_waits(key: PartitionKey) -> None:
+    del key
+
+
+QUEUED_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Default of the memory budget for batches between arrival and their log."""
+WAITING_SWEPT_MIN: Final = 10_000
+"""So many wait before it is looked for the first time who waits in vain."""
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a batch went."""
+
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    leader_epoch: int
+
+
+class _Waiting(msgspec.Struct):
+    """Who waits for a batch, and what it holds of the memory budget: nothing once it is written."""
+
+    done: "asyncio.Future[Appended]"
+    log: PartitionLog
+    size_bytes: int
+
+
+class _Copying(msgspec.Struct, frozen=True):
+    """Who waits for copies."""
+
+    done: "asyncio.Future[Offset]"
+    end_offset: Offset | None
+    """Of the last one: where the log ends behind it."""
+
+
+class OwnerRequests:
+    """What a directory's owner is asked for; `DirectoryOwner` does it."""
+
+    def __init__(self, *, queued_bytes_max: int) -> None:
+        self._inbox: list[Message] = []
+        self._news = asyncio.Event()
+        self._waiting: dict[int, _Waiting] = {}
+        self._copying: dict[int, _Copying] = {}
+        self._asking: dict[int, asyncio.Future[Offset]] = {}
+        self._asked_for_turn: list[asyncio.Future[None]] = []
+        self._next_token = 0
+        self._queued_bytes_max = queued_bytes_max
+        self._is_stopping = False
+        self.queued_bytes = 0
+        """Batches between arrival and their log: queued, or being written."""
+        self._swept_at = WAITING_SWEPT_MIN
+
+    def _keep_files(self, opened: OpenedLog) -> None:
+        raise NotImplementedError
+
+    def add(
+        self,
+        opened: OpenedLog,
+        settings: TopicSettings,
+        *,
+        is_sole: bool = True,
+        is_opened_at_work: bool = False,
+    ) -> None:
+        """Serve a recovered or new partition; one that is not the only replica follows at first."""
+        self._keep_files(opened)
+        self._tell(
+            AddPartition(
+                log=opened.log,
+                settings=settings,
+                is_sole=is_sole,
+                leftovers=opened.to_remove,
+                is_opened_at_work=is_opened_at_work,
+            )
+        )
+
+    def lead(
+        self,
+        log: PartitionLog,
+        leader_epoch: LeaderEpoch,
+        *,
+        others: tuple[BrokerId, ...],
+        in_sync_count: int,
+        is_sole: bool | None = None,
+    ) -> None:
+        """Lead from now on, or others are in sync within the epoch.
+
+        `others` are those that a commit waits for: the in-sync set without this broker, and those
+        that are about to join it. `in_sync_count` is the size of the set as it is, this broker
+        included. `is_sole`: whether it is the partition's only replica; None: as it was, but for
+        one with others.
+        """
+        self._tell(
+            Lead(
+                key=log.key,
+                leader_epoch=leader_epoch,
+                others=others,
+                in_sync_count=in_sync_count,
+                is_sole=is_sole,
+            )
+        )
+
+    def follow(self, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
+        """Follow from now on. Who waits is refused with NOT_LEADER, or with INDETERMINATE if the
+        batch is written already."""
+        self._tell(Follow(key=log.key, leader_epoch=leader_epoch))
+
+    def follower_at(
+        self,
+        key: PartitionKey,
+        broker_id: BrokerId,
+        leader_epoch: LeaderEpoch,
+        *,
+        log_end_offset: Offset,
+        flushed_offset: Offset,
+    ) -> None:
+        """Where a follower stands; ignored in another leader epoch, and of one that no commit waits
+        for."""
+        assert flushed_offset <= log_end_offset, f"{key}: broker {broker_id} flushed what it lacks"
+        self._tell(
+            FollowerAt(
+                key=key,
+                broker_id=broker_id,
+                leader_epoch=leader_epoch,
+                log_end_offset=log_end_offset,
+                flushed_offset=flushed_offset,
+            )
+        )
+
+    def turn(self) -> "asyncio.Future[None]":
+        """Done once all that was told before has taken effect. Never, if `run` has ended."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked_for_turn.append(done)
+        self._news.set()
+        return done
+
+    def commit_to(self, key: PartitionKey, leader_epoch: LeaderEpoch, offset: Offset) -> None:
+        """The leader's high watermark, of a log that goes on as this one: what is here is committed
+        up to it, and what comes as it comes."""
+        self._tell(CommitTo(key=key, leader_epoch=leader_epoch, offset=offset))
+
+    def append_copy(
+        self,
+        log: PartitionLog,
+        batches: bytes | memoryview,
+        headers: Sequence[BatchHeader],
+        *,
+        behind: Offset | None = None,
+    ) -> "asyncio.Future[Offset]":
+        """Append batches as the leader stores them, one behind the other; done once they are
+        written, with the log's end behind them.
+
+        They are refused, one and all those behind it, where the log does not end at `behind`: a
+        copy that comes late would else be taken for one behind a gap. None: what fits by its
+        offset. The budget for queued batches does not count copies: a session bounds them.
+        """
+        self._refuse_when_stopping(f"append a copy to {log.key}")
+        assert headers, f"{log.key}: a copy of no batch"
+        done: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        data = memoryview(batches)
+        position, expected = 0, -1 if behind is None else behind
+        for number, header in enumerate(headers, 1):
+            end = position + header.size_bytes
+            token = self._new_token()
+            self._copying[token] = _Copying(
+                done, header.next_offset if number == len(headers) else None
+            )
+            self._tell(
+                AppendBatch(
+                    token=token,
+                    key=log.key,
+                    batch=data[position:end],
+                    header=header,
+                    is_flush_awaited=False,
+                    append_time_ms=-1,
+                    is_replica=True,
+                    behind=expected,
+                    is_continued=number > 1,
+                )
+            )
+            position, expected = end, header.next_offset
+        assert position == len(data), f"{log.key}: {len(data)} bytes, the headers tell {position}"
+        return done
+
+    async def restart_at(
+        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    ) -> Offset:
+        """Empty the log of a follower, and let it go on at the offset, be it below its start."""
+        return await self._asked(
+            lambda token: RestartLog(
+                token=token, key=log.key, offset=offset, start_epoch=start_epoch
+            )
+        )
+
+    def submit(
+        self,
+        log: PartitionLog,
+        batch: bytes,
+        header: BatchHeader,
+        *,
+        is_flush_awaited: bool,
+        append_time_ms: int,
+    ) -> "asyncio.Future[Appended]":
+        """Queue a checked batch; refused at once if the memory budget is spent.
+
+        A batch that is alone passes whatever its size: refused, it never would be stored.
+        """
+        if self._is_stopping:
+            self._refuse_when_stopping(f"append to {log.key}")
+        size_bytes = len(batch)
+        if self.queued_bytes and self.queued_bytes + size_bytes > self._queued_bytes_max:
+            raise TidelogError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                tried=f"append to {log.key}",
+                happened=f"{self.queued_bytes} bytes wait to be stored, "
+                f"the limit produce.queued_bytes_max is {self._queued_bytes_max}",
+            )
+        token = self._new_token()
+        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = _Waiting(done, log, size_bytes)
+        self.queued_bytes += size_bytes
+        self._tell(
+            AppendBatch(
+                token=token,
+                key=log.key,
+                batch=batch,
+                header=header,
+                is_flush_awaited=is_flush_awaited,
+                append_time_ms=append_time_ms,
+            )
+        )
+        return done
+
+    def _sweep(self) -> None:
+        """Drop those who wait for a commit and are heard by nobody: their clients were told that
+        the time is over, or are gone. Those who are heard are bounded by the limits of calls; these
+        would be by nothing, as long as followers lack that are in sync still.
+        """
+        forgotten = frozenset(
+            token
+            for token, each in self._waiting.items()
+            if not each.size_bytes and each.done.cancelled()
+        )
+        if forgotten:
+            self._inbox.append(Forget(tokens=forgotten))
+
+    def _note_swept(self) -> None:
+        # Next at twice of what is left: each is looked at a few times, however many there are.
+        self._swept_at = max(WAITING_SWEPT_MIN, 2 * len(self._waiting))
+
+    async def trim(
+        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    ) -> Offset:
+        """Make the log begin at the offset; returns where it begins once that is durable.
+
+        Refused with NOT_LEADER where the replica follows, unless the leader of `start_epoch` has
+        decided it.
+        """
+        return await self._asked(
+            lambda token: TrimHead(token=token, key=log.key, offset=offset, start_epoch=start_epoch)
+        )
+
+    async def truncate(
+        self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
+    ) -> Offset:
+        """Make the log end at the offset; returns where it ends once that is durable.
+
+        Refused below the high watermark unless `is_unclean`, with FENCED_LEADER_EPOCH by one that
+        leads others, or when another leader epoch begins before anything is cut. As long as the
+        log's `is_being_cut` is set nobody may be told where it ends.
+        """
+        return await self._asked(
+            lambda token: TruncateTail(
+                token=token, key=log.key, offset=offset, is_unclean=is_unclean
+            )
+        )
+
+    async def remove(self, key: PartitionKey, *, kept_as: str = "") -> None:
+        """Serve the partition no more and remove its files, or give them another name."""
+        await self._asked(lambda token: RemovePartition(token=token, key=key, kept_as=kept_as))
+
+    async def release(self, key: PartitionKey) -> None:
+        """Serve a partition that has stopped no more: its files are closed, and stay."""
+        await self._asked(lambda token: ReleasePartition(token=token, key=key))
+
+    def configure(self, key: PartitionKey, settings: TopicSettings) -> None:
+        """The partition's topic has other settings from now on."""
+        self._tell(Configure(key=key, settings=settings))
+
+    def roll(self, key: PartitionKey) -> None:
+        """Seal the active segment, unless it is empty."""
+        self._tell(RollSegment(key=key))
+
+    def sealed(self, key: SegmentKey, summary: Summary, *, cut_count: int | None = None) -> None:
+        """The segment's sidecar has its name, durably; `cut_count` was the log's before the job."""
+        self._tell(SegmentSealed(key=key, summary=summary, cut_count=cut_count))
+
+    def replace(
+        self,
+        key: PartitionKey,
+        removed: tuple[SegmentKey, ...],
+        made: tuple[Summary, ...],
+        *,
+        cut_count: int | None = None,
+    ) -> None:
+        """A compaction is committed: the files of `made` have their names, durably."""
+        self._tell(ReplaceSegments(key=key, removed=removed, made=made, cut_count=cut_count))
+
+    def fail(self, key: PartitionKey, error: TidelogError, *, is_kept_apart: bool = False) -> None:
+        """Stop the partition: it is damaged, or its leader lacks what is committed here."""
+        self._tell(FailPartition(key=key, error=error, is_kept_apart=is_kept_apart))
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Refuse appends from now on, or take them again."""
+        self._tell(SetFull(is_full=is_full))
+
+    def tick(self, now_ms: int) -> None:
+        """Monotonic time has passed; to be called a few times a flush interval."""
+        self._tell(Tick(now_ms=now_ms))
+
+    def stop(self) -> None:
+        """Accept no more; `run` returns after what was accepted."""
+        self._is_stopping = True
+        self._tell(FlushAll())
+
+    def _refuse_when_stopping(self, tried: str) -> None:
+        if self._is_stopping:
+            raise TidelogError(ErrorCode.UNAVAILABLE, tried=tried, happened="the node is stopping")
+
+    def _new_token(self) -> int:
+        self._next_token += 1
+        return self._next_token
+
+    async def _asked(self, message: Callable[[int], Message]) -> Offset:
+        """Tell the core and wait for its answer; a caller that is cancelled drops it only."""
+        self._refuse_when_stopping("change a log")
+        token = self._new_token()
+        answer: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        self._asking[token] = answer
+        self._tell(message(token))
+        return await answer
+
+    def _tell(self, message: Message) -> None:
+        # Whoever finds something in the inbox finds the owner woken.
+        if not self._inbox:
+            self._news.set()
+        self._inbox.append(message)
+
+    def _done(self, effect: Done) -> None:
+        asking = self._asking.pop(effect.token)
+        if not asking.done():
+            asking.set_result(effect.offset)
+
+    def _refuse(self, effect: Refuse) -> None:
+        done: asyncio.Future[Offset] | asyncio.Future[Appended]
+        if effect.token in self._asking:
+            done = self._asking.pop(effect.token)
+        elif effect.token in self._copying:
+            done = self._copying.pop(effect.token).done
+        else:
+            done = self._release(effect.token).done
+        if not done.done():
+            done.set_exception(fresh(effect.error))
+
+    def _acknowledge(self, effect: Acknowledge) -> None:
+        if self._copying and effect.token in self._copying:
+            copying = self._copying.pop(effect.token)
+            if copying.end_offset is not None and not copying.done.done():
+                copying.done.set_result(copying.end_offset)
+            return
+        waiting = self._release(effect.token)
+        if waiting.done.done():
+            return
+        waiting.done.set_result(
+            Appended(
+                base_offset=effect.base_offset,
+                append_time_ms=effect.append_time_ms,
+                log_start_offset=waiting.log.log_start_offset,
+                leader_epoch=waiting.log.leader_epoch,
+            )
+        )
+
+    def _written(self, effect: Written) -> None:
+        """The share of the budget is free: a commit that does not come, of a partition whose
+        followers are gone, must not keep it from the others of the directory."""
+        waiting = self._waiting[effect.token]
+        assert waiting.size_bytes, "a share is given back once"
+        self._give_back(waiting)
+
+    def _give_back(self, waiting: _Waiting) -> None:
+        self.queued_bytes -= waiting.size_bytes
+        assert self.queued_bytes >= 0, "a batch is counted once"
+        waiting.size_bytes = 0
+
+    def _release(self, token: int) -> _Waiting:
+        waiting = self._waiting.pop(token)
+        self._give_back(waiting)
+        return waiting

@@ -1,0 +1,1 @@
+"""Decides for consumer groups: membership, assignment, offsets. Pure."""

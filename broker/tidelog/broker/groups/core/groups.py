@@ -1,0 +1,242 @@
+"""The coordinator of the groups of one partition of `__groups`. Pure.
+
+Owns the dispatch of what comes in, and the order of what goes out: records before the answers that
+show them, answers only when everything is committed that they show. Its theory of operation stands
+at the head of the package.
+"""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+import msgspec
+
+from tidelog.broker.groups.core import admin, membership, offsets
+from tidelog.broker.groups.core.upkeep import Upkeep
+from tidelog.broker.groups.state import replay
+from tidelog.broker.groups.state.answers import Response, StoredOffset
+from tidelog.broker.groups.state.draft import Draft
+from tidelog.broker.groups.state.group import Group
+from tidelog.broker.groups.state.invariants import check
+from tidelog.broker.groups.state.messages import (
+    AlterOffsets,
+    Answer,
+    AnyRequest,
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    CommitOffsets,
+    Completion,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Effect,
+    FetchOffsets,
+    GroupTopic,
+    Heartbeat,
+    ListGroups,
+    LoadEnded,
+    Message,
+    ReloadNeeded,
+    RemoveMembers,
+    SettingsChanged,
+    Subscription,
+    Tick,
+    TopicsChanged,
+)
+from tidelog.broker.groups.state.notes import Notes
+from tidelog.broker.groups.state.pending import Pending
+from tidelog.broker.groups.state.records import decode_record
+from tidelog.broker.groups.state.refusals import LOADING
+from tidelog.broker.groups.state.world import World
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import TidelogError
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """A core in numbers."""
+
+    is_loaded: bool
+    is_failed: bool
+    groups: int
+    members: int
+    offsets: int
+    appends_in_flight: int
+    answers_waiting: int
+
+
+class GroupCoordinatorCore:
+    """`apply` while loading, then `step`, `tick`, `completed`."""
+
+    def __init__(self) -> None:
+        self._world: Final = World()
+        self._pending: Final = Pending()
+        self._upkeep: Final = Upkeep(self._world)
+        self._is_loaded = False
+        self._are_topics_known = False
+        self._failure: TidelogError | None = None
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """To look at, not to change."""
+        return self._world.groups
+
+    @property
+    def notes(self) -> Notes:
+        """What it noticed: for metrics and the node's log."""
+        return self._world.notes
+
+    def committed_offsets(self) -> Iterator[tuple[str, PartitionKey, StoredOffset]]:
+        """All that is stored, in no order that means anything: for metrics of lag."""
+        for name, group in self._world.groups.items():
+            for key, stored in group.offsets.items():
+                yield name, key, stored
+
+    def resolve(self, subscription: Subscription) -> tuple[GroupTopic, ...]:
+        """The topics that a subscription means at this moment."""
+        return self._world.topics.resolve(subscription)
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Replay a stored record. STORAGE_CORRUPT or UNSUPPORTED_VERSION stop the load."""
+        assert not self._is_loaded, "a record is replayed while loading, never later"
+        record = decode_record(key, value)
+        if record is not None:
+            replay.apply(self._world.groups, *record)
+
+    def step(self, message: Message) -> list[Effect]:
+        """Take one message."""
+        if self._failure is not None:
+            return self._refuse(message, self._failure)
+        match message:
+            case SettingsChanged():
+                self._world.defaults = message.defaults
+                self._world.by_group = dict(message.by_group)
+                return []
+            case LoadEnded():
+                return self._on_load_ended(message)
+            case TopicsChanged():
+                assert self._is_loaded, "topics come once everything is loaded"
+                self._world.see_time(message.now_ms, message.wall_ms)
+                self._are_topics_known = True
+                return self._append_all(self._upkeep.on_topics(message))
+            case _:
+                return self._on_request(message)
+
+    def _on_load_ended(self, message: LoadEnded) -> list[Effect]:
+        assert not self._is_loaded, "a core is loaded once"
+        self._is_loaded = True
+        self._world.see_time(message.now_ms, message.wall_ms)
+        self._upkeep.on_loaded()
+        check(self._world.groups)
+        return []
+
+    def _refuse(self, message: Message, error: TidelogError) -> list[Effect]:
+        if isinstance(message, SettingsChanged | LoadEnded | TopicsChanged):
+            return []
+        return [Answer(request_id=message.request_id, result=error)]
+
+    def _on_request(self, request: AnyRequest) -> list[Effect]:
+        if not (self._is_loaded and self._are_topics_known):
+            return self._refuse(request, LOADING)
+        self._world.see_time(request.now_ms, request.wall_ms)
+        if isinstance(request, ListGroups):
+            return self._answer(None, request.request_id, admin.list_groups(self._world))
+        if isinstance(request, Heartbeat):
+            quick = membership.quick_answer(self._world, request)
+            if quick is not None:
+                return self._answer(request.group, request.request_id, quick)
+        draft = Draft(self._world.groups, request.group)
+        result: Response | TidelogError
+        try:
+            result = self._dispatch(draft, request)
+        except TidelogError as refusal:
+            result = refusal
+        effects: list[Effect] = self._append(draft)
+        assert not (effects and isinstance(result, TidelogError)), f"{result} changed something"
+        draft.forget_if_nothing()
+        return effects + self._answer(request.group, request.request_id, result)
+
+    def _dispatch(self, draft: Draft, request: AnyRequest) -> Response:
+        world = self._world
+        match request:
+            case Heartbeat():
+                return membership.on_heartbeat(world, draft, request)
+            case CommitOffsets():
+                return offsets.on_commit(world, draft, request)
+            case FetchOffsets():
+                return offsets.on_fetch(world, draft, request)
+            case DescribeGroup():
+                return admin.on_describe(world, draft, request)
+            case AlterOffsets():
+                return offsets.on_alter(world, draft, request)
+            case DeleteOffsets():
+                return offsets.on_delete(world, draft, request)
+            case DeleteGroup():
+                return admin.on_delete_group(world, draft, request)
+            case RemoveMembers():
+                return admin.on_remove_members(world, draft, request)
+            case ListGroups():
+                return admin.list_groups(world)
+            case _:
+                assert_never(request)
+
+    def _append(self, draft: Draft) -> list[Effect]:
+        return [
+            AppendRecords(token=self._pending.begin(draft.name), records=records)
+            for records in draft.appends()
+        ]
+
+    def _append_all(self, drafts: list[Draft]) -> list[Effect]:
+        effects: list[Effect] = []
+        for draft in drafts:
+            effects += self._append(draft)
+            draft.forget_if_nothing()
+        return effects
+
+    def _answer(
+        self, group: str | None, request_id: int, result: Response | TidelogError
+    ) -> list[Effect]:
+        """Now, or once the last append is committed of which it may show something."""
+        answer = Answer(request_id=request_id, result=result)
+        token = self._pending.last_of(group)
+        if token == 0:
+            return [answer]
+        self._pending.wait(token, answer)
+        return []
+
+    def tick(self, tick: Tick) -> list[Effect]:
+        """Sessions, rebalance timeouts, computations that were put off, expiry."""
+        if self._failure is not None or not self._are_topics_known:
+            return []
+        self._world.see_time(tick.now_ms, tick.wall_ms)
+        return self._append_all(self._upkeep.on_tick(may_expire=tick.may_expire))
+
+    def next_deadline_ms(self) -> int:
+        """Monotonic: when `tick` is due. It may come earlier; then it finds nothing to do."""
+        return self._upkeep.next_deadline_ms()
+
+    def completed(self, completion: Completion) -> list[Effect]:
+        """What came of an append."""
+        if self._failure is not None:
+            return []
+        match completion:
+            case AppendCommitted():
+                return list(self._pending.on_committed(completion.token))
+            case AppendFailed():
+                self._failure = completion.error
+                refused = self._pending.refuse_all(completion.error)
+                return [*refused, ReloadNeeded(error=completion.error)]
+            case _:
+                assert_never(completion)
+
+    def describe(self) -> Description:
+        """For operators and tests."""
+        groups = self._world.groups.values()
+        return Description(
+            is_loaded=self._is_loaded and self._are_topics_known,
+            is_failed=self._failure is not None,
+            groups=len(groups),
+            members=sum(len(group.members) for group in groups),
+            offsets=sum(len(group.offsets) for group in groups),
+            appends_in_flight=self._pending.append_count,
+            answers_waiting=self._pending.answer_count,
+        )

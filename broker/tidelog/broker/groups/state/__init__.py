@@ -1,0 +1,1 @@
+"""What is known of one group, and the records that keep it. Pure."""

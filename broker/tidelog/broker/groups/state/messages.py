@@ -1,0 +1,271 @@
+"""What a coordinator's core is told, and what it wants done. Pure; answers are in `answers`.
+
+Every request carries `now_ms`, monotonic, and `wall_ms`, milliseconds since 1970 that never fall
+(the glue reads a steady clock: a jump of the wall must not expire offsets).
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+import msgspec
+
+from tidelog.broker.groups.state.answers import Response
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+AWAY_EPOCH = -2
+NO_MEMBER_EPOCH = -1
+"""Of a reader without member id."""
+
+
+class Assignor(IntEnum):
+    """How partitions are divided; numbers as in the contract."""
+
+    UNSPECIFIED = 0
+    UNIFORM = 1
+    RANGE = 2
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member wants to read."""
+
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    """RE2, for the whole name; empty: none."""
+    assignor: Assignor = Assignor.UNSPECIFIED
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What every request has, put in by whoever hands it to the core.
+
+    Each is answered once, by an `Answer` with its id; an id is never used twice in a core's life.
+    """
+
+    request_id: int = 0
+    now_ms: int = 0
+    wall_ms: int = 0
+
+
+class Heartbeat(Request, frozen=True, kw_only=True):
+    """A member joins, stays, reports, leaves. None: the field was not sent."""
+
+    group: str
+    member_id: str
+    member_epoch: int
+    """Or JOINING_EPOCH, LEAVING_EPOCH, AWAY_EPOCH."""
+    heartbeat_sequence: int = 0
+    """Grows with every heartbeat that the member sends; 0: it does not number them."""
+    group_instance_id: str = ""
+    takes_over: bool = False
+    """Whoever has the group_instance_id and has not left is to be replaced."""
+    rack: str | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    subscription: Subscription | None = None
+    owned: tuple[PartitionKey, ...] | None = None
+    client_id: str = ""
+    address: str = ""
+    """`host:port` from where it calls."""
+
+
+class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one partition was read."""
+
+    key: PartitionKey
+    committed_offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str = ""
+
+
+class CommitOffsets(Request, frozen=True, kw_only=True):
+    """Store how far a group has read."""
+
+    group: str
+    member_id: str = ""
+    """Empty: a reader that is no member."""
+    member_epoch: int = NO_MEMBER_EPOCH
+    offsets: tuple[OffsetToCommit, ...]
+
+
+class FetchOffsets(Request, frozen=True, kw_only=True):
+    """Tell what was committed."""
+
+    group: str
+    keys: tuple[PartitionKey, ...] = ()
+    """Empty: all, by topic id and partition."""
+    member_id: str = ""
+    member_epoch: int = NO_MEMBER_EPOCH
+
+
+class ListGroups(Request, frozen=True, kw_only=True):
+    """All groups of this core, in ascending order of name. Filters and pages are the caller's."""
+
+
+class DescribeGroup(Request, frozen=True, kw_only=True):
+    """One group for an operator."""
+
+    group: str
+
+
+class AlterOffsets(Request, frozen=True, kw_only=True):
+    """Set offsets of a group without members: all or none. The caller has checked the ranges."""
+
+    group: str
+    offsets: tuple[OffsetToCommit, ...]
+    validate_only: bool = False
+
+
+class DeleteOffsets(Request, frozen=True, kw_only=True):
+    """Forget offsets of partitions of topics to which no member subscribes."""
+
+    group: str
+    keys: tuple[PartitionKey, ...]
+    validate_only: bool = False
+
+
+class DeleteGroup(Request, frozen=True, kw_only=True):
+    """Delete a group without members, with its offsets."""
+
+    group: str
+    validate_only: bool = False
+
+
+class RemoveMembers(Request, frozen=True, kw_only=True):
+    """Make members leave; without any name: all of them."""
+
+    group: str
+    member_ids: tuple[str, ...] = ()
+    group_instance_ids: tuple[str, ...] = ()
+
+
+class GroupTopic(msgspec.Struct, frozen=True):
+    """A topic as the metadata have it."""
+
+    topic_id: TopicId
+    name: str
+    partition_count: int
+
+
+class TopicsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """All topics that exist, internal ones left out: it replaces what was known.
+
+    The view must be at least as new as the metadata that made this broker the partition's leader,
+    the first one included: then whatever a former coordinator knew and this view lacks was deleted,
+    and its offsets are forgotten.
+    """
+
+    topics: tuple[GroupTopic, ...]
+    now_ms: int
+    wall_ms: int
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator may set, for all groups or for one."""
+
+    session_timeout_ms: int = 45_000
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 30 * 60 * 1000
+    heartbeat_interval_ms: int = 3_000
+    """For a member that has nothing to wait for."""
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    """After the group became empty; of a group that never had members after each commit."""
+    assignor: Assignor = Assignor.UNIFORM
+    """For members that do not ask for one."""
+
+
+class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings from now on; those of a group named in `by_group` are there whole."""
+
+    defaults: GroupSettings
+    by_group: Mapping[str, GroupSettings] = {}
+
+
+class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything committed was given to `apply`. Before it no request and no topic is taken.
+
+    Sessions begin anew, with their full timeouts. `TopicsChanged` comes next, before any request.
+    """
+
+    now_ms: int
+    wall_ms: int
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """Time has passed: due at `next_deadline_ms()` at the latest."""
+
+    now_ms: int
+    wall_ms: int
+    may_expire: bool = False
+    """Whether the node's clock is one to forget offsets by."""
+
+
+class AppendCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The append with this token, and all before it, are committed: replicated as acks=all says."""
+
+    token: int
+
+
+class AppendFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The append was refused or its fate is unknown; or this broker does not lead any more."""
+
+    error: TidelogError
+    """NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE: what everything that waits is answered with."""
+
+
+AnyRequest = (
+    Heartbeat
+    | CommitOffsets
+    | FetchOffsets
+    | ListGroups
+    | DescribeGroup
+    | AlterOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | RemoveMembers
+)
+
+Message = AnyRequest | TopicsChanged | SettingsChanged | LoadEnded
+
+Completion = AppendCommitted | AppendFailed
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record of `__groups`."""
+
+    key: bytes
+    value: bytes | None
+    """None: a tombstone."""
+
+
+class AppendRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Append the records as one batch, in the order of the tokens; then say `AppendCommitted`.
+
+    At most `limits.APPEND_BYTES_MAX` in all. Appends may be in flight together.
+    """
+
+    token: int
+    """One more than the one before; 1 is a core's first."""
+    records: tuple[StoredRecord, ...]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The request is done with."""
+
+    request_id: int
+    result: Response | TidelogError
+    """An error: nothing was changed, or with AppendFailed's perhaps."""
+
+
+class ReloadNeeded(msgspec.Struct, frozen=True, kw_only=True):
+    """The core is of no more use: throw it away, and load anew if this broker still leads.
+
+    It comes last; every request that was waiting has been answered before it.
+    """
+
+    error: TidelogError
+
+
+Effect = AppendRecords | Answer | ReloadNeeded

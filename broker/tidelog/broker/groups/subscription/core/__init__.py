@@ -1,0 +1,1 @@
+"""Decides for one Subscribe stream. Pure."""

@@ -1,0 +1,119 @@
+"""What a subscription is told, and what it wants done. Pure."""
+
+import enum
+
+import msgspec
+
+from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.errors import TidelogError
+
+
+class StartAt(enum.Enum):
+    """Where to begin without a committed offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client asked for, validated."""
+
+    group: str
+    """Empty: no group, every partition is read."""
+    topics: tuple[str, ...]
+    topic_pattern: str
+    start_at: StartAt
+    credit_records: int
+    acknowledge_timeout_ms: int
+    group_instance_id: str
+    rack: str
+    principal: str
+    client_id: str
+    address: str
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in one partition."""
+
+    topic: str
+    partition: int
+    next_offset: int
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of where to begin in one partition."""
+
+    committed_offset: int
+    """-1: nothing was committed."""
+    log_start_offset: int
+    high_watermark: int
+
+
+class SendHeartbeat(msgspec.Struct, frozen=True):
+    """To the group's coordinator; then say `on_heartbeat`."""
+
+    request: Heartbeat
+
+
+class SendCommit(msgspec.Struct, frozen=True):
+    """To the group's coordinator; then say `on_committed`. One at a time."""
+
+    request: CommitOffsets
+
+
+class FindPositions(msgspec.Struct, frozen=True):
+    """Ask for what is committed and what the logs hold; then say `on_positions`."""
+
+    keys: tuple[PartitionKey, ...]
+    request: FetchOffsets | None
+    """None: no group."""
+
+
+class SendRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one partition, to the client."""
+
+    topic: str
+    partition: int
+    records: tuple[DecodedRecord, ...]
+    high_watermark: int
+
+
+class SendAssignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client reads from now on."""
+
+    assigned: tuple[Position, ...]
+    revoked: tuple[Position, ...]
+    is_idle: bool
+
+
+class SendAcknowledged(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an acknowledgement."""
+
+    correlation_id: int
+    failures: tuple[tuple[str, int, TidelogError], ...]
+    """Topic, partition, why."""
+
+
+class ChangeReads(msgspec.Struct, frozen=True):
+    """What is to be read has changed: look at `wanted` again."""
+
+
+class EndStream(msgspec.Struct, frozen=True):
+    """It cannot go on; the member leaves."""
+
+    error: TidelogError
+
+
+Effect = (
+    SendHeartbeat
+    | SendCommit
+    | FindPositions
+    | SendRecords
+    | SendAssignment
+    | SendAcknowledged
+    | ChangeReads
+    | EndStream
+)

@@ -1,0 +1,487 @@
+"""What one stream of the easy path does. Pure; the package's head tells the theory.
+
+Owns the partitions of the stream, credit and deadlines. It must never send a record of a partition
+that it does not own, nor give one up while the client may still acknowledge what it was sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tidelog.broker.groups.state.answers import CommitAnswer, HeartbeatAnswer
+from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core.commits import NEVER_MS, Commits, Waiting, acknowledged
+from tidelog.broker.groups.subscription.core.membership import Membership
+from tidelog.broker.groups.subscription.core.messages import (
+    Begin,
+    Bounds,
+    ChangeReads,
+    Effect,
+    EndStream,
+    FindPositions,
+    Position,
+    SendAssignment,
+    SendCommit,
+    SendHeartbeat,
+    SendRecords,
+    StartAt,
+)
+from tidelog.broker.groups.subscription.core.partition import Partition
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.shared.errors import invalid
+from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_LOST: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class Subscription:
+    """Each method is one input; what it returns is to be done in that order."""
+
+    def __init__(self, begin: Begin, member_id: str, now_ms: int) -> None:
+        self._begin: Final = begin
+        self._member = Membership(begin, member_id, now_ms) if begin.group else None
+        self._commits = Commits(begin.group, member_id)
+        self._partitions: dict[PartitionKey, Partition] = {}
+        """Owned, those to be given up included; whose turn it is stands first.
+
+        A read takes them in this order and may have no room for all: one that was read goes behind
+        the others as soon as all that it brought is sent.
+        """
+        self._credit = begin.credit_records
+        self._find_due_ms = NEVER_MS
+        self._has_answer = False
+        """It is known which partitions there are, be it none."""
+        self._announced: dict[PartitionKey, Position] | None = None
+        """What the client was told last; None: nothing yet."""
+        self._was_idle = False
+        self._is_finishing = False
+        """The client says nothing more: what it acknowledged is stored, nothing more is sent."""
+        self._is_over = False
+
+    # -- what is to be read ----------------------------------------------------------------------
+
+    @property
+    def may_read(self) -> bool:
+        """Whether a read may begin: what it brings can be sent, or buffered."""
+        buffered = sum(each.buffered_bytes for each in self._partitions.values())
+        return self._credit > 0 and buffered < limits.BUFFER_BYTES_MAX
+
+    def readable(self) -> dict[PartitionKey, int]:
+        """From where which partitions are read; a read from elsewhere has become void."""
+        if self._is_over or self._is_finishing:
+            return {}
+        return {
+            key: each.next_read
+            for key, each in self._partitions.items()
+            if each.is_ready and not each.is_leaving and not each.buffer
+        }
+
+    def finish(self) -> list[Effect]:
+        """The client has ended its sending: it could acknowledge nothing more."""
+        self._is_finishing = True
+        return [ChangeReads()]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no acknowledgement waits to be stored."""
+        return self._is_over or not self._commits
+
+    def departure(self) -> Heartbeat | None:
+        """What to tell the coordinator at the end; None: it knows of nothing."""
+        return None if self._member is None else self._member.departure()
+
+    def next_deadline_ms(self) -> int:
+        """When `tick` is due."""
+        due = min(self._find_due_ms, self._commits.next_deadline_ms(), self._client_due_ms())
+        return due if self._member is None else min(due, self._member.next_deadline_ms())
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Heartbeats, tries again, a client that takes too long."""
+        if self._is_over:
+            return []
+        if now_ms >= self._client_due_ms():
+            return self._end(self._too_slow())
+        effects: list[Effect] = []
+        member = self._member
+        if member is not None and member.is_over(now_ms):
+            effects += self._lose(now_ms)
+        if member is not None and member.is_due(now_ms):
+            effects.append(SendHeartbeat(member.heartbeat(self._partitions, now_ms)))
+        if now_ms >= self._find_due_ms:
+            effects += self._find()
+        return effects + self._commit(now_ms)
+
+    # -- the group -------------------------------------------------------------------------------
+
+    def on_heartbeat(
+        self, sent: Heartbeat, outcome: HeartbeatAnswer | TidelogError, now_ms: int
+    ) -> list[Effect]:
+        """The coordinator has answered, or could not be asked."""
+        member = self._member
+        assert member is not None, "without a group there are no heartbeats"
+        if isinstance(outcome, TidelogError):
+            member.fail(now_ms)
+            if outcome.code in _LOST:
+                return self._lose(now_ms) + self.tick(now_ms)
+            return [] if outcome.retriable else self._end(outcome)
+        if sent.member_epoch != member.epoch:
+            # It was lost while this one was under way.
+            member.fail(now_ms)
+            return []
+        member.take(outcome, now_ms)
+        effects: list[Effect] = []
+        if outcome.assignment is not None:
+            self._has_answer = True
+            wanted = {each.key: each.topic_name for each in outcome.assignment}
+            effects += self._assign(wanted, now_ms)
+        return effects + self._announce() + self._commit(now_ms)
+
+    def on_topics(self, partitions: Mapping[PartitionKey, str], now_ms: int) -> list[Effect]:
+        """Without a group: all partitions of the topics, with their names."""
+        assert self._member is None, "a member is given its partitions"
+        self._has_answer = True
+        return self._assign(partitions, now_ms) + self._announce()
+
+    def _assign(self, wanted: Mapping[PartitionKey, str], now_ms: int) -> list[Effect]:
+        for key, topic in wanted.items():
+            partition = self._partitions.get(key)
+            if partition is None:
+                self._partitions[key] = Partition(key=key, topic=topic)
+                self._find_due_ms = now_ms
+            elif partition.is_leaving:
+                # It stays after all; what was read ahead of the client is read again.
+                partition.is_leaving = False
+                partition.next_read = partition.sent_end
+        for key, partition in list(self._partitions.items()):
+            if key not in wanted and not partition.is_leaving:
+                partition.stop()
+        self._give_up_done(now_ms)
+        effects: list[Effect] = [ChangeReads()]
+        return effects + (self._find() if now_ms >= self._find_due_ms else [])
+
+    def _give_up_done(self, now_ms: int) -> None:
+        done = [key for key, each in self._partitions.items() if each.is_leaving and each.is_done]
+        for key in done:
+            del self._partitions[key]
+        if done and self._member is not None:
+            self._member.hurry(now_ms)
+
+    def _lose(self, now_ms: int) -> list[Effect]:
+        """Nothing is owned any more; what waits for a commit does not count."""
+        assert self._member is not None, "only a member can be lost"
+        self._member.lose(now_ms)
+        self._partitions.clear()
+        self._find_due_ms = NEVER_MS
+        return [*self._commits.refuse_all(), ChangeReads(), *self._announce()]
+
+    def _announce(self) -> list[Effect]:
+        """Tell the client what it reads, if that is something else than what it was told."""
+        current = {
+            key: Position(each.topic, key.partition, each.acknowledged)
+            for key, each in sorted(self._partitions.items())
+            if each.is_ready and not each.is_leaving
+        }
+        is_idle = self._member is not None and self._member.is_idle
+        before = self._announced
+        if before is None and (not self._has_answer or (self._partitions and not current)):
+            return []
+        if before is not None and before.keys() == current.keys() and is_idle == self._was_idle:
+            return []
+        self._announced, self._was_idle = current, is_idle
+        gone = (
+            [] if before is None else [each for key, each in before.items() if key not in current]
+        )
+        return [
+            SendAssignment(assigned=tuple(current.values()), revoked=tuple(gone), is_idle=is_idle)
+        ]
+
+    # -- where to begin --------------------------------------------------------------------------
+
+    def _find(self) -> list[Effect]:
+        self._find_due_ms = NEVER_MS
+        keys = tuple(
+            key
+            for key, each in self._partitions.items()
+            if not (each.is_ready or each.is_finding or each.is_leaving)
+        )
+        if not keys:
+            return []
+        for key in keys:
+            self._partitions[key].is_finding = True
+        member = self._member
+        request = None
+        if member is not None:
+            request = FetchOffsets(
+                request_id=0,
+                now_ms=0,
+                wall_ms=0,
+                group=self._begin.group,
+                keys=keys,
+                member_id=member.member_id,
+                member_epoch=member.epoch,
+            )
+        return [FindPositions(keys, request)]
+
+    def on_positions(
+        self,
+        keys: Sequence[PartitionKey],
+        found: Mapping[PartitionKey, Bounds | TidelogError] | TidelogError,
+        now_ms: int,
+    ) -> list[Effect]:
+        """What is committed and what the logs hold; of some it may not be known yet."""
+        uncommitted = Waiting(correlation_id=None, offsets={}, topics={})
+        for key in keys:
+            partition = self._partitions.get(key)
+            if partition is None or not partition.is_finding:
+                continue
+            partition.is_finding = False
+            bounds = found if isinstance(found, TidelogError) else found[key]
+            if isinstance(bounds, TidelogError):
+                if not bounds.retriable and bounds.code not in _LOST:
+                    return self._end(bounds)
+                self._find_due_ms = now_ms + limits.RETRY_MS
+                continue
+            start = self._start(partition, bounds)
+            if start is None:
+                return self._end(self._no_offset(partition))
+            partition.begin_at(start)
+            partition.needs_reset = False
+            if self._member is not None and start != bounds.committed_offset:
+                uncommitted.offsets[key] = start
+                uncommitted.topics[key] = partition.topic
+            else:
+                partition.is_ready = True
+        if uncommitted.offsets:
+            self._commits.add(uncommitted)
+        return [ChangeReads(), *self._announce(), *self._commit(now_ms)]
+
+    def _start(self, partition: Partition, bounds: Bounds) -> int | None:
+        """Where reading begins; None: nowhere, by the client's wish."""
+        committed = bounds.committed_offset
+        is_held = bounds.log_start_offset <= committed <= bounds.high_watermark
+        if is_held and not partition.needs_reset:
+            return committed
+        match self._begin.start_at:
+            case StartAt.EARLIEST:
+                return bounds.log_start_offset
+            case StartAt.LATEST:
+                return bounds.high_watermark
+            case StartAt.NONE:
+                return None
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def on_records(
+        self,
+        key: PartitionKey,
+        fetch_offset: int,
+        records: list[DecodedRecord],
+        next_offset: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> list[Effect]:
+        """A read from `fetch_offset` on has brought these."""
+        partition = self._partitions.get(key)
+        is_current = partition is not None and partition.is_ready and not partition.is_leaving
+        if partition is None or not is_current or partition.next_read != fetch_offset:
+            return []
+        partition.take(records, next_offset, high_watermark)
+        if not records:
+            self._end_turn(key)
+        return self._deliver(now_ms)
+
+    def on_read_failed(
+        self, key: PartitionKey, fetch_offset: int, error: TidelogError, now_ms: int
+    ) -> list[Effect]:
+        """It cannot be read from there; what another try may mend is not told here."""
+        partition = self._partitions.get(key)
+        if partition is None or partition.is_leaving or partition.next_read != fetch_offset:
+            return []
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._end(error)
+        if not partition.is_done:
+            # What was sent is in the log no more: the client's acknowledgements mean nothing.
+            partition.unacknowledged.clear()
+        partition.is_ready, partition.needs_reset = False, True
+        self._find_due_ms = now_ms
+        return [*self._find(), *self._announce()]
+
+    def on_credit(self, records: int, now_ms: int) -> list[Effect]:
+        """More may be sent."""
+        self._credit += records
+        if self._credit > limits.CREDIT_MAX:
+            return self._end(
+                invalid(
+                    "grant credit",
+                    f"{self._credit} records may be sent, the limit is {limits.CREDIT_MAX}",
+                )
+            )
+        return self._deliver(now_ms)
+
+    def _deliver(self, now_ms: int) -> list[Effect]:
+        """Records for the client, partition by partition, as far as credit goes."""
+        if self._is_finishing:
+            return []
+        effects: list[Effect] = []
+        unacknowledged = sum(each.unacknowledged_count for each in self._partitions.values())
+        for key in list(self._partitions):
+            partition = self._partitions[key]
+            if not partition.buffer or partition.is_leaving:
+                continue
+            while partition.buffer:
+                count = min(self._credit, limits.UNACKNOWLEDGED_MAX - unacknowledged)
+                if count <= 0:
+                    return [*effects, ChangeReads()]
+                records = partition.send(count, limits.ANSWER_BYTES_MAX, now_ms)
+                self._credit -= len(records)
+                unacknowledged += len(records)
+                effects.append(
+                    SendRecords(
+                        topic=partition.topic,
+                        partition=key.partition,
+                        records=records,
+                        high_watermark=partition.high_watermark,
+                    )
+                )
+            self._end_turn(key)
+        return [*effects, ChangeReads()]
+
+    def _end_turn(self, key: PartitionKey) -> None:
+        """The others come first, to be read and to be sent."""
+        self._partitions[key] = self._partitions.pop(key)
+
+    # -- acknowledgements ------------------------------------------------------------------------
+
+    def on_acknowledge(
+        self, positions: Sequence[Position], correlation_id: int, now_ms: int
+    ) -> list[Effect]:
+        """The client has done with records."""
+        commits = self._commits
+        if len(commits) >= limits.ACKNOWLEDGEMENTS_WAITING_MAX:
+            count = limits.ACKNOWLEDGEMENTS_WAITING_MAX
+            return self._end(_too_many(f"{count} acknowledgements wait to be stored"))
+        if commits.position_count >= limits.POSITIONS_WAITING_MAX:
+            count = limits.POSITIONS_WAITING_MAX
+            return self._end(_too_many(f"{count} positions wait to be stored"))
+        waiting = Waiting(correlation_id=correlation_id, offsets={}, topics={})
+        by_name: dict[tuple[str, int], PartitionKey] = {
+            (each.topic, key.partition): key for key, each in self._partitions.items()
+        }
+        for position in positions:
+            key = by_name.get((position.topic, position.partition))
+            failure = self._objection(key, position)
+            if failure is not None:
+                waiting.failures.append((position.topic, position.partition, failure))
+            else:
+                assert key is not None, "what is not owned is refused"
+                waiting.offsets[key] = position.next_offset
+                waiting.topics[key] = position.topic
+        if self._member is None or not waiting.offsets:
+            for key, offset in waiting.offsets.items():
+                self._partitions[key].acknowledge(offset)
+            told = acknowledged(waiting)
+            assert told is not None, "a client asks with a correlation id"
+            return [told, *self._deliver(now_ms)]
+        self._commits.add(waiting)
+        return self._commit(now_ms)
+
+    def on_answers_left(self) -> list[Effect]:
+        """The client acknowledges, and does not take the answers: more of them are not kept."""
+        return self._end(
+            _too_many(f"{limits.ANSWERS_WAITING_MAX} answers and failures in them wait to be read")
+        )
+
+    def _objection(self, key: PartitionKey | None, position: Position) -> TidelogError | None:
+        if key is None:
+            return TidelogError(
+                ErrorCode.STALE_ASSIGNMENT,
+                tried=f"acknowledge records of {position.topic}-{position.partition}",
+                happened="this stream does not own the partition",
+            )
+        partition = self._partitions[key]
+        if not 0 <= position.next_offset <= max(partition.sent_end, partition.acknowledged):
+            return TidelogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                tried=f"acknowledge {position.topic}-{position.partition} "
+                f"up to {position.next_offset}",
+                happened=f"records were sent up to {partition.sent_end}",
+            )
+        return None
+
+    def _commit(self, now_ms: int) -> list[Effect]:
+        if self._member is None or not self._member.is_member:
+            return []
+        request = self._commits.next_request(self._partitions, self._member.epoch, now_ms)
+        return [] if request is None else [SendCommit(request)]
+
+    def on_committed(
+        self, sent: CommitOffsets, outcome: CommitAnswer | TidelogError, now_ms: int
+    ) -> list[Effect]:
+        """The coordinator has answered the commit that was sent, or could not be asked."""
+        assert self._member is not None, "without a group nothing is committed"
+        if not self._commits.is_sent(sent):
+            return self._commit(now_ms)
+        if isinstance(outcome, TidelogError):
+            if outcome.code in _LOST:
+                return self._lose(now_ms) + self.tick(now_ms)
+            if outcome.retriable:
+                self._commits.postpone(now_ms)
+                return []
+        told = self._commits.settle(outcome, self._on_stored)
+        self._give_up_done(now_ms)
+        effects: list[Effect] = [] if told is None else [told]
+        if told is None and not all(each.is_ready for each in self._partitions.values()):
+            # Where reading begins was not stored: it is looked up once more.
+            self._find_due_ms = now_ms + limits.RETRY_MS
+        effects += self._announce()
+        return effects + self._deliver(now_ms) + self._commit(now_ms) + self.tick(now_ms)
+
+    def _on_stored(self, key: PartitionKey, offset: int) -> None:
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.acknowledge(offset)
+            if partition.next_read >= 0 and not partition.is_finding:
+                partition.is_ready = not partition.needs_reset
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _client_due_ms(self) -> int:
+        """Until when the client has to acknowledge the oldest records that it has."""
+        sent = [
+            each.unacknowledged[0].sent_ms
+            for each in self._partitions.values()
+            if each.unacknowledged
+        ]
+        return min(sent) + self._begin.acknowledge_timeout_ms if sent else NEVER_MS
+
+    def _end(self, error: TidelogError) -> list[Effect]:
+        self._is_over = True
+        return [EndStream(error)]
+
+    def _too_slow(self) -> TidelogError:
+        return TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried="wait for acknowledgements",
+            happened="records were sent and not acknowledged within "
+            f"{self._begin.acknowledge_timeout_ms} ms",
+            hint="Acknowledge sooner, ask for less credit, or raise acknowledge_timeout_ms.",
+        )
+
+    def _no_offset(self, partition: Partition) -> TidelogError:
+        return TidelogError(
+            ErrorCode.NO_OFFSET_FOR_PARTITION,
+            tried=f"begin to read {partition.topic}-{partition.key.partition} "
+            f"for group `{self._begin.group}`",
+            happened="nothing was committed, or it is not in the log any more",
+            hint="Set start_at to EARLIEST or LATEST, or set the group's offsets.",
+        )
+
+
+def _too_many(waiting: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        tried="acknowledge records",
+        happened=waiting,
+        hint="Read the answers, and wait for them before sending more.",
+    )

@@ -1,0 +1,1 @@
+"""Decides what is deleted, compacted, sealed and scrubbed, and when. Pure."""

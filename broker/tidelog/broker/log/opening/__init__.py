@@ -1,0 +1,1 @@
+"""Opens the logs of a data directory and finds out what survived."""

@@ -1,0 +1,1 @@
+"""Reads batches and finds offsets, verified."""

@@ -1,0 +1,1 @@
+"""The file beside a sealed segment: its index, digests and producer state."""

@@ -1,0 +1,1 @@
+"""What is known of one log: its segments, ends and epochs."""

@@ -1,0 +1,1 @@
+"""The replicas of this broker: which there are, where they live, how they open and fail."""

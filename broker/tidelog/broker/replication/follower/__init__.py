@@ -1,0 +1,1 @@
+"""Decides for the follower's end of replication. Pure."""

@@ -1,0 +1,1 @@
+"""Decides who is in sync. Pure."""

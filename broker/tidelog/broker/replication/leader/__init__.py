@@ -1,0 +1,1 @@
+"""Decides for the leader's end of replication. Pure."""

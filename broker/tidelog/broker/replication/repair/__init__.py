@@ -1,0 +1,1 @@
+"""Reopens, repairs and reports replicas after damage."""

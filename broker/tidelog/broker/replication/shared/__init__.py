@@ -1,0 +1,1 @@
+"""Messages and checks that leader and follower share. Pure."""

@@ -1,0 +1,1 @@
+"""Runs replication: streams, lanes, the keeper of the in-sync sets, conversions."""

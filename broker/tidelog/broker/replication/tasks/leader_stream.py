@@ -1,0 +1,435 @@
+"""The leader's end of replication streams: what followers ask, and what they are sent.
+
+Owns which stream of a follower and lane is in force. Messages of a superseded stream change
+nothing: an old position, delivered late, would promise what the follower has lost since. The thin
+part around `LeaderSession`: one task takes requests, one reads the logs and sends. Stop 7 of a
+record's walk.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.replication.leader.answer import AnswerDraft, Read
+from tidelog.broker.replication.leader.session import Counts, Effect, LeaderSession, Unwatch, Watch
+from tidelog.broker.replication.leader.tail import Piece, Tail
+from tidelog.broker.replication.shared.in_sync_types import Position
+from tidelog.broker.replication.shared.leader_check import epoch_end_of
+from tidelog.broker.replication.shared.messages import (
+    DEFAULT_REPLICATION_LIMITS,
+    EpochEnd,
+    EpochQuery,
+    FetchAnswer,
+    FetchAsk,
+    FollowerPosition,
+    Lane,
+    OnFollowerGone,
+    OnFollowerPosition,
+    ReplicationLimits,
+)
+from tidelog.broker.shared.errors import fresh, invalid
+from tidelog.metadata_quorum.port import ImageSource
+from tidelog.ports import Clock, TaskScope
+from tidelog.wire.batch import checksum
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
+
+TRIED: Final = "send copies to a follower"
+EPOCH_QUERIES_MAX: Final = 10_000
+_NS_PER_MS: Final = 1_000_000
+_NO_STREAM: Final = (BrokerEpoch(-1), -1)
+
+
+class FollowerEnd(Protocol):
+    """The stream, as the handler sees it."""
+
+    async def receive(self) -> FetchAsk | None:
+        """The next request; None: there will be none."""
+        ...
+
+    async def send(self, answer: FetchAnswer) -> None:
+        """Queue an answer; waits while the follower is slow."""
+        ...
+
+    def cancel(self) -> None:
+        """Break the stream."""
+        ...
+
+
+class ReplicaFetchHandler:
+    """One a broker; `rpc.replica.ReplicaRpc` puts it on the cluster listener."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: ImageSource,
+        clock: Clock,
+        *,
+        cluster_id: str,
+        on_follower_position: OnFollowerPosition,
+        on_follower_gone: OnFollowerGone | None = None,
+        limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
+    ) -> None:
+        self.replicas = replicas
+        self.metadata = metadata
+        self.clock = clock
+        self.limits = limits
+        self.on_follower_position = on_follower_position
+        self._on_follower_gone = on_follower_gone
+        self.tail = Tail(limits.tail_bytes_max)
+        self._cluster_id = cluster_id
+        self._streams: dict[tuple[BrokerId, Lane], LeaderStream] = {}
+        self._newest: dict[tuple[BrokerId, Lane], tuple[BrokerEpoch, int]] = {}
+        """Epoch and session of the stream in force, also after its end."""
+
+    def tell_gone(
+        self, keys: Iterable[PartitionKey], broker_id: BrokerId, broker_epoch: BrokerEpoch
+    ) -> None:
+        """A lane has let these go: what it said of them holds no more, but for what another has."""
+        if self._on_follower_gone is None:
+            return
+        sessions = [
+            stream.session for (each, _), stream in self._streams.items() if each == broker_id
+        ]
+        for key in keys:
+            if not any(key in session.partitions for session in sessions):
+                self._on_follower_gone(key, broker_id, broker_epoch)
+
+    def told_by(self, log: PartitionLog, broker_id: BrokerId) -> Position | None:
+        """Where a follower stands in the log, as it said last on a stream that holds it."""
+        newest: Position | None = None
+        for lane in Lane:
+            stream = self._streams.get((broker_id, lane))
+            held = None if stream is None else stream.session.partitions.get(log.key)
+            if stream is not None and held is not None and held.log is log:
+                told = _position(stream.broker_epoch, held.position)
+                if newest is None or newest.is_behind(told):
+                    newest = told
+        return newest
+
+    def comes_late(self, broker_id: BrokerId, position: FollowerPosition) -> bool:
+        """Whether the follower has said more since, on its other lane."""
+        for lane in Lane:
+            stream = self._streams.get((broker_id, lane))
+            held = None if stream is None else stream.session.partitions.get(position.key)
+            if held is not None and held.position.partition_epoch > position.partition_epoch:
+                return True
+        return False
+
+    async def serve(self, end: FollowerEnd) -> None:
+        """One stream, to its end."""
+        ask = await end.receive()
+        if ask is None:
+            return
+        self._check_cluster(ask.cluster_id)
+        self.check_broker(ask.broker_id, ask.broker_epoch)
+        if ask.lane is None or ask.session_sequence != 1:
+            raise invalid("pull copies", "a stream begins with its lane and a full start")
+        stream = LeaderStream(self, end, ask.broker_id, ask.broker_epoch, ask.lane)
+        which = (ask.broker_id, ask.lane)
+        self._supersede(which, (ask.broker_epoch, ask.session_id), stream)
+        try:
+            await stream.run(ask)
+        finally:
+            # Whoever is still there begins anew, and says it again.
+            pulled = list(stream.session.partitions)
+            stream.close()
+            if self._streams.get(which) is stream:
+                del self._streams[which]
+            self.tell_gone(pulled, ask.broker_id, ask.broker_epoch)
+
+    def epoch_ends(self, cluster_id: str, queries: Sequence[EpochQuery]) -> list[EpochEnd]:
+        """Where epochs end in the logs that are led here; one answer a query."""
+        self._check_cluster(cluster_id)
+        if len(queries) > EPOCH_QUERIES_MAX:
+            raise invalid(
+                "find the ends of epochs",
+                f"{len(queries)} queries, the limit is {EPOCH_QUERIES_MAX}",
+            )
+        return [self._epoch_end(query) for query in queries]
+
+    def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> Replica:
+        """The replica, led here at this very epoch, by the metadata and by the log's owner.
+
+        Before its owner has taken the role over, and while a tail is cut off that another leader
+        did not have, the log still holds what it will not: no follower may be measured by it.
+        """
+        replica = self.replicas.find(key.topic_id, key.partition, leader_epoch, tried=TRIED)
+        log = replica.log
+        if log.leader_epoch != leader_epoch or log.is_being_cut:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=TRIED,
+                happened=f"{key}: this broker is about to lead it at leader epoch {leader_epoch}",
+            )
+        return replica
+
+    def is_in_sync(self, key: PartitionKey, broker_id: BrokerId) -> bool:
+        """As far as the metadata here tell."""
+        partition = self.metadata.image().partition(key.topic_id, key.partition)
+        return partition is not None and broker_id in partition.in_sync_replicas
+
+    def is_unclean(self, key: PartitionKey, broker_id: BrokerId) -> bool:
+        """As far as the metadata here tell; the follower goes by the same."""
+        partition = self.metadata.image().partition(key.topic_id, key.partition)
+        is_recovered = partition is not None and partition.is_recovered_unclean
+        return is_recovered and not self.is_in_sync(key, broker_id)
+
+    def sessions(self) -> list[tuple[BrokerId, Lane, int]]:
+        """Streams in force: follower, lane, partitions."""
+        return [
+            (broker_id, lane, len(stream.session.partitions))
+            for (broker_id, lane), stream in self._streams.items()
+        ]
+
+    def _epoch_end(self, query: EpochQuery) -> EpochEnd:
+        try:
+            log = self.find(query.key, query.current_leader_epoch).log
+        except TidelogError as error:
+            return EpochEnd(key=query.key, error=fresh(error))
+        return epoch_end_of(log, query.leader_epoch)
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise TidelogError(
+                ErrorCode.WRONG_CLUSTER,
+                tried="pull copies",
+                happened=f"the caller belongs to cluster {cluster_id[:100]}, "
+                f"this node to {self._cluster_id}",
+            )
+
+    def check_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """A process that another one has taken over from is not heard; one that registered a
+        moment ago may be ahead of the metadata here."""
+        broker = self.metadata.image().brokers.get(broker_id)
+        if broker is not None and broker_epoch < broker.epoch:
+            raise TidelogError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                tried=f"pull copies as broker {broker_id}",
+                happened=f"its epoch is {broker_epoch}, the broker is at {broker.epoch}",
+            )
+
+    def _supersede(
+        self,
+        which: tuple[BrokerId, Lane],
+        session: tuple[BrokerEpoch, int],
+        stream: "LeaderStream",
+    ) -> None:
+        """The newer stream counts. Sessions of one broker epoch ascend: what comes late is told."""
+        if session <= self._newest.get(which, _NO_STREAM):
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=f"pull copies as broker {which[0]}",
+                happened="a newer stream of this broker and lane has begun",
+            )
+        broker_id, epoch = which[0], session[0]
+        for lane in Lane:
+            each = (broker_id, lane)
+            older = self._streams.get(each)
+            if older is not None and (each == which or older.broker_epoch < epoch):
+                del self._streams[each]
+                older.supersede()
+            # What an earlier life of the broker says on the other lane comes late as well.
+            self._newest[each] = max(self._newest.get(each, _NO_STREAM), (epoch, 0))
+        self._newest[which] = session
+        self._streams[which] = stream
+
+
+class LeaderStream:
+    """One stream: its session, and the tasks around it."""
+
+    def __init__(
+        self,
+        handler: ReplicaFetchHandler,
+        end: FollowerEnd,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        lane: Lane,
+    ) -> None:
+        self._handler = handler
+        self._end = end
+        self._broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.session = LeaderSession(self, lane, handler.limits)
+        self._news = asyncio.Event()
+        self._numbers_wait = asyncio.Event()
+        """Numbers have moved that nobody has been told."""
+        self._is_superseded = False
+        self._heard_ns = 0
+
+    def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> PartitionLog:
+        """See `LeaderView`."""
+        return self._handler.find(key, leader_epoch).log
+
+    def is_in_sync(self, key: PartitionKey) -> bool:
+        """See `LeaderView`."""
+        return self._handler.is_in_sync(key, self._broker_id)
+
+    def is_unclean(self, key: PartitionKey) -> bool:
+        """See `LeaderView`."""
+        return self._handler.is_unclean(key, self._broker_id)
+
+    def supersede(self) -> None:
+        """A newer stream counts from now on."""
+        self._is_superseded = True
+        self.close()
+        self._end.cancel()
+
+    def close(self) -> None:
+        """Let go of what the session holds."""
+        self._perform(self.session.close())
+
+    async def run(self, first: FetchAsk) -> None:
+        """To the stream's end."""
+        async with TaskScope() as scope:
+            ask: FetchAsk | None = first
+            scope.start(self._send_answers(), name="copies to a follower")
+            scope.start(self._time_numbers(), name="numbers for a follower")
+            scope.start(self._watch_silence(), name="silence of a follower")
+            while ask is not None:
+                self._take(ask)
+                ask = await self._end.receive()
+            scope.cancel()
+
+    def _take(self, ask: FetchAsk) -> None:
+        if self._is_superseded:
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=TRIED,
+                happened="a newer stream of this follower and lane has begun",
+            )
+        self._handler.check_broker(self._broker_id, self.broker_epoch)
+        self._heard_ns = self._handler.clock.monotonic_ns()
+        session, limit = self.session, self._handler.limits.positions_max
+        if len(session.partitions) + len(ask.positions) > 2 * limit:
+            raise invalid("pull copies", f"more than {limit} partitions in one session")
+        self._perform(session.on_request(ask))
+        if ask.removed:
+            self._handler.tell_gone(ask.removed, self._broker_id, self.broker_epoch)
+        if session.has_work:
+            self._news.set()
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        replicas = self._handler.replicas
+        for effect in effects:
+            if isinstance(effect, Counts):
+                self._count(effect.position)
+            elif isinstance(effect, Watch):
+                replicas.watch(effect.key, self._on_news)
+                replicas.watch_end(effect.key, self._on_news)
+            else:
+                assert isinstance(effect, Unwatch), f"an effect that nobody performs: {effect}"
+                replicas.unwatch(effect.key, self._on_news)
+                replicas.unwatch_end(effect.key, self._on_news)
+
+    def _count(self, position: FollowerPosition) -> None:
+        """The owner moves the watermark by it, the policy of the in-sync set judges it."""
+        key = position.key
+        if self._handler.comes_late(self._broker_id, position):
+            return
+        replica = self._handler.find(key, position.leader_epoch)
+        replica.directory.owner.follower_at(
+            key,
+            self._broker_id,
+            position.leader_epoch,
+            log_end_offset=position.log_end_offset,
+            flushed_offset=position.flushed_offset,
+        )
+        told = _position(self.broker_epoch, position)
+        self._handler.on_follower_position(key, self._broker_id, told)
+
+    def _on_news(self, key: PartitionKey) -> None:
+        self.session.on_news(key)
+        if self.session.has_work:
+            self._news.set()
+        elif self.session.are_numbers_waiting:
+            self._numbers_wait.set()
+
+    async def _time_numbers(self) -> None:
+        """One task for all of them: as long as batches go out at least as often, they take numbers
+        along, and there is nothing to do for it."""
+        clock, session = self._handler.clock, self.session
+        wait_ms = self._handler.limits.numbers_wait_ms
+        while True:
+            self._numbers_wait.clear()
+            if not session.are_numbers_waiting:
+                await self._numbers_wait.wait()
+            told = session.answer_sequence
+            await clock.sleep(wait_ms)
+            if session.answer_sequence != told:
+                continue
+            session.on_numbers_due()
+            if session.has_work:
+                self._news.set()
+
+    async def _send_answers(self) -> None:
+        while True:
+            if not self.session.has_work:
+                if self.session.are_numbers_waiting:
+                    self._numbers_wait.set()
+                self._news.clear()
+                await self._news.wait()
+                continue
+            answer = await self._next_answer()
+            if answer is not None:
+                await self._end.send(answer)
+
+    async def _next_answer(self) -> FetchAnswer | None:
+        draft = AnswerDraft(self.session)
+        while (read := draft.next_read()) is not None:
+            await self._read(draft, read)
+        answer = draft.finish()
+        self._perform(draft.effects)
+        return answer
+
+    async def _read(self, draft: AnswerDraft, read: Read) -> None:
+        log, tail = read.log, self._handler.tail
+        piece = tail.find(log, read.offset, read.max_bytes)
+        if piece is not None:
+            draft.take(read, piece)
+            return
+        try:
+            replica = self._handler.find(log.key, read.held.leader_epoch)
+            epoch, cut_count = log.leader_epoch, log.cut_count
+            found = await replica.directory.reader.read(
+                log, read.offset, read.max_bytes, upper_bound=read.upper_bound
+            )
+        except TidelogError as error:
+            draft.fail(read, fresh(error))
+            return
+        if not found.data:
+            draft.take(read, None)
+        elif self.session.lane is Lane.LIVE and (epoch, cut_count) == _state_of(log):
+            draft.take(read, tail.keep(log, read.offset, found.data, found.next_offset))
+        else:
+            draft.take(read, Piece(found.data, found.next_offset, checksum(found.data)))
+
+    async def _watch_silence(self) -> None:
+        """A follower that is gone without a word holds a session for a while only."""
+        clock, silence_ms = self._handler.clock, 2 * self._handler.limits.silence_ms
+        while True:
+            await clock.sleep(silence_ms // 2)
+            if clock.monotonic_ns() - self._heard_ns > silence_ms * _NS_PER_MS:
+                raise TidelogError(
+                    ErrorCode.UNAVAILABLE,
+                    tried=TRIED,
+                    happened=f"broker {self._broker_id} was silent for {silence_ms} ms",
+                )
+
+
+def _position(broker_epoch: BrokerEpoch, told: FollowerPosition) -> Position:
+    return Position(
+        broker_epoch=broker_epoch,
+        leader_epoch=told.leader_epoch,
+        partition_epoch=told.partition_epoch,
+        log_end_offset=told.log_end_offset,
+        flushed_offset=told.flushed_offset,
+    )
+
+
+def _state_of(log: PartitionLog) -> tuple[LeaderEpoch, int]:
+    """Changes when the log does anything but grow."""
+    return (log.leader_epoch, log.cut_count)

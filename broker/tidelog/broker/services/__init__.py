@@ -1,0 +1,1 @@
+"""The services of a broker, a folder each: handler and wire."""

@@ -1,0 +1,1 @@
+"""Fetch: the call and its stream."""

@@ -1,0 +1,1 @@
+"""Group calls: to the coordinator here, or to its broker."""

@@ -1,0 +1,268 @@
+"""Calls about groups that this broker coordinates: protobuf and the core's requests.
+
+Owns how each call of an operator becomes requests to coordinators, one a group, and how their
+answers become the contract's. The same for a call made here and for one that came to another
+broker. What only leaders of the partitions know is left out: whoever was asked fills it in.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
+from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
+from tidelog.broker.groups.state.answers import (
+    AlterOffsetsAnswer,
+    DeleteGroupAnswer,
+    DeleteOffsetsAnswer,
+    DescribeGroupAnswer,
+    GroupListing,
+    ListGroupsAnswer,
+    MemberDescription,
+    RemoveMembersAnswer,
+)
+from tidelog.broker.groups.state.messages import (
+    AlterOffsets,
+    AnyRequest,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    ListGroups,
+    RemoveMembers,
+)
+from tidelog.broker.services.groups.parts import (
+    assigned_message,
+    by_topic,
+    fill_group_error,
+    partition_keys,
+    read_offset,
+    refuse_twice,
+)
+from tidelog.broker.services.groups.wire import GroupRpc
+from tidelog.broker.shared.errors import invalid
+from tidelog.ports import RequestContext
+from tidelog.v1 import broker_peer_pb2, group_admin_pb2, groups_pb2
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import BrokerId
+
+NOT_KNOWN: Final = -1
+AnswerT = TypeVar("AnswerT")
+_Unstamped: Final[Mapping[str, int]] = {"request_id": 0, "now_ms": 0, "wall_ms": 0}
+LagOf = Callable[[str], int]
+
+
+class GroupCalls:
+    """`answer` for every kind of call."""
+
+    def __init__(
+        self,
+        coordinators: GroupCoordinators,
+        members: GroupRpc,
+        *,
+        broker_id: BrokerId,
+        lag_of: LagOf,
+        look_at_lags: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._coordinators = coordinators
+        self._members = members
+        self._broker_id = broker_id
+        self._lag_of = lag_of
+        self._look_at_lags = look_at_lags
+
+    async def answer(
+        self, context: RequestContext, call: broker_peer_pb2.CoordinateGroupsRequest
+    ) -> broker_peer_pb2.CoordinateGroupsResponse:
+        """The answer of the same kind; INVALID_ARGUMENT for a call of no kind."""
+        response = broker_peer_pb2.CoordinateGroupsResponse
+        kind = call.WhichOneof("call")
+        match kind:
+            case "heartbeat":
+                told = await self._members.answer_heartbeat(context, call.heartbeat)
+                return response(heartbeat=told)
+            case "commit":
+                return response(commit=await self._members.answer_commit(call.commit))
+            case "fetch":
+                return response(fetch=await self._members.answer_fetch(call.fetch))
+            case "list":
+                return response(list=await self._list(call.list))
+            case "describe":
+                return response(describe=await self._describe(call.describe))
+            case "alter_offsets":
+                return response(alter_offsets=await self._alter(call.alter_offsets))
+            case "delete_offsets":
+                return response(delete_offsets=await self._forget(call.delete_offsets))
+            case "delete_groups":
+                return response(delete_groups=await self._delete(call.delete_groups))
+            case "remove_members":
+                return response(remove_members=await self._remove(call.remove_members))
+            case _:
+                raise invalid("coordinate groups", "the request names no call")
+
+    async def _list(
+        self, asked: group_admin_pb2.ListGroupsRequest
+    ) -> group_admin_pb2.ListGroupsResponse:
+        response = group_admin_pb2.ListGroupsResponse()
+        await self._look_at_lags()
+        for coordinator in list(self._coordinators.led()):
+            try:
+                found = await _ask(coordinator, ListGroups(**_Unstamped), ListGroupsAnswer)
+            except TidelogError:
+                response.missing_coordinators += 1
+                continue
+            response.groups.extend(
+                self._listing(each) for each in found.groups if _is_listed(each, asked)
+            )
+        return response
+
+    def _listing(self, listing: GroupListing) -> group_admin_pb2.GroupListing:
+        return group_admin_pb2.GroupListing(
+            group=listing.group,
+            state=group_admin_pb2.GroupState.ValueType(listing.state),
+            type=groups_pb2.GroupType.ValueType(listing.type),
+            member_count=listing.member_count,
+            lag=self._lag_of(listing.group),
+        )
+
+    async def _describe(
+        self, asked: group_admin_pb2.DescribeGroupsRequest
+    ) -> group_admin_pb2.DescribeGroupsResponse:
+        response = group_admin_pb2.DescribeGroupsResponse()
+        for group in asked.groups:
+            message = response.groups.add(group=group, coordinator_id=self._broker_id)
+            try:
+                request = DescribeGroup(group=group, **_Unstamped)
+                found = await self._ask(group, request, DescribeGroupAnswer)
+            except TidelogError as error:
+                fill_group_error(message.error, error)
+                continue
+            _fill_description(message, found)
+        return response
+
+    async def _alter(
+        self, asked: group_admin_pb2.AlterGroupOffsetsRequest
+    ) -> group_admin_pb2.AlterGroupOffsetsResponse:
+        tried = f"alter the offsets of group {asked.group}"
+        offsets = tuple(read_offset(each, tried=tried) for each in asked.offsets)
+        refuse_twice([each.key for each in offsets], tried=tried)
+        request = AlterOffsets(
+            group=asked.group, offsets=offsets, validate_only=asked.validate_only, **_Unstamped
+        )
+        response = group_admin_pb2.AlterGroupOffsetsResponse()
+        for offset in offsets:
+            each = response.results.add(previous_offset=NOT_KNOWN)
+            each.partition.topic_id = offset.key.topic_id
+            each.partition.partition = offset.key.partition
+        try:
+            found = await self._ask(asked.group, request, AlterOffsetsAnswer)
+        except TidelogError as error:
+            fill_group_error(response.error, error)
+            return response
+        for message, result in zip(response.results, found.results, strict=True):
+            if isinstance(result, TidelogError):
+                fill_group_error(message.error, result)
+                if not response.HasField("error"):
+                    fill_group_error(response.error, result)
+            elif result is not None:
+                message.previous_offset = result.committed_offset
+        return response
+
+    async def _forget(
+        self, asked: group_admin_pb2.DeleteGroupOffsetsRequest
+    ) -> group_admin_pb2.DeleteGroupOffsetsResponse:
+        tried = f"delete the offsets of group {asked.group}"
+        keys = partition_keys(asked.topics, tried=tried)
+        request = DeleteOffsets(
+            group=asked.group, keys=keys, validate_only=asked.validate_only, **_Unstamped
+        )
+        found = await self._ask(asked.group, request, DeleteOffsetsAnswer)
+        response = group_admin_pb2.DeleteGroupOffsetsResponse()
+        for key, error in zip(keys, found.errors, strict=True):
+            message = response.results.add()
+            message.partition.topic_id = key.topic_id
+            message.partition.partition = key.partition
+            if error is not None:
+                fill_group_error(message.error, error)
+        return response
+
+    async def _delete(
+        self, asked: group_admin_pb2.DeleteGroupsRequest
+    ) -> group_admin_pb2.DeleteGroupsResponse:
+        response = group_admin_pb2.DeleteGroupsResponse()
+        for group in asked.groups:
+            message = response.results.add(group=group)
+            try:
+                request = DeleteGroup(group=group, validate_only=asked.validate_only, **_Unstamped)
+                await self._ask(group, request, DeleteGroupAnswer)
+            except TidelogError as error:
+                fill_group_error(message.error, error)
+        return response
+
+    async def _remove(
+        self, asked: group_admin_pb2.RemoveMembersRequest
+    ) -> group_admin_pb2.RemoveMembersResponse:
+        request = RemoveMembers(
+            group=asked.group,
+            member_ids=tuple(asked.member_ids),
+            group_instance_ids=tuple(asked.group_instance_ids),
+            **_Unstamped,
+        )
+        found = await self._ask(asked.group, request, RemoveMembersAnswer)
+        return group_admin_pb2.RemoveMembersResponse(removed_member_ids=found.removed_member_ids)
+
+    async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
+        return await _ask(self._coordinators.of(group), request, kind)
+
+
+async def _ask(coordinator: GroupCoordinator, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
+    answer = await coordinator.ask(request)
+    assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
+    return answer
+
+
+def _is_listed(listing: GroupListing, asked: group_admin_pb2.ListGroupsRequest) -> bool:
+    is_state = not asked.states or int(listing.state) in asked.states
+    return is_state and (not asked.types or int(listing.type) in asked.types)
+
+
+def _fill_description(
+    message: group_admin_pb2.GroupDescription, found: DescribeGroupAnswer
+) -> None:
+    message.state = group_admin_pb2.GroupState.ValueType(found.state)
+    message.type = groups_pb2.GroupType.ValueType(found.type)
+    message.group_epoch = found.group_epoch
+    message.assignment_epoch = found.assignment_epoch
+    message.assignor = groups_pb2.Assignor.ValueType(found.assignor)
+    message.members.extend(_member_message(each) for each in found.members)
+    for each in found.partitions:
+        partition = message.partitions.add(
+            topic_name=each.topic_name,
+            topic_id=each.key.topic_id,
+            partition=each.key.partition,
+            committed_offset=NOT_KNOWN,
+            log_start_offset=NOT_KNOWN,
+            high_watermark=NOT_KNOWN,
+            lag=NOT_KNOWN,
+            commit_time_ms=NOT_KNOWN,
+            member_id=each.member_id,
+        )
+        if each.stored is not None:
+            partition.committed_offset = each.stored.committed_offset
+            partition.commit_time_ms = each.stored.commit_time_ms
+            partition.metadata = each.stored.metadata
+
+
+def _member_message(member: MemberDescription) -> group_admin_pb2.MemberDescription:
+    return group_admin_pb2.MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        address=member.address,
+        member_epoch=member.member_epoch,
+        subscription=groups_pb2.Subscription(
+            topics=member.topics,
+            topic_pattern=member.topic_pattern,
+            assignor=groups_pb2.Assignor.ValueType(member.assignor),
+        ),
+        assigned=[assigned_message(each) for each in member.assigned],
+        target=by_topic(member.target),
+        silence_ms=member.silence_ms,
+    )

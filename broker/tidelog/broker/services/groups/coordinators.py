@@ -1,0 +1,54 @@
+"""CoordinatorService: conversions only."""
+
+from tidelog.broker.groups.coordinator.finding import RETRY_AFTER_MS, CoordinatorFinder
+from tidelog.broker.groups.state.places import Place
+from tidelog.broker.shared.errors import invalid
+from tidelog.metadata_quorum.shared.wire_errors import fill_error
+from tidelog.ports import RequestContext
+from tidelog.v1 import coordinator_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_TRIED = "find coordinators"
+NO_BROKER = -1
+
+
+class CoordinatorRpc:
+    """The service's one method."""
+
+    def __init__(self, finder: CoordinatorFinder) -> None:
+        self._finder = finder
+
+    async def find_coordinators(self, context: RequestContext, message: bytes) -> bytes:
+        """`FindCoordinators`."""
+        asked = coordinator_pb2.FindCoordinatorsRequest.FromString(message)
+        _check_kind(asked.kind)
+        found = await self._finder.find_groups(context, asked.keys)
+        response = coordinator_pb2.FindCoordinatorsResponse()
+        for key, place in zip(asked.keys, found, strict=True):
+            _fill(response.coordinators.add(key=key), place)
+        return response.SerializeToString()
+
+
+def _check_kind(kind: coordinator_pb2.CoordinatorKind.ValueType) -> None:
+    if kind == coordinator_pb2.COORDINATOR_KIND_GROUP:
+        return
+    if kind in (
+        coordinator_pb2.COORDINATOR_KIND_TRANSACTION,
+        coordinator_pb2.COORDINATOR_KIND_SINK,
+    ):
+        raise TidelogError(
+            ErrorCode.NOT_IMPLEMENTED,
+            tried=_TRIED,
+            happened="transactions and sinks are not served",
+        )
+    raise invalid(_TRIED, f"the kind is number {kind}", "Set `kind` to GROUP.")
+
+
+def _fill(message: coordinator_pb2.CoordinatorPlace, place: Place | TidelogError) -> None:
+    if isinstance(place, TidelogError):
+        message.broker_id = NO_BROKER
+        fill_error(message.error, place)
+        message.error.retry_after_ms = RETRY_AFTER_MS
+        return
+    message.broker_id = place.broker_id
+    message.address = place.address

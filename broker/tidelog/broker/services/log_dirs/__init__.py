@@ -1,0 +1,1 @@
+"""DescribeLogDirs, asked of one broker or of all."""

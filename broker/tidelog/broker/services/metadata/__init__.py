@@ -1,0 +1,1 @@
+"""GetMetadata, the export, and the methods of a node without a broker."""

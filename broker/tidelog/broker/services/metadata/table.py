@@ -1,0 +1,92 @@
+"""The metadata's part of the `client` listener, the same on brokers and on controllers.
+
+Owns which of these methods this node answers from its own image and which go to the active
+controller. What only a partition's leader can do is refused here, never missing: a broker's own
+table takes its place.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from tidelog.broker.services.metadata.export import MetadataExport
+from tidelog.broker.services.middleware.guard import Gate, guard_all
+from tidelog.metadata.image.image import Image
+from tidelog.metadata_quorum.admin.access import read_accesses
+from tidelog.metadata_quorum.port import Metadata
+from tidelog.metadata_quorum.services.methods import local_reads
+from tidelog.metadata_quorum.shared.forwarding import FORWARDED, SERVED_FILES, left_ms
+from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHandler
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+METADATA_FILES: Final = SERVED_FILES
+DELETE_RECORDS: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
+OF_LEADERS: Final = (DELETE_RECORDS,)
+"""Of the services above, what a node without partitions cannot do."""
+EXPORT: Final = "/tidelog.v1.MetadataAdminService/ExportMetadata"
+
+Settle = Callable[[int], Awaitable[None]]
+"""Waits until this node acts upon the metadata's version."""
+
+
+async def settled_at_once(version: int) -> None:
+    """Of a node that holds no partitions."""
+    del version
+
+
+def build_metadata_methods(
+    metadata: Metadata,
+    gate: Gate,
+    read_gate: Gate,
+    *,
+    clock: Clock,
+    timeout_ms: int,
+    node_settings: Mapping[str, str],
+    settle: Settle = settled_at_once,
+) -> Mapping[str, Method]:
+    """The methods by full name; `read_gate` stands before those that this node's image answers."""
+    forwarded: dict[str, UnaryHandler] = {}
+    for name in FORWARDED:
+        forwarded[name] = _forward(name, metadata, clock, timeout_ms, settle)
+    for name in OF_LEADERS:
+        forwarded[name] = _refuse(name)
+    reads: dict[str, UnaryHandler] = {
+        name: _read(metadata, read) for name, read in local_reads(node=node_settings).items()
+    }
+    streams: dict[str, StreamHandler] = {EXPORT: MetadataExport(metadata).export_metadata}
+    accesses = read_accesses(METADATA_FILES)
+    return {
+        **guard_all(forwarded, {}, accesses, gate),
+        **guard_all(reads, streams, accesses, read_gate),
+    }
+
+
+def _forward(
+    method: str, metadata: Metadata, clock: Clock, timeout_ms: int, settle: Settle
+) -> UnaryHandler:
+    async def handle(context: RequestContext, message: bytes) -> bytes:
+        wait_ms = min(timeout_ms, left_ms(context, clock))
+        answer = await metadata.forward(context, method, message, timeout_ms=wait_ms)
+        await settle(answer.version)
+        return answer.response
+
+    return handle
+
+
+def _read(metadata: Metadata, read: Callable[[Image, bytes], bytes]) -> UnaryHandler:
+    async def handle(context: RequestContext, message: bytes) -> bytes:
+        del context
+        return read(metadata.image(), message)
+
+    return handle
+
+
+def _refuse(name: str) -> UnaryHandler:
+    async def handle(context: RequestContext, message: bytes) -> bytes:
+        del context, message
+        raise TidelogError(
+            ErrorCode.NOT_LEADER,
+            tried=f"call {name}",
+            happened="this node holds no partitions",
+        )
+
+    return handle

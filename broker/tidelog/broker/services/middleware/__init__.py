@@ -1,0 +1,1 @@
+"""What every call passes: access, metering, quotas."""

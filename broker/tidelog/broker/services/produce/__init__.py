@@ -1,0 +1,1 @@
+"""Produce: checks, admission, and the path to the leader."""

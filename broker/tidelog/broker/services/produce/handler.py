@@ -1,0 +1,383 @@
+"""Takes sealed batches: checks each at the border, hands it to the directory's owner, waits.
+
+Owns the checks of stop 5 of a record's walk: whole, undamaged, meant for this partition, at this
+leader epoch, within the limits. It must never change a batch or a log.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.produce.admission import ProducerAdmission
+from tidelog.broker.services.produce.batch_contents import check_contents
+from tidelog.broker.shared.errors import internal, invalid
+from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
+from tidelog.broker.shared.meter import Meter, count
+from tidelog.broker.shared.node_time import WallTime
+from tidelog.metadata.image.image import NO_LEADER
+from tidelog.metadata_quorum.port import ImageSource
+from tidelog.ports import RequestContext
+from tidelog.wire.batch import (
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    read_header,
+    route_sum,
+    verify_checksum,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
+
+NO_OFFSET: Final = -1
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Acks(enum.Enum):
+    """What an acknowledgement waits for."""
+
+    ALL = "all"
+    LEADER = "leader"
+    NONE = "none"
+
+
+class PartitionBatch(msgspec.Struct, frozen=True):
+    """One batch on its way to one partition."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    batch: bytes
+    route_sum: int
+
+
+Place = tuple[TopicId, int]
+"""A partition that a batch is for."""
+
+
+class ProduceRequest(msgspec.Struct, frozen=True):
+    """At most one batch a partition."""
+
+    batches: Sequence[PartitionBatch]
+    acks: Acks
+    timeout_ms: int
+    transactional_id: str = ""
+
+
+class PartitionAcknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one batch."""
+
+    topic_id: TopicId
+    partition: int
+    error: TidelogError | None = None
+    base_offset: int = NO_OFFSET
+    append_time_ms: int = -1
+    log_start_offset: int = 0
+    leader_epoch: int = -1
+    leader_id: int | None = None
+    """Of a batch that another broker should have been sent: which one; None: not known."""
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A request of which every batch is queued or refused. Holds none of their bytes: it may wait
+    for its answers longer than the owner's budget counts them."""
+
+    places: Sequence[Place]
+    acks: Acks
+    timeout_ms: int
+    outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
+    name_of: Callable[[TopicId, int], str]
+    """A partition in the words of people, for errors."""
+
+
+OnAnswers = Callable[[list[PartitionAcknowledgement]], None]
+
+
+class PendingAnswers:
+    """A submitted request that waits without a task of its own, which would cost as much as the
+    rest of a small batch."""
+
+    __slots__ = ("_is_over", "_missing", "_on_answers", "_submitted", "_timer")
+
+    def __init__(self, submitted: Submitted, on_answers: OnAnswers) -> None:
+        self._submitted = submitted
+        self._on_answers = on_answers
+        self._timer: asyncio.TimerHandle | None = None
+        self._missing = 0
+        self._is_over = False
+
+    def begin(self, timeout_ms: int) -> None:
+        """Call back when every batch meets `acks` or has failed, or the time is over."""
+        submitted = self._submitted
+        if submitted.acks is Acks.NONE:
+            self.cancel()
+            self._on_answers([_answer(place, None) for place in submitted.places])
+            return
+        for outcome in submitted.outcomes:
+            if not isinstance(outcome, TidelogError):
+                self._missing += 1
+                outcome.add_done_callback(self._on_outcome)
+        if not self._missing:
+            self._finish(timeout_ms)
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_ms / 1000, self._finish, timeout_ms)
+
+    def cancel(self) -> None:
+        """Nobody waits any more; what was accepted is stored all the same."""
+        if not self._is_over:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            _forget(self._submitted.outcomes)
+
+    def _on_outcome(self, outcome: "asyncio.Future[Appended]") -> None:
+        # Taken note of at once: whoever dies before the others are here never comes to look.
+        if not outcome.cancelled():
+            outcome.exception()
+        self._missing -= 1
+        if not self._missing:
+            self._finish(0)
+
+    def _finish(self, timeout_ms: int) -> None:
+        if not self._is_over:
+            answers = _settle(self._submitted, timeout_ms)
+            self.cancel()
+            self._on_answers(answers)
+
+
+class ProduceHandler:
+    """`submit` keeps the order in which requests came; `wait` may be run for many at once."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        time: WallTime,
+        limits: BrokerLimits,
+        metadata: ImageSource | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._time = time
+        self._limits = limits
+        self._metadata = metadata
+        self._meter = meter or Meter(())
+        self._producers = ProducerAdmission()
+
+    async def produce(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> list[PartitionAcknowledgement]:
+        """Append each batch and wait until it meets `acks`, fails, or the time is over."""
+        return await self.wait(self.submit(context, request))
+
+    def submit(self, context: RequestContext, request: ProduceRequest) -> Submitted:
+        """Check and queue every batch, without waiting."""
+        _validate_request(request)
+        append_time_ms = self._time.wall_ms()
+        outcomes: list[asyncio.Future[Appended] | TidelogError] = []
+        for batch in request.batches:
+            try:
+                outcomes.append(self._submit_batch(context, batch, request.acks, append_time_ms))
+            except TidelogError as error:
+                outcomes.append(error)
+        places = [(batch.topic_id, batch.partition) for batch in request.batches]
+        return Submitted(places, request.acks, request.timeout_ms, outcomes, self._replicas.name_of)
+
+    async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
+        """The answers, in the order of the request."""
+        done: asyncio.Future[list[PartitionAcknowledgement]]
+        done = asyncio.get_running_loop().create_future()
+
+        def on_answers(answers: list[PartitionAcknowledgement]) -> None:
+            # A handler that was cancelled in this moment has not come to its `finally` yet.
+            if not done.done():
+                done.set_result(answers)
+
+        pending = self.begin_wait(submitted, on_answers)
+        try:
+            return await done
+        finally:
+            pending.cancel()
+
+    def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
+        """As `wait`, for those who have many requests at once: calls `on_answers` once."""
+        timeout_ms = submitted.timeout_ms or self._limits.produce_timeout_ms
+        pending = PendingAnswers(submitted, lambda found: on_answers(self._told(found)))
+        pending.begin(min(timeout_ms, DURATION_MS_MAX))
+        return pending
+
+    def _told(self, answers: list[PartitionAcknowledgement]) -> list[PartitionAcknowledgement]:
+        """With the leader's name where that spares the client a metadata call; counted."""
+        for answer in answers:
+            if answer.error is not None:
+                count(self._meter.produce_refusals, answer.error.code.name)
+        return [
+            self._with_leader(answer)
+            if answer.error is not None and answer.error.code in _LED_ELSEWHERE
+            else answer
+            for answer in answers
+        ]
+
+    def _with_leader(self, answer: PartitionAcknowledgement) -> PartitionAcknowledgement:
+        topic = (
+            None if self._metadata is None else self._metadata.image().topics.get(answer.topic_id)
+        )
+        if topic is None or answer.partition >= len(topic.partitions):
+            return answer
+        partition = topic.partitions[answer.partition]
+        if partition.leader_id == NO_LEADER:
+            return answer
+        return msgspec.structs.replace(
+            answer, leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
+
+    def _submit_batch(
+        self, context: RequestContext, batch: PartitionBatch, acks: Acks, append_time_ms: int
+    ) -> "asyncio.Future[Appended]":
+        tried = f"produce to {self._replicas.name_of(batch.topic_id, batch.partition)}"
+        replica = self._replicas.find(
+            batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
+        )
+        if replica.is_internal:
+            raise internal(replica.topic_name, tried=tried)
+        header = _checked_header(batch, replica, tried)
+        check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
+        self._admit_producer(context, replica, header, append_time_ms, tried)
+        submitted = replica.directory.owner.submit(
+            replica.log,
+            batch.batch,
+            header,
+            is_flush_awaited=acks is Acks.ALL,
+            append_time_ms=append_time_ms,
+        )
+        meter = self._meter
+        meter.produced_batches += 1
+        meter.produced_records += header.record_count
+        meter.produced_bytes += header.size_bytes
+        return submitted
+
+    def _admit_producer(
+        self,
+        context: RequestContext,
+        replica: Replica,
+        header: BatchHeader,
+        now_ms: int,
+        tried: str,
+    ) -> None:
+        """A producer that the log knows was admitted with its first batch."""
+        if header.producer_id < 0 or self._metadata is None:
+            return
+        log = replica.log
+        if log.producers.find(header.producer_id) is None:
+            self._producers.admit(
+                context,
+                log.key,
+                header,
+                next_producer_id=self._metadata.image().next_producer_id,
+                now_ms=now_ms,
+                tried=tried,
+            )
+
+
+def _validate_request(request: ProduceRequest) -> None:
+    if request.transactional_id:
+        raise _no_transactions("produce")
+    if len(request.batches) > PARTS_PER_REQUEST_MAX:
+        raise invalid(
+            "produce", f"{len(request.batches)} batches, the limit is {PARTS_PER_REQUEST_MAX}"
+        )
+    places = dict.fromkeys((batch.topic_id, batch.partition) for batch in request.batches)
+    if len(places) != len(request.batches):
+        raise invalid(
+            "produce", "the request names a partition twice", "Send one batch a partition."
+        )
+
+
+def _checked_header(batch: PartitionBatch, replica: Replica, tried: str) -> BatchHeader:
+    data = batch.batch
+    bytes_max = replica.settings.batch_bytes_max
+    if len(data) > bytes_max:
+        raise TidelogError(
+            ErrorCode.BATCH_TOO_LARGE,
+            tried=tried,
+            happened=f"the batch has {len(data)} bytes, "
+            f"the topic's max.message.bytes is {bytes_max}",
+        )
+    header = read_header(data)
+    if header.size_bytes != len(data):
+        raise CorruptBatch(
+            tried=tried,
+            happened=f"the batch ends after {header.size_bytes} of {len(data)} bytes",
+        )
+    verify_checksum(data, header)
+    if route_sum(batch.topic_id, batch.partition, header.crc) != batch.route_sum:
+        raise TidelogError(
+            ErrorCode.ROUTE_MISMATCH,
+            tried=tried,
+            happened="the route sum was computed for another topic, partition or batch",
+        )
+    if header.is_control:
+        raise invalid(tried, "the batch is marked as a control batch")
+    if header.is_transactional:
+        raise _no_transactions(tried)
+    if header.timestamp_type is not TimestampType.CREATE or header.has_delete_horizon:
+        raise invalid(tried, "the batch is marked with what only a broker sets: BATCH.md")
+    return header
+
+
+def _no_transactions(tried: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.NOT_IMPLEMENTED, tried=tried, happened="transactional writes are not served"
+    )
+
+
+def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:
+    """What is known; of a batch that is under way still, that the time is over."""
+    answers = []
+    for place, outcome in zip(submitted.places, submitted.outcomes, strict=True):
+        if isinstance(outcome, TidelogError):
+            answers.append(_answer(place, outcome))
+        elif outcome.done() and not outcome.cancelled():
+            failed = outcome.exception()
+            assert failed is None or isinstance(failed, TidelogError), "an owner refuses typed"
+            answers.append(_answer(place, failed or outcome.result()))
+        else:
+            topic_id, partition = place
+            late = TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried=f"produce to {submitted.name_of(topic_id, partition)}",
+                happened=f"not acknowledged within {timeout_ms} ms; it may still be stored",
+            )
+            answers.append(_answer(place, late))
+    return answers
+
+
+def _answer(place: Place, outcome: Appended | TidelogError | None) -> PartitionAcknowledgement:
+    topic_id, partition = place
+    if outcome is None:
+        return PartitionAcknowledgement(topic_id=topic_id, partition=partition)
+    if isinstance(outcome, TidelogError):
+        return PartitionAcknowledgement(topic_id=topic_id, partition=partition, error=outcome)
+    return PartitionAcknowledgement(
+        topic_id=topic_id,
+        partition=partition,
+        base_offset=outcome.base_offset,
+        append_time_ms=outcome.append_time_ms,
+        log_start_offset=outcome.log_start_offset,
+        leader_epoch=outcome.leader_epoch,
+    )
+
+
+def _forget(outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]") -> None:
+    """Nobody waits any more: what the owner has answered or still answers is not looked at."""
+    for outcome in outcomes:
+        if isinstance(outcome, TidelogError):
+            continue
+        if not outcome.done():
+            outcome.cancel()
+        elif not outcome.cancelled():
+            outcome.exception()  # an exception that nobody takes note of would be reported

@@ -1,0 +1,1 @@
+"""InitProducerId, from blocks that the controller hands out."""

@@ -1,0 +1,1 @@
+"""ProduceRecords and FetchRecords for clients that encode no batches."""

@@ -1,0 +1,1 @@
+"""ReplicaService: what followers call."""

@@ -1,0 +1,1 @@
+"""Subscribe: one stream that reads for a group."""

@@ -1,0 +1,1 @@
+"""Describes topics, partitions and what ails them."""

@@ -1,0 +1,1 @@
+"""Errors, limits, time and meters that every room of the broker uses."""

@@ -1,0 +1,1 @@
+"""What the command line starts: nodes, clusters, recovery, restore."""

@@ -1,0 +1,1 @@
+"""Lines in the log of a node, and their limits."""

@@ -1,0 +1,1 @@
+"""Metrics, health and what else a node says of itself."""

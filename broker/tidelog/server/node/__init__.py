@@ -1,0 +1,1 @@
+"""Builds a node from its parts and runs it."""

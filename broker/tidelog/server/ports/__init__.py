@@ -1,0 +1,1 @@
+"""The ports of a node, and the real ones."""

@@ -1,0 +1,1 @@
+"""The parts of a node: broker, controller, and what connects them."""

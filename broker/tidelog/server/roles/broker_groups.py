@@ -1,0 +1,117 @@
+"""A broker's part in consumer groups: its coordinators, and the way to those on other brokers.
+
+Owns how these parts are put together. It must never start before the logs are open: a coordinator
+reads what it knows from its partition.
+"""
+
+from collections.abc import Callable, Mapping
+
+from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
+from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
+from tidelog.broker.groups.coordinator.lag import LagKeeper
+from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
+from tidelog.broker.groups.coordinator.watermarks import OwnWatermarks
+from tidelog.broker.groups.core.groups import GroupCoordinatorCore
+from tidelog.broker.groups.subscription.host import Subscriptions
+from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.services.fetch.handler import FetchHandler
+from tidelog.broker.services.groups.admin import GroupAdminRpc
+from tidelog.broker.services.groups.calls import GroupCalls
+from tidelog.broker.services.groups.handler import GroupsHandler
+from tidelog.broker.services.groups.peers import GroupPeers
+from tidelog.broker.services.groups.wire import GroupRpc
+from tidelog.broker.services.subscribe.ports import PeerGroup, PeerReads
+from tidelog.broker.shared.meter import Meter
+from tidelog.broker.shared.node_time import HouseTime
+from tidelog.ports import Method, RequestContext, TaskScope
+from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
+from tidelog.server.events import log as log_events
+from tidelog.server.ports.node import NodePorts
+from tidelog.server.roles.metadata_side import MetadataSide
+from tidelog.wire.ids import BrokerId
+
+
+class BrokerGroups:
+    """`start` once the logs are open; its tasks live as long as the scope."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        ports: NodePorts,
+        side: MetadataSide,
+        fetch: FetchHandler,
+        meter: Meter,
+        *,
+        time: HouseTime,
+        cluster_id: str,
+        broker_id: BrokerId,
+        address_of: Callable[[BrokerId], str | None],
+        is_in_contact: Callable[[], bool],
+    ) -> None:
+        self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
+        self.coordinators = GroupCoordinators(
+            replicas,
+            ports.clock,
+            time=time,
+            broker_id=broker_id,
+            make_core=GroupCoordinatorCore,
+            is_in_contact=is_in_contact,
+            events=log_events,
+            meter=meter,
+        )
+        self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
+        calls = GroupCalls(
+            self.coordinators,
+            self.members,
+            broker_id=broker_id,
+            lag_of=lambda group: self.lag.lag_of(group),
+            look_at_lags=lambda: self.lag.look_again(),
+        )
+        self._peers = GroupPeers(
+            calls,
+            OwnWatermarks(replicas),
+            fetch,
+            ports.network,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            address_of=address_of,
+        )
+        offsets = LeaderOffsets(side.source, self._peers)
+        self.admin = GroupAdminRpc(self._peers, offsets, side.source)
+        self.subscriptions = Subscriptions(
+            side.source,
+            lambda begin: PeerGroup(begin, self.finder, self._peers, ports.clock),
+            PeerReads(
+                side.source,
+                self._peers,
+                offsets,
+                fetch,
+                broker_id=broker_id,
+                own_context=lambda: _own_context(broker_id),
+            ),
+            ports.clock,
+            ports.random,
+        )
+        self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
+
+    def methods(self) -> Mapping[str, Method]:
+        """What other brokers may ask."""
+        return self._peers.methods()
+
+    def start(self, scope: TaskScope) -> None:
+        """Its tasks."""
+        scope.start(self.coordinators.run(), name="group coordinators")
+        scope.start(self.lag.run(), name="lag of groups")
+        scope.start(self.subscriptions.run(), name="subscriptions")
+
+
+def _own_context(broker_id: BrokerId) -> RequestContext:
+    """Of what a broker reads here for its own clients."""
+    name = f"broker-{broker_id}"
+    return RequestContext(
+        principal=name,
+        listener=CLUSTER_LISTENER,
+        client_id=name,
+        address="",
+        deadline_ns=NO_DEADLINE_NS,
+    )

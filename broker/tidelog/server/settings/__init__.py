@@ -1,0 +1,1 @@
+"""The settings of a node: their list, their files, their checks."""

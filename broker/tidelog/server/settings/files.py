@@ -1,0 +1,28 @@
+"""The files that a configuration names: whether a node could use them. Reads, and writes nothing.
+
+Owns no rule of its own: what a certificate must be, the adapter that serves with it decides.
+"""
+
+from tidelog.ports import TlsFiles
+from tidelog.ports.real.tls import files as tls_files
+from tidelog.server.settings.configuration import NodeConfiguration
+from tidelog.wire.errors import TidelogError
+
+
+def unusable_files(configuration: NodeConfiguration) -> list[TidelogError]:
+    """Why certificates, keys and authorities would be refused at the start; each file once."""
+    listeners = configuration.listeners
+    users: list[tuple[str, TlsFiles | None]] = [
+        ("listener client", listeners.client.tls_files()),
+        ("listener cluster", listeners.cluster.tls_files()),
+        ("calls to other nodes", listeners.outbound_tls(configuration.node_id)),
+    ]
+    found: dict[str, TidelogError] = {}
+    for user, files in users:
+        if files is None:
+            continue
+        try:
+            tls_files.prove(files, tls_files.read(files, user), user)
+        except TidelogError as error:
+            found.setdefault(error.happened + files.certificate, error)
+    return list(found.values())

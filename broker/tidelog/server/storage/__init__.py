@@ -1,0 +1,1 @@
+"""The identity of data directories, and how they are formatted."""

@@ -1,0 +1,1 @@
+"""Watches a running node and writes down what changes."""

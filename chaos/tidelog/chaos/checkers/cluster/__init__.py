@@ -1,0 +1,1 @@
+"""Checks the metadata of a whole cluster."""

@@ -1,0 +1,1 @@
+"""Checks histories of sends and reads."""

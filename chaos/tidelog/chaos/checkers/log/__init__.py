@@ -1,0 +1,1 @@
+"""Checks a log against its model."""

@@ -1,0 +1,1 @@
+"""Checks the replicas of a partition against each other."""

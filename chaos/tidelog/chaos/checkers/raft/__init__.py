@@ -1,0 +1,1 @@
+"""Checks Raft's invariants over all nodes."""

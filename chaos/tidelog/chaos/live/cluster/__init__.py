@@ -1,0 +1,1 @@
+"""Cases of three nodes under load and faults."""

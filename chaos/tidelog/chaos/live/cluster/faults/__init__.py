@@ -1,0 +1,1 @@
+"""What is done to nodes, disks and paths."""

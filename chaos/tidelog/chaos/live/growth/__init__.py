@@ -1,0 +1,1 @@
+"""Cases of a cluster that grows and shrinks."""

@@ -1,0 +1,1 @@
+"""Starts, stops and kills real processes."""

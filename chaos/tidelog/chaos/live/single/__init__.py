@@ -1,0 +1,1 @@
+"""Cases of one node under load."""

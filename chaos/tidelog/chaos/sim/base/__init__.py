@@ -1,0 +1,1 @@
+"""The simulated loop, its trace, and what goes wrong by chance."""

@@ -1,0 +1,1 @@
+"""The quorum as whole nodes, and the suite of the quorum."""

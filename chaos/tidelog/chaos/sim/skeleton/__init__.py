@@ -1,0 +1,1 @@
+"""One node and its clients, the smallest world."""

@@ -1,0 +1,1 @@
+"""What a run of a seed tells, and checks that several suites share."""

@@ -1,0 +1,1 @@
+"""The simulated world: processes, their places, and what befalls them."""

@@ -1,0 +1,1 @@
+"""Measures a cluster from the command line."""

@@ -1,0 +1,1 @@
+"""The frame of every command: list, parser, errors, interruption."""

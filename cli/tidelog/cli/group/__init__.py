@@ -1,0 +1,1 @@
+"""Commands about consumer groups."""

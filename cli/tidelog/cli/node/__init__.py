@@ -1,0 +1,1 @@
+"""Runs a node, and looks at a machine."""

@@ -1,0 +1,1 @@
+"""Shows values: tables, lines, amounts, times."""

@@ -1,0 +1,1 @@
+"""Checks what users pass: kinds, options, records."""

@@ -1,0 +1,235 @@
+"""What goes into the consumer's core and what comes out of it.
+
+Owns both closed unions and the values of the fetch contract as the engine sees them.
+"""
+
+import enum
+
+import msgspec
+
+from tidelog.client.engine.cluster.topic_messages import (
+    FetchMetadata,
+    MetadataArrived,
+    MetadataFailed,
+)
+from tidelog.client.types.records import TopicPartition
+from tidelog.wire.errors import TidelogError
+
+
+class OffsetSpec(enum.IntEnum):
+    """What offset is asked for; the contract's numbers."""
+
+    EARLIEST = 1
+    LATEST = 2
+    AT_TIME = 3
+    MAX_TIMESTAMP = 4
+
+
+class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to a partition's leader."""
+
+    topic_id: bytes
+    partition: int
+    spec: OffsetSpec
+    leader_epoch: int = -1
+    timestamp_ms: int = -1
+
+
+class OffsetAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Its answer; offset -1: there is no such record."""
+
+    topic_id: bytes
+    partition: int
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+    error: TidelogError | None = None
+
+
+class FetchPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """From where one partition is read."""
+
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    max_bytes: int = 0
+    stays_here: bool = False
+    """Served although another replica may be nearer."""
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the client's history and the log part."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole batches of one partition, as they came."""
+
+    topic_id: bytes
+    partition: int
+    batches: bytes | memoryview = b""
+    fetch_sum: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    leader_epoch: int = -1
+    divergence: Divergence | None = None
+    preferred_replica: int = -1
+    """A replica that is nearer; the answering one reads no more for this position. -1: none."""
+    leader_id: int | None = None
+    """With an error: who leads in `leader_epoch`."""
+    error: TidelogError | None = None
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """Verified bytes that wait for the user."""
+
+    topic_partition: TopicPartition
+    data: bytes
+    first_offset: int
+    """Records below it are skipped."""
+    next_offset: int
+    high_watermark: int
+    leader_epoch: int
+    broker_id: int
+    generation: int
+    """Of the partition's position: a seek makes what was fetched before it void."""
+
+
+class StreamOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker can be sent positions."""
+
+    broker_id: int
+    stream: int
+
+
+class StreamBroken(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker was not reached, or its stream ended."""
+
+    broker_id: int
+    stream: int
+    error: TidelogError
+
+
+class FetchAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches came."""
+
+    broker_id: int
+    stream: int
+    session_epoch: int
+    size_bytes: int
+    partitions: tuple[PartitionBatches, ...]
+
+
+class QueryOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask a leader where partitions without a position begin."""
+
+    broker_id: int
+    address: str
+    generations: tuple[int, ...]
+    partitions: tuple[TopicPartition, ...]
+    queries: tuple[OffsetQuery, ...]
+
+
+class OffsetsArrived(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to QueryOffsets, in its order."""
+
+    query: QueryOffsets
+    answers: tuple[OffsetAnswer, ...]
+
+
+class OffsetsFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker could not be asked."""
+
+    query: QueryOffsets
+    error: TidelogError
+
+
+ConsumerMessage = (
+    MetadataArrived
+    | MetadataFailed
+    | StreamOpened
+    | StreamBroken
+    | FetchAnswered
+    | OffsetsArrived
+    | OffsetsFailed
+)
+
+
+class OpenStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Reach the broker, then open; answer with StreamOpened or StreamBroken."""
+
+    broker_id: int
+    stream: int
+    address: str
+
+
+class SendFetch(msgspec.Struct, frozen=True, kw_only=True):
+    """One request on the stream."""
+
+    broker_id: int
+    stream: int
+    positions: tuple[FetchPosition, ...]
+    removed: tuple[tuple[bytes, int], ...]
+    credit_bytes: int
+    session_epoch: int
+
+
+class BreakStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Cancel the stream."""
+
+    broker_id: int
+    stream: int
+
+
+class TellUnread(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition has not been read for a while: warn the user. It is still tried."""
+
+    partition: TopicPartition
+    address: str
+    """Of who leads it, as far as is known; empty: nobody is known to."""
+    error: TidelogError
+    """What is in the way."""
+    waited_ms: int
+    others: int
+    """Partitions beside it that are not read either."""
+
+
+class TellReadAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """What was told of is over: nothing is in the way of any partition."""
+
+    waited_ms: int
+
+
+ConsumerEffect = (
+    FetchMetadata | OpenStream | SendFetch | BreakStream | QueryOffsets | TellUnread | TellReadAgain
+)
+
+__all__ = [
+    "BreakStream",
+    "ConsumerEffect",
+    "ConsumerMessage",
+    "Divergence",
+    "FetchAnswered",
+    "FetchMetadata",
+    "FetchPosition",
+    "Fetched",
+    "MetadataArrived",
+    "MetadataFailed",
+    "OffsetAnswer",
+    "OffsetQuery",
+    "OffsetSpec",
+    "OffsetsArrived",
+    "OffsetsFailed",
+    "OpenStream",
+    "PartitionBatches",
+    "QueryOffsets",
+    "SendFetch",
+    "StreamBroken",
+    "StreamOpened",
+    "TellReadAgain",
+    "TellUnread",
+]

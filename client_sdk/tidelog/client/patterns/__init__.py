@@ -1,0 +1,1 @@
+"""Tables and retries on top of consumer and producer."""

@@ -1,0 +1,178 @@
+"""A topic as a mapping: the latest value of each key, kept up to date by a thread.
+
+Owns loading within a deadline, the thread that follows, and waiting for a record to count. All live
+keys and values are held in memory, and for the time of a snapshot a second time as references.
+"""
+
+import contextlib
+import threading
+import time
+from types import TracebackType
+from typing import Self, Unpack
+
+from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.engine.fetch.table_state import Loads, TableState
+from tidelog.client.errors import WakeupError
+from tidelog.client.shared.checked import checked
+from tidelog.client.shared.table_parts import (
+    LOAD_TIMEOUT_MS,
+    POLL_MS,
+    POLL_RECORDS,
+    WAIT_TIMEOUT_MS,
+    AsOfOffset,
+    Place,
+    Progress,
+    TableReads,
+    TableSnapshot,
+    check_arguments,
+    consumer_arguments,
+    limits_of,
+    load_timed_out,
+    unknown_topic,
+    wait_timed_out,
+)
+from tidelog.client.sync.consumer import Consumer
+from tidelog.client.types.records import TopicPartition
+from tidelog.wire.errors import TidelogError
+
+CLOSE_S = 5.0
+
+
+class Table(TableReads):
+    """State that is rebuilt from a compacted topic. Safe to read from several threads.
+
+    `with Table("prices", key_deserializer=bytes.decode) as prices: prices.get("tea")`
+
+    A null value removes its key, a record without a key is passed over. A key is expected to stay
+    in its partition; the partitions are those of the moment in which the table is opened. With
+    `as_of_offset` (the first offset that does not count) or `as_of_time_ms` (the last moment that
+    counts) it shows the past and does not change; compaction may have removed what was
+    overwritten since. What cannot be followed any more is never shown as the present: reads raise
+    why.
+    """
+
+    @checked
+    def __init__(
+        self,
+        topic: str,
+        *,
+        as_of_offset: AsOfOffset | None = None,
+        as_of_time_ms: int | None = None,
+        load_timeout_ms: float = LOAD_TIMEOUT_MS,
+        on_progress: Progress | None = None,
+        **arguments: Unpack[ConsumerArguments],
+    ) -> None:
+        check_arguments(topic, as_of_offset, as_of_time_ms)
+        super().__init__(topic)
+        self._as_of_offset = as_of_offset
+        self._as_of_time_ms = as_of_time_ms
+        self._load_timeout_ms = load_timeout_ms
+        self._on_progress = on_progress
+        self._load_key: Loads | None = arguments.get("key_deserializer")
+        self._load_value: Loads | None = arguments.get("value_deserializer")
+        self._consumer = Consumer(**consumer_arguments("Table", arguments))
+        self._changed = threading.Condition()
+        """Held while records are applied: a snapshot never sees half of a poll."""
+        self._thread = threading.Thread(target=self._follow, name="tidelog-table", daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            state = self._begin()
+            self._load(state)
+        except BaseException:
+            self.close()
+            raise
+        self._state = state
+        if not state.is_past:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Follow no longer; the table cannot be read any more."""
+        self._is_closed = True
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            with contextlib.suppress(TidelogError):
+                self._consumer.wakeup()
+            self._thread.join(CLOSE_S)
+        self._consumer.close()
+
+    def snapshot(self) -> TableSnapshot:
+        """All entries of one moment, and the offsets that they stand for; costs a copy of the
+        references."""
+        with self._changed:
+            return super().snapshot()
+
+    @checked
+    def wait_for(self, place: Place, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
+        """Until the record counts, and all before it: a future's result, an offset of a topic of
+        one partition, or offsets by partition."""
+        wanted = self._wanted(place)
+        deadline = time.monotonic() + timeout_ms / 1000
+        with self._changed:
+            while not self._readable().has(wanted):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise wait_timed_out(self.topic, wanted, self._readable())
+                self._changed.wait(min(left, 1.0))
+
+    # Inside.
+
+    def _begin(self) -> TableState:
+        consumer, topic = self._consumer, self.topic
+        partitions = consumer.partitions_for_topic(topic)
+        if partitions is None:
+            raise unknown_topic(topic)
+        names = [TopicPartition(topic, each) for each in sorted(partitions)]
+        starts = {name.partition: at for name, at in consumer.beginning_offsets(names).items()}
+        ends = {name.partition: at for name, at in consumer.end_offsets(names).items()}
+        by_time = None
+        if self._as_of_time_ms is not None:
+            by_time = consumer.offsets_for_times(dict.fromkeys(names, self._as_of_time_ms + 1))
+        limits = limits_of(topic, self._as_of_offset, by_time, ends)
+        consumer.assign(names)
+        for name in names:
+            consumer.seek(name, starts[name.partition])
+        return TableState(starts, ends, limits, self._load_key, self._load_value)
+
+    def _load(self, state: TableState) -> None:
+        deadline = time.monotonic() + self._load_timeout_ms / 1000
+        while not state.is_loaded:
+            left_ms = (deadline - time.monotonic()) * 1000
+            if left_ms <= 0:
+                raise load_timed_out(self.topic, state, self._load_timeout_ms)
+            self._take(state, min(left_ms, POLL_MS))
+            if self._on_progress is not None:
+                self._on_progress(*state.progress())
+
+    def _take(self, state: TableState, timeout_ms: float) -> None:
+        consumer = self._consumer
+        found = consumer.poll(timeout_ms, POLL_RECORDS)
+        with self._changed:
+            for name, records in found.items():
+                state.apply(name.partition, records)
+            for partition in state.positions:
+                state.pass_to(partition, consumer.position(TopicPartition(self.topic, partition)))
+            self._changed.notify_all()
+
+    def _follow(self) -> None:
+        state = self._state
+        assert state is not None, "a table follows before it is loaded"
+        try:
+            while not self._is_closed:
+                self._take(state, POLL_MS)
+        except WakeupError:
+            assert self._is_closed, "only close() wakes the table's consumer"
+        except Exception as error:  # noqa: BLE001 - the thread's supervisor: readers are told
+            self._failure = error
+            with self._changed:
+                self._changed.notify_all()

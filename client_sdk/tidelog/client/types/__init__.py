@@ -1,0 +1,1 @@
+"""The values that users hand in and get back."""

@@ -1,0 +1,1 @@
+"""Converts calls to the contract's messages and back."""

@@ -1,0 +1,469 @@
+"""Turns the engine's values into protobuf and back: the only place of the client that knows it.
+
+Owns method names, requests and answers. It must never decide anything. Stop 4 of a record's walk.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.client.engine.cluster.metadata import BrokerView, ClusterView, PartitionView, TopicView
+from tidelog.client.engine.fetch.messages import (
+    Divergence,
+    FetchPosition,
+    OffsetAnswer,
+    OffsetQuery,
+    PartitionBatches,
+)
+from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
+from tidelog.client.engine.produce.messages import LeaderHint
+from tidelog.client.engine.produce.producer_ids import ProducerIdentity
+from tidelog.client.errors import PeerError
+from tidelog.client.types.records import (
+    BrokerDescription,
+    ClusterDescription,
+    CreatedTopic,
+    IneligibleReplica,
+    NewTopic,
+    PartitionDescription,
+    PartitionSummary,
+    ReplicaDescription,
+    TopicDescription,
+)
+from tidelog.client.wire.cut import cut_answer
+from tidelog.v1 import (
+    admin_pb2,
+    errors_pb2,
+    fetch_pb2,
+    metadata_pb2,
+    produce_pb2,
+    producer_id_pb2,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
+LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
+PRODUCE_STREAM: Final = "/tidelog.v1.ProduceService/ProduceStream"
+ALLOCATE_PRODUCER_ID: Final = "/tidelog.v1.ProducerIdService/AllocateProducerId"
+FETCH: Final = "/tidelog.v1.FetchService/Fetch"
+FETCH_STREAM: Final = "/tidelog.v1.FetchService/FetchStream"
+CREATE_TOPICS: Final = "/tidelog.v1.AdminService/CreateTopics"
+DESCRIBE_TOPICS: Final = "/tidelog.v1.AdminService/DescribeTopics"
+DESCRIBE_CLUSTER: Final = "/tidelog.v1.AdminService/DescribeCluster"
+
+ERROR_TRAILER: Final = "tidelog-error-bin"
+
+_ACKS: Final = {
+    -1: produce_pb2.ACKS_ALL,
+    1: produce_pb2.ACKS_LEADER,
+    0: produce_pb2.ACKS_NONE,
+}
+_CODES: Final = frozenset(code.value for code in ErrorCode)
+
+
+def read_error(error: errors_pb2.Error) -> TidelogError:
+    """An error of the contract as an exception; an unknown number counts as UNKNOWN."""
+    code = ErrorCode(error.code) if error.code in _CODES and error.code else ErrorCode.UNKNOWN
+    return PeerError(
+        code,
+        tried=error.tried or "call",
+        happened=error.happened or f"the broker answered error {error.code}",
+        hint=error.hint,
+        retriable=error.retriable,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def read_error_bytes(data: bytes) -> TidelogError:
+    """The same from the trailer of a failed call."""
+    return read_error(errors_pb2.Error.FromString(data))
+
+
+def _error_in(error: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
+    return read_error(error) if is_set and error.code else None
+
+
+def metadata_request(
+    topics: Iterable[str], *, all_topics: bool = False, allow_auto_create: bool = False
+) -> bytes:
+    """Asks for brokers and the named topics."""
+    request = metadata_pb2.GetMetadataRequest(
+        topic_names=topics, all_topics=all_topics, allow_auto_create_topics=allow_auto_create
+    )
+    return request.SerializeToString()
+
+
+def read_metadata(data: bytes, *, is_complete: bool = False) -> ClusterView:
+    """What a broker says of the cluster."""
+    answer = metadata_pb2.GetMetadataResponse.FromString(data)
+    return ClusterView(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=tuple(
+            BrokerView(
+                broker_id=broker.broker_id,
+                address=broker.address,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+            )
+            for broker in answer.brokers
+        ),
+        topics=tuple(_read_topic(topic) for topic in answer.topics),
+        version=answer.metadata_version,
+        is_complete=is_complete,
+    )
+
+
+def _read_topic(topic: metadata_pb2.TopicMetadata) -> TopicView:
+    return TopicView(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            PartitionView(
+                partition=partition.partition,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+            )
+            for partition in topic.partitions
+        ),
+        error=_error_in(topic.error, is_set=topic.HasField("error")),
+    )
+
+
+def produce_request(
+    correlation_id: int,
+    batches: Sequence[tuple[bytes, int, int, bytes, int]],
+    *,
+    acks: int,
+    timeout_ms: int,
+) -> bytes:
+    """Batches are (topic id, partition, leader epoch, sealed bytes, route sum).
+
+    Protobuf would copy each batch two to four times: here it makes all but the batches, and one
+    join puts them in. A field may stand anywhere in its message.
+    """
+    pieces: list[bytes] = []
+    for topic_id, partition, leader_epoch, data, route_sum in batches:
+        fields = produce_pb2.PartitionBatch(
+            topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, route_sum=route_sum
+        ).SerializeToString()
+        lead = _lead(produce_pb2.PartitionBatch.BATCH_FIELD_NUMBER, len(data))
+        size_bytes = len(fields) + len(lead) + len(data)
+        part = _lead(produce_pb2.ProduceRequest.BATCHES_FIELD_NUMBER, size_bytes)
+        pieces += (part, fields, lead, data)
+    settings = produce_pb2.ProduceRequest(acks=_ACKS[acks], timeout_ms=timeout_ms)
+    pieces.append(settings.SerializeToString())
+    numbered = produce_pb2.ProduceStreamRequest(correlation_id=correlation_id)
+    field = produce_pb2.ProduceStreamRequest.REQUEST_FIELD_NUMBER
+    request = _lead(field, sum(map(len, pieces)))
+    return b"".join((numbered.SerializeToString(), request, *pieces))
+
+
+def _lead(field: int, size_bytes: int) -> bytes:
+    """What stands before bytes or a message in its parent: field and wire type, then the length."""
+    assert field < 16, f"field {field} takes more than one byte"
+    encoded = bytearray((field << 3 | 2,))
+    while size_bytes > 0x7F:
+        encoded.append(size_bytes & 0x7F | 0x80)
+        size_bytes >>= 7
+    encoded.append(size_bytes)
+    return bytes(encoded)
+
+
+class ProduceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker says of one request of a produce stream."""
+
+    correlation_id: int
+    error: TidelogError | None
+    """Of the request as a whole."""
+    outcomes: tuple[Outcome, ...]
+    hints: tuple[LeaderHint | None, ...]
+    throttle_ms: int
+
+
+def read_produce_answer(data: bytes) -> ProduceAnswer:
+    """Outcomes and hints in the order of the request's batches."""
+    answer = produce_pb2.ProduceStreamResponse.FromString(data)
+    outcomes: list[Outcome] = []
+    hints: list[LeaderHint | None] = []
+    for part in answer.response.acknowledgements:
+        refused = _error_in(part.error, is_set=part.HasField("error"))
+        hint = None
+        if refused is not None and part.HasField("leader_id"):
+            hint = LeaderHint(leader_id=part.leader_id, leader_epoch=part.leader_epoch)
+        hints.append(hint)
+        outcomes.append(
+            refused
+            or Acknowledgement(
+                base_offset=part.base_offset,
+                append_time_ms=part.append_time_ms,
+                leader_epoch=part.leader_epoch,
+            )
+        )
+    return ProduceAnswer(
+        correlation_id=answer.correlation_id,
+        error=_error_in(answer.error, is_set=answer.HasField("error")),
+        outcomes=tuple(outcomes),
+        hints=tuple(hints),
+        throttle_ms=answer.response.throttle_ms,
+    )
+
+
+def producer_id_request() -> bytes:
+    """Asks for an identity."""
+    return producer_id_pb2.AllocateProducerIdRequest().SerializeToString()
+
+
+def read_producer_identity(data: bytes) -> ProducerIdentity:
+    """The identity."""
+    answer = producer_id_pb2.AllocateProducerIdResponse.FromString(data)
+    return ProducerIdentity(
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+        batches_in_flight_max=answer.max_in_flight_batches,
+    )
+
+
+def list_offsets_request(queries: Iterable[OffsetQuery]) -> bytes:
+    """Asks a leader for offsets by place or time."""
+    request = metadata_pb2.ListOffsetsRequest(
+        queries=[
+            metadata_pb2.OffsetQuery(
+                topic_id=query.topic_id,
+                partition=query.partition,
+                leader_epoch=query.leader_epoch,
+                spec=metadata_pb2.OffsetSpec.ValueType(query.spec),
+                timestamp_ms=query.timestamp_ms,
+            )
+            for query in queries
+        ]
+    )
+    return request.SerializeToString()
+
+
+def read_offsets(data: bytes) -> tuple[OffsetAnswer, ...]:
+    """One answer for each query, in its order."""
+    answer = metadata_pb2.ListOffsetsResponse.FromString(data)
+    return tuple(
+        OffsetAnswer(
+            topic_id=part.topic_id,
+            partition=part.partition,
+            error=_error_in(part.error, is_set=part.HasField("error")),
+            offset=part.offset,
+            timestamp_ms=part.timestamp_ms,
+            leader_epoch=part.leader_epoch,
+        )
+        for part in answer.answers
+    )
+
+
+def fetch_stream_request(
+    positions: Iterable[FetchPosition],
+    removed: Iterable[tuple[bytes, int]],
+    *,
+    credit_bytes: int,
+    session_epoch: int,
+    max_bytes: int,
+    client_rack: str,
+) -> bytes:
+    """Positions to read from, partitions to stop, credit to add."""
+    request = fetch_pb2.FetchStreamRequest(
+        positions=[_fetch_position(position) for position in positions],
+        removed=[
+            fetch_pb2.FetchedPartition(topic_id=topic_id, partition=partition)
+            for topic_id, partition in removed
+        ],
+        credit_bytes=credit_bytes,
+        session_epoch=session_epoch,
+        max_bytes=max_bytes,
+        client_rack=client_rack,
+    )
+    return request.SerializeToString()
+
+
+def fetch_request(positions: Iterable[FetchPosition]) -> bytes:
+    """One look at positions, without waiting and with as few batches as there can be."""
+    request = fetch_pb2.FetchRequest(
+        positions=[_fetch_position(position) for position in positions], max_bytes=1
+    )
+    return request.SerializeToString()
+
+
+def read_fetch(data: bytes) -> tuple[PartitionBatches, ...]:
+    """What there is to say of the positions; those without news are left out."""
+    answer = fetch_pb2.FetchResponse.FromString(data)
+    return tuple(_partition_batches(part, part.batches) for part in answer.partitions)
+
+
+def _fetch_position(position: FetchPosition) -> fetch_pb2.FetchPosition:
+    return fetch_pb2.FetchPosition(
+        topic_id=position.topic_id,
+        partition=position.partition,
+        leader_epoch=position.leader_epoch,
+        fetch_offset=position.fetch_offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        max_bytes=position.max_bytes,
+        stays_here=position.stays_here,
+    )
+
+
+def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:
+    """Session epoch, and what came for each partition; batches of large answers are not copied."""
+    cut = cut_answer(data)
+    answer = fetch_pb2.FetchStreamResponse.FromString(cut.rest)
+    found = [_partition_batches(part, part.batches) for part in answer.partitions]
+    for envelope, batches in cut.parts:
+        found.append(_partition_batches(fetch_pb2.PartitionBatches.FromString(envelope), batches))
+    return answer.session_epoch, tuple(found)
+
+
+def _partition_batches(
+    part: fetch_pb2.PartitionBatches, batches: bytes | memoryview
+) -> PartitionBatches:
+    return PartitionBatches(
+        topic_id=part.topic_id,
+        partition=part.partition,
+        error=_error_in(part.error, is_set=part.HasField("error")),
+        batches=batches,
+        fetch_sum=part.fetch_sum,
+        high_watermark=part.high_watermark,
+        log_start_offset=part.log_start_offset,
+        leader_epoch=part.leader_epoch,
+        divergence=Divergence(
+            leader_epoch=part.divergence.leader_epoch, end_offset=part.divergence.end_offset
+        )
+        if part.HasField("divergence")
+        else None,
+        preferred_replica=part.preferred_replica if part.preferred_replica > 0 else -1,
+        leader_id=part.leader_id if part.HasField("leader_id") else None,
+    )
+
+
+def create_topics_request(
+    topics: Iterable[NewTopic], *, validate_only: bool, timeout_ms: int
+) -> bytes:
+    """Topics to create."""
+    request = admin_pb2.CreateTopicsRequest(
+        topics=[
+            admin_pb2.NewTopic(
+                name=topic.name,
+                partition_count=max(0, topic.num_partitions),
+                replication_factor=max(0, topic.replication_factor),
+                configuration=topic.topic_configs,
+            )
+            for topic in topics
+        ],
+        validate_only=validate_only,
+        timeout_ms=timeout_ms,
+    )
+    return request.SerializeToString()
+
+
+def read_created_topics(data: bytes) -> list[CreatedTopic | TidelogError]:
+    """One for each topic, in order."""
+    answer = admin_pb2.CreateTopicsResponse.FromString(data)
+    return [
+        _error_in(result.error, is_set=result.HasField("error"))
+        or CreatedTopic(
+            name=result.name,
+            topic_id=result.topic_id,
+            num_partitions=result.partition_count,
+            replication_factor=result.replication_factor,
+        )
+        for result in answer.results
+    ]
+
+
+def describe_topics_request(names: Iterable[str], *, with_replicas: bool = False) -> bytes:
+    """No names: all topics."""
+    return admin_pb2.DescribeTopicsRequest(
+        topic_names=names, with_replica_states=with_replicas
+    ).SerializeToString()
+
+
+def read_topic_descriptions(data: bytes) -> list[TopicDescription | TidelogError]:
+    """One for each topic."""
+    answer = admin_pb2.DescribeTopicsResponse.FromString(data)
+    return [
+        _error_in(topic.error, is_set=topic.HasField("error")) or _read_description(topic)
+        for topic in answer.topics
+    ]
+
+
+def _read_description(topic: admin_pb2.TopicDescription) -> TopicDescription:
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        replication_factor=topic.replication_factor,
+        configs=dict(topic.configuration),
+        partitions=tuple(
+            PartitionDescription(
+                partition=part.partition,
+                leader=part.leader_id,
+                leader_epoch=part.leader_epoch,
+                replicas=tuple(part.replicas),
+                isr=tuple(part.in_sync_replicas),
+                log_start_offset=part.log_start_offset,
+                high_watermark=part.high_watermark,
+                size_bytes=part.size_bytes,
+                eligible=tuple(part.eligible_replicas),
+                replica_states=tuple(_read_replica(each) for each in part.replica_states),
+                ineligible=tuple(
+                    IneligibleReplica(broker_id=each.broker_id, reason=each.reason, hint=each.hint)
+                    for each in part.ineligible_replicas
+                ),
+            )
+            for part in topic.partitions
+        ),
+    )
+
+
+def _read_replica(state: admin_pb2.ReplicaDescription) -> ReplicaDescription:
+    return ReplicaDescription(
+        broker_id=state.broker_id,
+        log_end_offset=state.log_end_offset,
+        flushed_offset=state.flushed_offset,
+        lag=state.lag,
+        caught_up_ago_ms=state.caught_up_ago_ms,
+        size_bytes=state.size_bytes if state.is_own else -1,
+        is_known=state.is_own,
+        failure=_error_in(state.failure, is_set=state.HasField("failure")),
+    )
+
+
+def describe_cluster_request() -> bytes:
+    """Asks for the cluster's description."""
+    return admin_pb2.DescribeClusterRequest().SerializeToString()
+
+
+def read_cluster_description(data: bytes) -> ClusterDescription:
+    """The cluster as the answering broker sees it."""
+    answer = admin_pb2.DescribeClusterResponse.FromString(data)
+    return ClusterDescription(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=tuple(
+            BrokerDescription(
+                broker_id=broker.broker_id,
+                address=broker.address,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+                leader_count=broker.leader_count,
+                replica_count=broker.replica_count,
+            )
+            for broker in answer.brokers
+        ),
+        release=answer.release,
+        partitions=PartitionSummary(
+            topic_count=answer.partitions.topic_count,
+            partition_count=answer.partitions.partition_count,
+            offline_count=answer.partitions.offline_count,
+            under_replicated_count=answer.partitions.under_replicated_count,
+            under_min_isr_count=answer.partitions.under_min_in_sync_count,
+            not_preferred_count=answer.partitions.not_preferred_count,
+            reassigning_count=answer.partitions.reassigning_count,
+        ),
+    )

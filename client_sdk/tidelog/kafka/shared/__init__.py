@@ -1,0 +1,1 @@
+"""Tables that translate kafka-python's options, names and values."""

@@ -1,0 +1,1 @@
+"""What each record does to the image."""

@@ -1,0 +1,1 @@
+"""The metadata at one version, immutable: brokers, topics, partitions, settings."""

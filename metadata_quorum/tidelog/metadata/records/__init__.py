@@ -1,0 +1,1 @@
+"""The records of which the metadata log consists."""

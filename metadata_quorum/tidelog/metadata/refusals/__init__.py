@@ -1,0 +1,1 @@
+"""Refusals that several rooms share, worded once."""

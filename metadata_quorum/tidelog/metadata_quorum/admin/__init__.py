@@ -1,0 +1,1 @@
+"""Administrative calls that the active controller answers."""

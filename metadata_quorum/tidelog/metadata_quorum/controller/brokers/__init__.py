@@ -1,0 +1,1 @@
+"""Decisions about brokers: registration, sessions, clocks, producer ids."""

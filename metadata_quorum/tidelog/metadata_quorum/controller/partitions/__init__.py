@@ -1,0 +1,1 @@
+"""Decisions about partitions: leaders, in-sync sets, moves, damage."""

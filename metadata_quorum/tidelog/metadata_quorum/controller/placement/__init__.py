@@ -1,0 +1,1 @@
+"""Chooses the brokers that get new replicas."""

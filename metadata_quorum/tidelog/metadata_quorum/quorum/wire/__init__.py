@@ -1,0 +1,1 @@
+"""Converts the quorum's messages to the contract's and back."""

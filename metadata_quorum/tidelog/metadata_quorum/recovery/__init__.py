@@ -1,0 +1,1 @@
+"""Surveys the directory of a stopped voter, and goes on from what is left."""

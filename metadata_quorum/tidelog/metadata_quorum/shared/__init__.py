@@ -1,0 +1,1 @@
+"""Converters and rules that several rooms of the quorum use."""

@@ -1,0 +1,1 @@
+"""Files on a real disk."""

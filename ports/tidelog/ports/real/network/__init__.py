@@ -1,0 +1,1 @@
+"""The network port as gRPC on real sockets."""

@@ -1,0 +1,1 @@
+"""A process beside the node for long computations."""
