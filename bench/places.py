@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tests.support.certificates import Authority
 from tidelog.chaos.live.cluster.paths import CLIENTS, Paths, silence
 from tidelog.chaos.live.processes.server import BOTH_ROLES

@@ -1,6 +1,6 @@
 """The scene of a file that another program takes away; beside the others for its length alone."""
 
-from tests.chaos.fault_scenarios import flushed_file, listed_again
+from tests.chaos.support.fault_scenarios import flushed_file, listed_again
 from tidelog.chaos.sim import FaultKind, World
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.cli.running import assert_three_lines, run_cli
-from tests.ports.mounts import can_mount, mounted
+from tests.ports.support.mounts import can_mount, mounted
 from tests.support.ports import free_port
 from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main

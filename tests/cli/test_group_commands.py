@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import assert_three_lines
-from tests.client.group_server import GroupServer
+from tests.client.support.group_server import GroupServer
 from tidelog.cli.group import targets as group_targets
 from tidelog.cli.group.describe import shown_partitions
 from tidelog.cli.group.targets import Bounds, Target, duration_ms, step

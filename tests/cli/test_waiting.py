@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.cli.running import run_cli
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from tests.client.hostile_calls import public_methods
-from tests.client.hostile_subjects import ONCE, READ, WAIT_S, Good, Subject
+from tests.client.support.hostile_calls import public_methods
+from tests.client.support.hostile_subjects import ONCE, READ, WAIT_S, Good, Subject
 from tidelog.client import Producer
 from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncRecordHandler, AsyncTable
 from tidelog.client.sync.batch_future import SendBatchFuture

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer

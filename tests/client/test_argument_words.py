@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import BOTH, Clients
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import BOTH, Clients
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer, errors
 from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError

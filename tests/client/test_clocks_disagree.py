@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import BOTH, Clients
-from tests.client.engine_world import MS, ProducerWorld, failure, view
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import BOTH, Clients
+from tests.client.support.engine_world import MS, ProducerWorld, failure, view
 from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.engine.produce.clocks import PRESENT_MS
 from tidelog.client.engine.produce.messages import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.group_members import (
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.group_members import (
     PARTITIONS,
     Member,
     T,

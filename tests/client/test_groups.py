@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer, Log
-from tests.client.drivers import Clients
-from tests.client.group_members import (
+from tests.client.support.contract_server import ContractServer, Log
+from tests.client.support.drivers import Clients
+from tests.client.support.group_members import (
     PARTITIONS,
     CoroutinesTold,
     Member,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.client.engine_world import view
+from tests.client.support.engine_world import view
 from tidelog.client.engine.cluster.backoff import Backoff
 from tidelog.client.engine.cluster.metadata import ClusterView, MetadataCache
 from tidelog.client.engine.cluster.topic_messages import FetchMetadata, RefuseTopic, RouteTopic

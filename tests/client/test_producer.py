@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import BOTH, Clients
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import BOTH, Clients
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import Producer, RecordMetadata, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError

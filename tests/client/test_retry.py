@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import LoopThread
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import LoopThread
 from tidelog.client import (
     Consumer,
     ConsumerRecord,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import BOTH, Clients
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import BOTH, Clients
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import ConsumerRecord, Producer
 from tidelog.client.engine.fetch.table_state import TableState

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.client.contract_server import ContractServer
-from tests.client.drivers import BOTH, Clients
+from tests.client.support.contract_server import ContractServer
+from tests.client.support.drivers import BOTH, Clients
 from tests.support.certificates import Authority, Pair, encrypt_key, has_openssl
 from tests.support.waiting import HANG_MS
 from tidelog.client import AdminClient, Consumer, Producer

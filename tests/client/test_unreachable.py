@@ -99,7 +99,7 @@ def test_each_of_several_addresses_is_named() -> None:
 
 
 def test_one_good_address_among_bad_ones_is_enough() -> None:
-    from tests.client.contract_server import ContractServer
+    from tests.client.support.contract_server import ContractServer
 
     with closed_port() as closed, ContractServer() as server:
         list_topics(f"{closed},{server.address}")

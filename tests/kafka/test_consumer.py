@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tests.support.waiting import HANG_MS
 from tidelog.kafka import Deserializer, KafkaConsumer, KafkaProducer, TopicPartition, errors
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tidelog.client.types.groups import GroupState as State
 from tidelog.client.types.groups import GroupType as Type
 from tidelog.kafka import (

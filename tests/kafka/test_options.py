@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tidelog.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
 from tidelog.kafka.shared.option_table import ADMIN, CONSUMER, PRODUCER, Option, Verdict
 from tidelog.kafka.shared.options import KafkaOptionWarning, honoured

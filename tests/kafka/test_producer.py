@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.contract_server import ContractServer
+from tests.client.support.contract_server import ContractServer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.kafka import DefaultSerializer, KafkaProducer, TopicPartition, errors
 from tidelog.kafka.partitioner import Partitioner, TopicView

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports.abilities import Ability
-from tests.ports.adapters import WORLDS, World
+from tests.ports.support.abilities import Ability
+from tests.ports.support.adapters import WORLDS, World
 
 
 @pytest.fixture(params=list(WORLDS))

@@ -1,6 +1,6 @@
 """Clock, Random and Host keep their promises in every world."""
 
-from tests.ports.adapters import World
+from tests.ports.support.adapters import World
 
 DRAWS = 2_000
 READINGS = 200

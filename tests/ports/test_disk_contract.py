@@ -5,9 +5,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from tests.ports.abilities import Ability
-from tests.ports.adapters import World
-from tests.ports.disk_steps import append, codes_of, read_all
+from tests.ports.support.abilities import Ability
+from tests.ports.support.adapters import World
+from tests.ports.support.disk_steps import append, codes_of, read_all
 from tidelog.ports import Append, FileUnusable, TaskScope
 from tidelog.wire.errors import ErrorCode
 

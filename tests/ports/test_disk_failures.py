@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.ports.abilities import Ability
-from tests.ports.adapters import World
-from tests.ports.disk_steps import append, code_of, codes_of, fail, read_all
+from tests.ports.support.abilities import Ability
+from tests.ports.support.adapters import World
+from tests.ports.support.disk_steps import append, code_of, codes_of, fail, read_all
 from tidelog.ports import Append
 from tidelog.wire.errors import ErrorCode
 

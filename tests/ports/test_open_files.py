@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ports.limits import open_files_limit
+from tests.ports.support.limits import open_files_limit
 from tidelog.ports.real.disk.open_files import (
     RAISED_MIN,
     TABLE_MAX,

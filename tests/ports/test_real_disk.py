@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports.limits import open_files_limit
-from tests.ports.mounts import can_mount, mounted
+from tests.ports.support.limits import open_files_limit
+from tests.ports.support.mounts import can_mount, mounted
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import Append, File, FileUnusable
 from tidelog.ports.real.disk import io as disk_io

@@ -21,7 +21,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
 
-EVALUATE = "tests.ports.worker_jobs:evaluate"
+EVALUATE = "tests.ports.support.worker_jobs:evaluate"
 
 
 class Nowhere:
@@ -232,7 +232,9 @@ def test_a_read_that_reaches_beyond_the_end_is_shorter(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_is_a_storage_failure(tmp_path: Path) -> None:
-    outcome = run_order(Order("tests.ports.worker_jobs:size", b"x", str(tmp_path / "gone"), 0))
+    outcome = run_order(
+        Order("tests.ports.support.worker_jobs:size", b"x", str(tmp_path / "gone"), 0)
+    )
     assert outcome.code == ErrorCode.STORAGE_FAILED.value
     assert "gone" in outcome.tried
 

@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from tests.ports.adapters import World
-from tests.ports.scope_work import (
+from tests.ports.support.adapters import World
+from tests.ports.support.scope_work import (
     Trouble,
     fail,
     fail_after,

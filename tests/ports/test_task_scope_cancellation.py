@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.ports.adapters import World
-from tests.ports.scope_work import (
+from tests.ports.support.adapters import World
+from tests.ports.support.scope_work import (
     Trouble,
     fail,
     fail_after,

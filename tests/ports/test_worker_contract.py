@@ -6,14 +6,14 @@ from collections.abc import Awaitable
 
 import pytest
 
-from tests.ports.abilities import Ability
-from tests.ports.adapters import World
+from tests.ports.support.abilities import Ability
+from tests.ports.support.adapters import World
 from tidelog.ports import Append, Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
 
-JOBS = "tests.ports.worker_jobs:"
+JOBS = "tests.ports.support.worker_jobs:"
 COMPRESS = JOBS + "compress"
 
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.ports import test_disk_contract, test_disk_failures
-from tests.ports.abilities import Ability
-from tests.ports.disk_steps import append, read_all
-from tests.ports.real_world import RealWorld
+from tests.ports.support.abilities import Ability
+from tests.ports.support.disk_steps import append, read_all
+from tests.ports.support.real_world import RealWorld
 from tidelog.ports.real.disk.disk import RealDisk, open_disk
 from tidelog.testing.disk import Flushed, RememberingDisk
 from tidelog.wire.errors import ErrorCode, TidelogError

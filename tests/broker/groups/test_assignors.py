@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.broker.groups.house import key, topic_id
+from tests.broker.groups.support.house import key, topic_id
 from tidelog.broker.groups.assignors import range as range_assignor
 from tidelog.broker.groups.assignors import uniform, uniform_mixed
 from tidelog.broker.groups.assignors.types import Assignment, AssignorMember, Wanted

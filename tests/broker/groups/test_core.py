@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.broker.groups.house import LOST, House, key, persistent, topic
+from tests.broker.groups.support.house import LOST, House, key, persistent, topic
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.answers import (

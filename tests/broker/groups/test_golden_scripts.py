@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.groups.script_commands import Script
+from tests.broker.groups.support.script_commands import Script
 from tests.support.golden import Golden, scripts_beside
 
 

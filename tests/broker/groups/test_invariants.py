@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.broker.groups.house import House, key, topic
+from tests.broker.groups.support.house import House, key, topic
 from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.invariants import GroupView, MemberView, Told, check, check_step
 from tidelog.broker.groups.state.messages import Heartbeat, Subscription, Tick

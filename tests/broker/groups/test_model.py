@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.broker.groups.group_model import GroupModel
+from tests.broker.groups.support.group_model import GroupModel
 
 TestGroupModel = pytest.mark.slow(GroupModel.TestCase)
 TestGroupModel.settings = settings(

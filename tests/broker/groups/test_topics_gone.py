@@ -1,6 +1,6 @@
 """A topic that is deleted while the next target of its group is put off."""
 
-from tests.broker.groups.house import House, topic
+from tests.broker.groups.support.house import House, topic
 from tests.broker.groups.test_core import beat
 from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.messages import Subscription

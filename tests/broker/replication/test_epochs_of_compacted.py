@@ -3,9 +3,9 @@
 The real compaction makes the log, the real sessions copy it; owner and disk are stand-ins.
 """
 
-from tests.broker.compaction.compaction_log import CompactedLog, keyed
-from tests.broker.replication.copy_log import CopyLog, key_of
-from tests.broker.replication.session_world import SessionWorld
+from tests.broker.support.compaction_log import CompactedLog, keyed
+from tests.broker.support.copy_log import CopyLog, key_of
+from tests.broker.support.session_world import SessionWorld
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.wire.batch import decode_batch, encode_batch
 

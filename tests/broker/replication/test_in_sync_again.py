@@ -1,6 +1,6 @@
 """The leader's view of an in-sync set where logs are opened again, and replicas placed again."""
 
-from tests.broker.replication.in_sync_leader import ONE, THREE, TWO, Leader, Log
+from tests.broker.support.in_sync_leader import ONE, THREE, TWO, Leader, Log
 
 
 def test_a_log_that_is_opened_again_goes_on_waiting_for_whoever_was_asked_for() -> None:

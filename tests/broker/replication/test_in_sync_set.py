@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.broker.replication.in_sync_leader import (
+from tests.broker.support.in_sync_leader import (
     LAG_MS,
     ONE,
     REFUSED,

@@ -10,13 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.broker.replication.copy_brokers import (
-    BROKERS,
-    NOWHERE,
-    TOPIC,
-    CopyBroker,
-    SharedMetadata,
-)
+from tests.broker.support.copy_brokers import BROKERS, NOWHERE, TOPIC, CopyBroker, SharedMetadata
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World

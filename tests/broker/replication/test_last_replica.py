@@ -2,15 +2,7 @@
 
 import msgspec
 
-from tests.broker.replication.in_sync_leader import (
-    ONE,
-    REFUSED,
-    TWO,
-    UNKNOWN,
-    Leader,
-    led,
-    made,
-)
+from tests.broker.support.in_sync_leader import ONE, REFUSED, TWO, UNKNOWN, Leader, led, made
 from tidelog.broker.replication.in_sync.set import RETRY_MS_MIN
 from tidelog.broker.replication.shared.in_sync_types import Led
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.broker.replication.copy_log import CopyLog, key_of
-from tests.broker.replication.session_world import SessionWorld, ends
+from tests.broker.support.copy_log import CopyLog, key_of
+from tests.broker.support.session_world import SessionWorld, ends
 from tidelog.broker.replication.follower.partition import StopHeadless
 from tidelog.broker.replication.shared.log_start import is_decided, lacks_head
 from tidelog.broker.replication.shared.messages import NO_EPOCH

@@ -1,12 +1,7 @@
 """Leader's and follower's session by themselves: what each says and does, step by step."""
 
-from tests.broker.replication.copy_log import key_of
-from tests.broker.replication.session_world import (
-    LIMITS,
-    SessionWorld,
-    ends,
-    in_session,
-)
+from tests.broker.support.copy_log import key_of
+from tests.broker.support.session_world import LIMITS, SessionWorld, ends, in_session
 from tidelog.broker.replication.follower.session import NAMES_MAX
 from tidelog.broker.replication.leader.answer import AnswerDraft
 from tidelog.wire.ids import Offset

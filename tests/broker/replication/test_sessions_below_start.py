@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.broker.replication.copy_log import CopyLog, key_of
-from tests.broker.replication.session_world import SessionWorld, ends
+from tests.broker.support.copy_log import CopyLog, key_of
+from tests.broker.support.session_world import SessionWorld, ends
 from tidelog.broker.replication.follower.partition import CutTo, FollowerEffect, RestartAt, TrimTo
 from tidelog.wire.ids import LeaderEpoch, Offset
 

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.broker.replication.copy_log import CopyLog, key_of
-from tests.broker.replication.session_world import LIMITS, SessionWorld
+from tests.broker.support.copy_log import CopyLog, key_of
+from tests.broker.support.session_world import LIMITS, SessionWorld
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import BatchHeader
 

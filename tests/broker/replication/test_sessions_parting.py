@@ -2,14 +2,8 @@
 
 import msgspec
 
-from tests.broker.replication.copy_log import key_of, sealed_batch
-from tests.broker.replication.session_world import (
-    LIMITS,
-    SessionWorld,
-    ends,
-    in_session,
-    refused,
-)
+from tests.broker.support.copy_log import key_of, sealed_batch
+from tests.broker.support.session_world import LIMITS, SessionWorld, ends, in_session, refused
 from tidelog.broker.replication.follower.partition import AppendCopies, CutTo, Phase, RestartAt
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.wire.errors import ErrorCode

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.broker.replication.copy_brokers import BROKERS, TOPIC, CopyBroker, SharedMetadata
+from tests.broker.support.copy_brokers import BROKERS, TOPIC, CopyBroker, SharedMetadata
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.follower.partition import Phase
 from tidelog.broker.replication.shared.messages import Lane

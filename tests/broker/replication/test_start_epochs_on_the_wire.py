@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.broker.replication.copy_log import key_of
+from tests.broker.support.copy_log import key_of
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     FetchAnswer,

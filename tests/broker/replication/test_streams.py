@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.node_in_world import partition_batch, sealed
-from tests.server.cluster_in_world import CLUSTER_ID, Cluster
-from tests.server.replicas_in_world import ReplicatedTopic
+from tests.broker.support.node_in_world import partition_batch, sealed
+from tests.server.support.cluster_in_world import CLUSTER_ID, Cluster
+from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.replication.leader.lanes import has_behind
 from tidelog.broker.replication.shared.messages import (

@@ -11,8 +11,8 @@ from tests.broker.replication.test_streams import (
     on_three_brokers,
     replica_of,
 )
-from tests.server.cluster_in_world import Cluster
-from tests.server.replicas_in_world import ReplicatedTopic
+from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.broker.replication.tasks.wire import REPLICA_FETCH, encode_ask
 from tidelog.wire.ids import Offset, PartitionEpoch

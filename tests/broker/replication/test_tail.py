@@ -1,6 +1,6 @@
 """What is kept in memory of logs' ends."""
 
-from tests.broker.replication.copy_log import CopyLog
+from tests.broker.support.copy_log import CopyLog
 from tidelog.broker.replication.leader.tail import Tail
 
 

@@ -1,0 +1,15 @@
+"""A group member's core, told as scripts: inputs and the exact effects."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.support.group_world import GroupScript
+from tests.support.golden import Golden, scripts_beside
+
+
+@pytest.mark.parametrize(
+    "path", scripts_beside(__file__, "group_scripts"), ids=lambda path: path.stem
+)
+def test_the_member_does_what_the_script_says(path: Path, golden: Golden) -> None:
+    golden(path, GroupScript)
