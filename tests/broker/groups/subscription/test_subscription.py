@@ -273,6 +273,61 @@ def test_commits_go_one_after_the_other_and_are_tried_again() -> None:
     assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
 
 
+def told_ids(stream: Stream) -> list[int]:
+    """Acknowledgements in the order in which they were answered."""
+    return [each.correlation_id for each in stream.told if isinstance(each, SendAcknowledged)]
+
+
+def test_an_acknowledgement_with_nothing_to_store_waits_for_those_before_it() -> None:
+    stream = reading(P0, P1)
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1), correlation_id=1)
+    stream.acknowledge((7, 1), correlation_id=2)
+    stream.acknowledge((0, 2), (7, 1), correlation_id=3)
+    stream.acknowledge((0, 50), correlation_id=4)
+    stream.acknowledge(correlation_id=5)
+    assert told_ids(stream) == [], "the first one is still being stored"
+    stream.committed()
+    assert told_ids(stream) == [1, 2], "the third one is still being stored"
+    stream.committed(refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert told_ids(stream) == [1, 2]
+    stream.pass_time(limits.RETRY_MS)
+    stream.committed()
+    assert told_ids(stream) == [1, 2, 3, 4, 5]
+    stream.acknowledge(correlation_id=6)
+    assert told_ids(stream)[-1] == 6, "nothing is before it"
+    assert stream.core.is_settled
+
+
+def test_answers_keep_their_order_when_the_membership_is_lost() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1), correlation_id=1)
+    stream.acknowledge((7, 1), correlation_id=2)
+    stream.committed(refused(ErrorCode.UNKNOWN_MEMBER))
+    stream.acknowledge((0, 2), correlation_id=3)
+    assert told_ids(stream) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_acknowledgements_of_a_partition_that_is_gone_are_answered_in_turn(is_lost: bool) -> None:
+    stream = reading(P0, P1)
+    stream.brought(P0, 0, 2)
+    stream.acknowledge((0, 2), correlation_id=1)
+    stream.acknowledge((0, 2), correlation_id=2)
+    stream.pass_time(1_000)
+    stream.answer(assigned(P1))
+    stream.committed()
+    commits = stream.count(SendCommit)
+    assert told_ids(stream) == [1, 2], "by then the partition was given up"
+    assert failures(stream) == [(0, ErrorCode.STALE_ASSIGNMENT)]
+    assert commits == 1, "there is nothing to ask for"
+    if is_lost:
+        stream.pass_time(1_000)
+        stream.answer(refused(ErrorCode.UNKNOWN_MEMBER))
+    assert stream.core.is_settled
+
+
 @pytest.mark.slow
 def test_positions_that_wait_to_be_stored_are_bounded_all_together() -> None:
     stream = reading(P0)

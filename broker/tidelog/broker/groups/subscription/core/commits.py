@@ -1,7 +1,8 @@
 """Acknowledgements on their way to the coordinator: one commit in flight, others behind it. Pure.
 
-Owns their order and that each is answered once. A commit that could not be made is tried again with
-the epoch that the member has by then; what it does not own any more is answered STALE_ASSIGNMENT.
+Owns their order, and that each is answered once and in it: one of which nothing is to be stored
+waits for those before it as well. A commit that could not be made is tried again with the epoch
+that the member has by then; what it does not own any more is answered STALE_ASSIGNMENT.
 """
 
 from collections import deque
@@ -31,6 +32,8 @@ class Waiting(msgspec.Struct, kw_only=True):
     offsets: dict[PartitionKey, int]
     topics: dict[PartitionKey, str]
     failures: list[Failure] = msgspec.field(default_factory=list)
+    position_count: int = 0
+    """What the client named, while it waits."""
 
 
 class Commits:
@@ -50,8 +53,11 @@ class Commits:
 
     def add(self, waiting: Waiting) -> None:
         """Behind all others."""
+        if waiting.correlation_id is not None:
+            # Where reading begins does not count: the client did not ask for it.
+            waiting.position_count = len(waiting.offsets) + len(waiting.failures)
         self._queue.append(waiting)
-        self.position_count += _positions_in(waiting)
+        self.position_count += waiting.position_count
 
     def is_sent(self, request: CommitOffsets) -> bool:
         """Whether this is the one under way; else everybody who waited for it has been told."""
@@ -61,16 +67,25 @@ class Commits:
         """When the first one may be sent."""
         return self._due_ms if self._queue and self._sent is None else NEVER_MS
 
-    def next_request(
-        self, partitions: Mapping[PartitionKey, Partition], epoch: int, now_ms: int
-    ) -> CommitOffsets | None:
-        """What to send now; None: nothing."""
+    def take_answered(self, partitions: Mapping[PartitionKey, Partition]) -> list[SendAcknowledged]:
+        """Answers to the first ones, as long as there is nothing to store of them."""
+        told: list[SendAcknowledged] = []
+        while self._queue and self._sent is None:
+            first = self._queue[0]
+            for key in [key for key in first.offsets if key not in partitions]:
+                del first.offsets[key]
+                first.failures.append((first.topics[key], key.partition, stale(key)))
+            if first.offsets:
+                break
+            told += self._answer_first()
+        return told
+
+    def next_request(self, epoch: int, now_ms: int) -> CommitOffsets | None:
+        """What to send now, once `take_answered` was asked; None: nothing."""
         if self._sent is not None or not self._queue or now_ms < self._due_ms:
             return None
         first = self._queue[0]
-        for key in [key for key in first.offsets if key not in partitions]:
-            del first.offsets[key]
-            first.failures.append((first.topics[key], key.partition, stale(key)))
+        assert first.offsets, "what has nothing to store is answered before"
         self._sent = CommitOffsets(
             request_id=0,
             now_ms=0,
@@ -98,49 +113,34 @@ class Commits:
         self,
         outcome: CommitAnswer | TidelogError,
         on_stored: Callable[[PartitionKey, int], None],
-    ) -> SendAcknowledged | None:
-        """The first one is answered; what to tell the client of it."""
+    ) -> list[SendAcknowledged]:
+        """The first one is answered; what to tell the client of it, if it asked."""
         sent, self._sent = self._sent, None
         assert sent is not None, "an answer to a commit that was never sent"
-        first = self._queue.popleft()
-        self.position_count -= _positions_in(first)
-        assert self.position_count >= 0, "what was added once is taken off once"
+        first = self._queue[0]
         for place, offset in enumerate(sent.offsets):
             error = outcome if isinstance(outcome, TidelogError) else outcome.errors[place]
             if error is None:
                 on_stored(offset.key, offset.committed_offset)
             else:
                 first.failures.append((first.topics[offset.key], offset.key.partition, error))
-        return acknowledged(first)
+        return self._answer_first()
 
     def refuse_all(self) -> list[SendAcknowledged]:
         """The member is none any more: nothing of what waits counts."""
         self._sent = None
-        told = []
-        for waiting in self._queue:
-            waiting.failures += [
-                (waiting.topics[key], key.partition, stale(key)) for key in waiting.offsets
-            ]
-            answer = acknowledged(waiting)
-            if answer is not None:
-                told.append(answer)
-        self._queue.clear()
-        self.position_count = 0
+        told = self.take_answered({})
+        assert self.position_count == 0, "nobody waits, and nothing is counted"
         return told
 
-
-def _positions_in(waiting: Waiting) -> int:
-    """Where reading begins does not count: the client did not ask for it."""
-    if waiting.correlation_id is None:
-        return 0
-    return len(waiting.offsets) + len(waiting.failures)
-
-
-def acknowledged(waiting: Waiting) -> SendAcknowledged | None:
-    """The answer for the client; None: it did not ask."""
-    if waiting.correlation_id is None:
-        return None
-    return SendAcknowledged(correlation_id=waiting.correlation_id, failures=tuple(waiting.failures))
+    def _answer_first(self) -> list[SendAcknowledged]:
+        first = self._queue.popleft()
+        self.position_count -= first.position_count
+        assert self.position_count >= 0, "what was added once is taken off once"
+        if first.correlation_id is None:
+            return []
+        failures = tuple(first.failures)
+        return [SendAcknowledged(correlation_id=first.correlation_id, failures=failures)]
 
 
 def stale(key: PartitionKey) -> TidelogError:

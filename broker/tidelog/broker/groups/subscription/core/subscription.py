@@ -10,7 +10,7 @@ from typing import Final
 from tidelog.broker.groups.state.answers import CommitAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.groups.subscription.core import limits
-from tidelog.broker.groups.subscription.core.commits import NEVER_MS, Commits, Waiting, acknowledged
+from tidelog.broker.groups.subscription.core.commits import NEVER_MS, Commits, Waiting
 from tidelog.broker.groups.subscription.core.membership import Membership
 from tidelog.broker.groups.subscription.core.messages import (
     Begin,
@@ -20,6 +20,7 @@ from tidelog.broker.groups.subscription.core.messages import (
     EndStream,
     FindPositions,
     Position,
+    SendAcknowledged,
     SendAssignment,
     SendCommit,
     SendHeartbeat,
@@ -377,14 +378,14 @@ class Subscription:
                 assert key is not None, "what is not owned is refused"
                 waiting.offsets[key] = position.next_offset
                 waiting.topics[key] = position.topic
-        if self._member is None or not waiting.offsets:
-            for key, offset in waiting.offsets.items():
-                self._partitions[key].acknowledge(offset)
-            told = acknowledged(waiting)
-            assert told is not None, "a client asks with a correlation id"
-            return [told, *self._deliver(now_ms)]
-        self._commits.add(waiting)
-        return self._commit(now_ms)
+        if self._member is not None:
+            commits.add(waiting)
+            return self._commit(now_ms)
+        # Without a group nothing is stored, so nothing waits either.
+        for key, offset in waiting.offsets.items():
+            self._partitions[key].acknowledge(offset)
+        told = SendAcknowledged(correlation_id=correlation_id, failures=tuple(waiting.failures))
+        return [told, *self._deliver(now_ms)]
 
     def on_answers_left(self) -> list[Effect]:
         """The client acknowledges, and does not take the answers: more of them are not kept."""
@@ -410,10 +411,11 @@ class Subscription:
         return None
 
     def _commit(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = list(self._commits.take_answered(self._partitions))
         if self._member is None or not self._member.is_member:
-            return []
-        request = self._commits.next_request(self._partitions, self._member.epoch, now_ms)
-        return [] if request is None else [SendCommit(request)]
+            return effects
+        request = self._commits.next_request(self._member.epoch, now_ms)
+        return effects if request is None else [*effects, SendCommit(request)]
 
     def on_committed(
         self, sent: CommitOffsets, outcome: CommitAnswer | TidelogError, now_ms: int
@@ -430,8 +432,8 @@ class Subscription:
                 return []
         told = self._commits.settle(outcome, self._on_stored)
         self._give_up_done(now_ms)
-        effects: list[Effect] = [] if told is None else [told]
-        if told is None and not all(each.is_ready for each in self._partitions.values()):
+        effects: list[Effect] = list(told)
+        if not told and not all(each.is_ready for each in self._partitions.values()):
             # Where reading begins was not stored: it is looked up once more.
             self._find_due_ms = now_ms + limits.RETRY_MS
         effects += self._announce()
