@@ -41,11 +41,6 @@ class ReplicaServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchResponse.FromString,
                 _registered_method=True)
-        self.EpochEndOffsets = channel.unary_unary(
-                '/tidelog.v1.ReplicaService/EpochEndOffsets',
-                request_serializer=tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsRequest.SerializeToString,
-                response_deserializer=tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsResponse.FromString,
-                _registered_method=True)
 
 
 class ReplicaServiceServicer(object):
@@ -63,14 +58,6 @@ class ReplicaServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def EpochEndOffsets(self, request, context):
-        """Where leader epochs end in the leader's log: a follower finds with it where its own log parts
-        from the leader's. Changes nothing.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_ReplicaServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,11 +65,6 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
                     servicer.ReplicaFetch,
                     request_deserializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchResponse.SerializeToString,
-            ),
-            'EpochEndOffsets': grpc.unary_unary_rpc_method_handler(
-                    servicer.EpochEndOffsets,
-                    request_deserializer=tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsRequest.FromString,
-                    response_serializer=tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -114,33 +96,6 @@ class ReplicaService(object):
             '/tidelog.v1.ReplicaService/ReplicaFetch',
             tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.SerializeToString,
             tidelog_dot_v1_dot_replica__pb2.ReplicaFetchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def EpochEndOffsets(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tidelog.v1.ReplicaService/EpochEndOffsets',
-            tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsRequest.SerializeToString,
-            tidelog_dot_v1_dot_replica__pb2.EpochEndOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

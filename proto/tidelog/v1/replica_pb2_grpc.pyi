@@ -41,10 +41,6 @@ class ReplicaServiceStub:
     sides show gaps: then one side asks for a full start, and the follower sends all its positions
     again. After a break the follower opens a new stream with a new session.
     """
-    EpochEndOffsets: _grpc.UnaryUnaryMultiCallable[_replica_pb2.EpochEndOffsetsRequest, _replica_pb2.EpochEndOffsetsResponse]
-    """Where leader epochs end in the leader's log: a follower finds with it where its own log parts
-    from the leader's. Changes nothing.
-    """
 
 @_typing.type_check_only
 class ReplicaServiceAsyncStub(ReplicaServiceStub):
@@ -58,10 +54,6 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     the leader sends batches, only for partitions with news. Numbers in ascending order on both
     sides show gaps: then one side asks for a full start, and the follower sends all its positions
     again. After a break the follower opens a new stream with a new session.
-    """
-    EpochEndOffsets: _aio.UnaryUnaryMultiCallable[_replica_pb2.EpochEndOffsetsRequest, _replica_pb2.EpochEndOffsetsResponse]  # type: ignore[assignment]
-    """Where leader epochs end in the leader's log: a follower finds with it where its own log parts
-    from the leader's. Changes nothing.
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -79,16 +71,6 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         the leader sends batches, only for partitions with news. Numbers in ascending order on both
         sides show gaps: then one side asks for a full start, and the follower sends all its positions
         again. After a break the follower opens a new stream with a new session.
-        """
-
-    @_abc_1.abstractmethod
-    def EpochEndOffsets(
-        self,
-        request: _replica_pb2.EpochEndOffsetsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_replica_pb2.EpochEndOffsetsResponse, _abc.Awaitable[_replica_pb2.EpochEndOffsetsResponse]]:
-        """Where leader epochs end in the leader's log: a follower finds with it where its own log parts
-        from the leader's. Changes nothing.
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

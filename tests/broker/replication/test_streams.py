@@ -18,13 +18,12 @@ from tidelog.broker.replication.shared.messages import (
     Lane,
 )
 from tidelog.broker.replication.tasks.wire import REPLICA_FETCH, decode_answer, encode_ask
-from tidelog.broker.services.replica.methods import EPOCH_END_OFFSETS
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.ports.exchange import Exchange
 from tidelog.metadata.image.image import BrokerImage
 from tidelog.metadata.settings.catalogue import REASSIGNMENT_THROTTLE
 from tidelog.ports import Stream
-from tidelog.v1 import config_admin_pb2, errors_pb2, produce_pb2, replica_pb2
+from tidelog.v1 import config_admin_pb2, produce_pb2, replica_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
@@ -463,30 +462,5 @@ def test_nobody_is_measured_by_a_log_that_is_being_cut_or_not_yet_led() -> None:
         assert await code_of_naming(2) is ErrorCode.UNAVAILABLE
         log.leader_epoch = LeaderEpoch(log.leader_epoch + 1)
         assert await code_of_naming(3) is None
-
-    on_three_brokers(work)
-
-
-def test_ends_of_epochs_are_answered_for_each_query() -> None:
-    async def work(cluster: Cluster, topic: ReplicatedTopic) -> None:
-        await topic.produce(3)
-        epoch = topic.now().leader_epoch
-        request = replica_pb2.EpochEndOffsetsRequest(cluster_id=CLUSTER_ID, broker_id=2)
-        for current, asked in ((epoch, epoch), (epoch, epoch + 5), (epoch + 1, epoch)):
-            request.queries.add(
-                topic_id=topic.key.topic_id,
-                partition=0,
-                current_leader_epoch=current,
-                leader_epoch=asked,
-            )
-        data = await cluster.network.call(
-            f"n{topic.now().leader_id}:2",
-            EPOCH_END_OFFSETS,
-            request.SerializeToString(),
-            timeout_ms=5_000,
-        )
-        answers = replica_pb2.EpochEndOffsetsResponse.FromString(data).answers
-        assert [(each.leader_epoch, each.end_offset) for each in answers[:2]] == [(epoch, 3)] * 2
-        assert answers[2].error.code == errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH
 
     on_three_brokers(work)

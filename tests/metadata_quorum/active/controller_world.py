@@ -7,14 +7,18 @@ from tests.metadata_quorum.active.fake_quorum import FakeQuorum
 from tests.metadata_quorum.active.small_machine import SmallMachine
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.records.entries import ClusterConfigurationRecord, FormatRecord
+from tidelog.metadata.records.entries import (
+    ClusterConfigurationRecord,
+    FormatRecord,
+    encode_entry,
+)
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.writes import Written
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.ports import TaskScope
 
-BOOTSTRAP = (FormatRecord(cluster_id="c"),)
+BOOTSTRAP = encode_entry((FormatRecord(cluster_id="c"),))
 LIMITS = ActiveLimits()
 ONE_AT_A_TIME = ActiveLimits(in_flight_entries_max=1, queued_writes_max=100)
 
@@ -27,12 +31,11 @@ class Scene:
     ) -> None:
         self.ports = ports
         self.machine = SmallMachine()
-        self.quorum = FakeQuorum(self.machine, commit_ms=commit_ms)
+        self.quorum = FakeQuorum(self.machine, commit_ms=commit_ms, bootstrap_command=BOOTSTRAP)
         self.controller = ActiveController(
             quorum=self.quorum,
             state_machine=self.machine,
             clock=ports.clock,
-            bootstrap=BOOTSTRAP,
             limits=limits,
         )
 

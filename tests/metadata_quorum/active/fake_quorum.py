@@ -34,8 +34,17 @@ def member_id(node_id: int) -> MemberId:
 class FakeQuorum:
     """See `Quorum`. `commit_ms` None: entries are committed by `commit_to` only."""
 
-    def __init__(self, machine: StateMachine, *, commit_ms: int | None = 1, nodes: int = 3) -> None:
+    def __init__(
+        self,
+        machine: StateMachine,
+        *,
+        commit_ms: int | None = 1,
+        nodes: int = 3,
+        bootstrap_command: bytes = b"",
+    ) -> None:
         self.machine = machine
+        self._bootstrap_command = bootstrap_command
+        """What the first leader of all writes behind its empty entry."""
         self.commit_ms = commit_ms
         self.entries: list[Entry] = []
         self.applied_index = LogIndex(0)
@@ -77,6 +86,9 @@ class FakeQuorum:
         self.role = Role.LEADER
         self.leader = self.member_id
         index = self._append(EntryKind.EMPTY, b"")
+        if self._bootstrap_command:
+            index = self._append(EntryKind.COMMAND, self._bootstrap_command)
+            self._bootstrap_command = b""
         self._schedule(index)
         self._change()
 

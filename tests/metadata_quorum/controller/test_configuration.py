@@ -66,11 +66,9 @@ def test_the_topics_of_a_broker_parse_to_the_defaults_of_the_catalogue() -> None
     assert parse({}, topic="t") == TopicSettings()
 
 
-def test_the_topic_counts_above_the_broker_above_the_cluster_above_the_node() -> None:
+def test_the_topic_counts_above_the_broker_above_the_cluster() -> None:
     image, name = base(), "segment.bytes"
     assert value(image, TOPIC, name) == (str(1 << 30), Source.DEFAULT)
-    (node,) = describe(image, BROKER, names=[name], node={name: "7000"})
-    assert (node.value, node.source) == ("7000", Source.NODE)
     image = altered(image, CLUSTER, Change(name=name, value="8000"))
     assert value(image, TOPIC, name) == ("8000", Source.CLUSTER)
     image = altered(image, BROKER, Change(name=name, value="9000"))

@@ -72,7 +72,7 @@ def no_directory_of_ours(directories: Directories) -> None:
         (a_copy, ErrorCode.WRONG_CLUSTER, "copy of the data directory", "log_dirs"),
         (a_copy_of_another_one, ErrorCode.WRONG_CLUSTER, "copy of", "log_dirs"),
         (newer, ErrorCode.UNSUPPORTED_VERSION, "format version 4", "Upgrade"),
-        (older, ErrorCode.UNSUPPORTED_VERSION, "format version 2", "storage upgrade --dry-run"),
+        (older, ErrorCode.UNSUPPORTED_VERSION, "format version 2", "never released"),
         (unformatted, ErrorCode.STORAGE_NOT_FORMATTED, "no node.json", "add-log-dirs"),
         (no_directory_of_ours, ErrorCode.STORAGE_NOT_FORMATTED, "holds `holiday.jpg`", "mounted"),
     ],

@@ -10,7 +10,6 @@ import pytest
 from tests.server.support.directories_in_world import DATA, Directories, run_directories
 from tidelog.chaos.sim.ports.clock import WALL_START_MS
 from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
-from tidelog.server.commands.upgrade import UpgradeOptions, upgrade_storage
 from tidelog.wire.batch import decode_batch, iterate_headers
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -34,7 +33,6 @@ def of_golden(count: int) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
 SMALL: Final = [(number, b"s%d" % number) for number in range(6)]
 COMPACTED: Final = [(number, value(number - 1)) for number in (59, 60)]
 TRIMMED: Final = [(number, value(number)) for number in range(25, 40)]
-FORMAT_2: Final = {**of_golden(40), ("small", 0): SMALL[:5]}
 CLEAN: Final = {**of_golden(40), ("small", 0): SMALL[:5], ("trimmed", 0): TRIMMED}
 KILLED: Final = {**of_golden(60), ("small", 0): SMALL, ("trimmed", 0): TRIMMED}
 
@@ -87,20 +85,6 @@ async def read_from(
             found += [(each[0], each[4] or b"") for each in records if each[0] >= offset]
             offset = header.base_offset + header.last_offset_delta + 1
     return found
-
-
-def test_a_directory_of_format_2_is_upgraded_and_read_whole(tmp_path: Path) -> None:
-    source = Path(shutil.copytree(GOLDEN / "format_2", tmp_path / "data"))
-    upgrade_storage(UpgradeOptions(directories=(str(source),)))
-
-    async def work(directories: Directories) -> None:
-        await opened(directories, source)
-        await check_records(directories, FORMAT_2)
-        directories.kill()
-        await directories.start()
-        await check_records(directories, FORMAT_2)
-
-    run_directories(work)
 
 
 @pytest.mark.parametrize(

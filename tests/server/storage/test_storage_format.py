@@ -140,7 +140,7 @@ def test_data_from_before_the_quorum_are_refused_with_what_to_do() -> None:
         await disk.make_directory("metadata")
         error = await refused(disk)
         assert error.code is ErrorCode.UNSUPPORTED_VERSION
-        assert "before the metadata quorum" in error.hint
+        assert "never released" in error.hint
         error = await refused_format(disk, quorum, ports, ALONE)
         assert error.code is ErrorCode.UNSUPPORTED_VERSION
 

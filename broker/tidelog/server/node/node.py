@@ -287,7 +287,6 @@ class Node:
                 Gate(authorizer=authorizer, is_ready=lambda: self._is_open and self._is_current()),
                 clock=self._ports.clock,
                 timeout_ms=limits.admin_timeout_ms,
-                node_settings={},
                 settle=settled_at_once if broker is None else broker.settle,
             )
         )

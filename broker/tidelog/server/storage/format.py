@@ -16,8 +16,6 @@ from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 FORMAT_VERSION: Final = 3
-"""2: before sealed segments had sidecars, and with flush marks instead of marks."""
-OLDEST_UPGRADABLE: Final = 2
 FILE_NAME: Final = "node.json"
 NEW_FILE_NAME: Final = "node.json.new"
 QUORUM_DIRECTORY: Final = "quorum"
@@ -63,19 +61,6 @@ class _Stored(NodeIdentity, frozen=True, kw_only=True):
 
 class _Version(msgspec.Struct, kw_only=True):
     format_version: int
-
-
-async def read_format_version(disk: Disk) -> int:
-    """Of a formatted directory, whatever it is."""
-    tried = f"read {disk.name}/{FILE_NAME}"
-    if not await is_formatted(disk):
-        raise TidelogError(
-            ErrorCode.STORAGE_NOT_FORMATTED, tried=tried, happened="there is no such file"
-        )
-    try:
-        return msgspec.json.decode(await read_file(disk, FILE_NAME), type=_Version).format_version
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TidelogError(ErrorCode.STORAGE_CORRUPT, tried=tried, happened=str(error)) from None
 
 
 async def is_new_log_directory(disk: Disk, identity: NodeIdentity) -> bool:
@@ -270,13 +255,8 @@ def _wrong_version(tried: str, version: int) -> TidelogError:
     hint = "Upgrade this release."
     if version < FORMAT_VERSION:
         hint = (
-            "It was made by a build from before the metadata quorum. Read its topics with that "
-            "build, and write them to a node on a new directory."
-        )
-    if OLDEST_UPGRADABLE <= version < FORMAT_VERSION:
-        hint = (
-            "Nothing was changed. Type `tidelog storage upgrade --dry-run` to see what is to be "
-            "done, and the same without --dry-run to do it."
+            "Nothing was changed. It was made by a build that was never released. Read its topics "
+            "with that build, and write them to a node on a new directory."
         )
     return TidelogError(
         ErrorCode.UNSUPPORTED_VERSION,

@@ -84,7 +84,6 @@ COMMANDS: Final[dict[tuple[str, ...], Entry]] = {
     ("storage", "format"): Entry("storage.format", "make an empty directory a node's, once"),
     ("storage", "info"): Entry("storage.info", "what a stopped controller's directory holds"),
     ("storage", "add-log-dirs"): Entry("storage.add_log_dirs", "make directories a node's, too"),
-    ("storage", "upgrade"): Entry("storage.upgrade", "bring a node's directories to this format"),
     ("storage", "random-uuid"): Entry("storage.random_uuid", "print random uuids"),
     ("bench", "produce"): Entry("bench.produce", "how fast records are stored"),
     ("bench", "consume"): Entry("bench.consume", "how fast records are read"),

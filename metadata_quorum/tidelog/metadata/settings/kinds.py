@@ -40,7 +40,6 @@ class Source(Enum):
     """The topic or group itself."""
     BROKER = "broker"
     CLUSTER = "cluster"
-    NODE = "node"
     DEFAULT = "default"
 
 

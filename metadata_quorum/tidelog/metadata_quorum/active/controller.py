@@ -11,12 +11,12 @@ walk "a broker dies" passes here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.records.entries import AbortRecord, MetadataRecord, encode_entry
+from tidelog.metadata.records.entries import AbortRecord, encode_entry
 from tidelog.metadata_quorum.active.limits import ActiveLimits
 from tidelog.metadata_quorum.active.term import ActiveTerm, AppliedState, Inbox
 from tidelog.metadata_quorum.active.writes import AnswerT, Decide, Write, Written
@@ -39,13 +39,11 @@ class ActiveController:
         quorum: Quorum,
         state_machine: AppliedState,
         clock: Clock,
-        bootstrap: Sequence[MetadataRecord] = (),
         limits: ActiveLimits | None = None,
     ) -> None:
         self.quorum = quorum
         self._state = state_machine
         self._clock = clock
-        self._bootstrap = tuple(bootstrap)
         self._limits = limits or ActiveLimits()
         self._inbox = Inbox()
         self._is_stopped = False
@@ -200,8 +198,6 @@ class ActiveController:
         if self._state.has_open_group():
             abort = AbortRecord(reason=f"the leader of an earlier term than {term} left it open")
             await self.quorum.propose(encode_entry((abort,)), term=term)
-        if self._bootstrap and not self._state.image().cluster_id:
-            await self.quorum.propose(encode_entry(self._bootstrap), term=term)
         seen = 0
         while not self._state.image().cluster_id and self._is_leader_of(term):
             # The quorum itself proposes what it was formatted with, as the first command.

@@ -1,6 +1,5 @@
 """Settings and quotas: changed on the active controller, described from any image."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from tidelog.metadata.image.image import Image
@@ -34,7 +33,6 @@ _SOURCES: Final = {
     Source.TARGET: config_admin_pb2.CONFIG_SOURCE_TARGET,
     Source.BROKER: config_admin_pb2.CONFIG_SOURCE_BROKER,
     Source.CLUSTER: config_admin_pb2.CONFIG_SOURCE_CLUSTER,
-    Source.NODE: config_admin_pb2.CONFIG_SOURCE_NODE,
     Source.DEFAULT: config_admin_pb2.CONFIG_SOURCE_DEFAULT,
 }
 
@@ -99,10 +97,8 @@ class ConfigExecution:
         return Executed(response=response.SerializeToString(), applied_index=written.index)
 
 
-def describe_configs(
-    image: Image, message: bytes, *, node: Mapping[str, str] | None = None
-) -> bytes:
-    """`DescribeConfigs`, from an image; `node`: what the answering node's own file says."""
+def describe_configs(image: Image, message: bytes) -> bytes:
+    """Answers `DescribeConfigs` from an image."""
     asked = config_admin_pb2.DescribeConfigsRequest.FromString(message)
     tried = "describe settings"
     refuse_too_many(len(asked.targets), TARGETS_MAX, tried=tried, what="targets")
@@ -116,7 +112,6 @@ def describe_configs(
                 image,
                 _read_target(each, tried=tried),
                 names=names,
-                node=node,
             )
         except TidelogError as error:
             fill_error(description.error, error)

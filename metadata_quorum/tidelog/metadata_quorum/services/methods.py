@@ -114,15 +114,13 @@ class ControllerParts:
         return guarded_methods(handlers, streams, read_accesses(CLUSTER_FILES), self._authorizer)
 
 
-def local_reads(*, node: Mapping[str, str] | None = None) -> dict[str, Read]:
-    """What any image answers, by full method name; `node`: the settings of this node's own file."""
+def local_reads() -> dict[str, Read]:
+    """What any image answers, by full method name."""
     return {
         "/tidelog.v1.TopicAdminService/ListTopics": list_topics,
         "/tidelog.v1.PartitionAdminService/ListReassignments": list_moves,
         "/tidelog.v1.PartitionAdminService/PlanReassignments": plan_moves,
-        "/tidelog.v1.ConfigService/DescribeConfigs": (
-            lambda image, message: describe_configs(image, message, node=node)
-        ),
+        "/tidelog.v1.ConfigService/DescribeConfigs": describe_configs,
         "/tidelog.v1.ConfigService/DescribeQuotas": describe_quotas,
         "/tidelog.v1.MetadataAdminService/ListMetadata": list_metadata,
         "/tidelog.v1.MetadataAdminService/DescribeMetadata": describe_metadata,

@@ -8,7 +8,6 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     Divergence,
-    EpochEnd,
     FollowerPosition,
 )
 from tidelog.wire.ids import LeaderEpoch, Offset
@@ -48,9 +47,3 @@ def cut_offset_of(log: PartitionLog, divergence: Divergence) -> Offset:
         _, own_end = epochs.end_offset_of(divergence.leader_epoch, log.log_end_offset)
         end_offset = Offset(min(end_offset, max(own_end, log.log_start_offset)))
     return end_offset
-
-
-def epoch_end_of(log: PartitionLog, leader_epoch: LeaderEpoch) -> EpochEnd:
-    """Where an epoch ends in the leader's log."""
-    epoch, end = log.leader_epochs.end_offset_of(leader_epoch, log.log_end_offset)
-    return EpochEnd(key=log.key, leader_epoch=LeaderEpoch(epoch), end_offset=Offset(end))

@@ -152,23 +152,6 @@ class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is_full_start_wanted: bool = False
 
 
-class EpochQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where does an epoch end in the leader's log?"""
-
-    key: PartitionKey
-    current_leader_epoch: LeaderEpoch
-    leader_epoch: LeaderEpoch
-
-
-class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest epoch known that is not above the one asked about, and its end."""
-
-    key: PartitionKey
-    error: TidelogError | None = None
-    leader_epoch: LeaderEpoch = NO_EPOCH
-    end_offset: Offset = Offset(-1)
-
-
 OnFollowerPosition = Callable[[PartitionKey, BrokerId, Position], None]
 """Where a follower stands."""
 

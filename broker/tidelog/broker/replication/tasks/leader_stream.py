@@ -7,7 +7,7 @@ record's walk.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from tidelog.broker.log.names import PartitionKey
@@ -17,11 +17,8 @@ from tidelog.broker.replication.leader.answer import AnswerDraft, Read
 from tidelog.broker.replication.leader.session import Counts, Effect, LeaderSession, Unwatch, Watch
 from tidelog.broker.replication.leader.tail import Piece, Tail
 from tidelog.broker.replication.shared.in_sync_types import Position
-from tidelog.broker.replication.shared.leader_check import epoch_end_of
 from tidelog.broker.replication.shared.messages import (
     DEFAULT_REPLICATION_LIMITS,
-    EpochEnd,
-    EpochQuery,
     FetchAnswer,
     FetchAsk,
     FollowerPosition,
@@ -38,7 +35,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
 TRIED: Final = "send copies to a follower"
-EPOCH_QUERIES_MAX: Final = 10_000
 _NS_PER_MS: Final = 1_000_000
 _NO_STREAM: Final = (BrokerEpoch(-1), -1)
 
@@ -141,16 +137,6 @@ class ReplicaFetchHandler:
                 del self._streams[which]
             self.tell_gone(pulled, ask.broker_id, ask.broker_epoch)
 
-    def epoch_ends(self, cluster_id: str, queries: Sequence[EpochQuery]) -> list[EpochEnd]:
-        """Where epochs end in the logs that are led here; one answer a query."""
-        self._check_cluster(cluster_id)
-        if len(queries) > EPOCH_QUERIES_MAX:
-            raise invalid(
-                "find the ends of epochs",
-                f"{len(queries)} queries, the limit is {EPOCH_QUERIES_MAX}",
-            )
-        return [self._epoch_end(query) for query in queries]
-
     def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> Replica:
         """The replica, led here at this very epoch, by the metadata and by the log's owner.
 
@@ -184,13 +170,6 @@ class ReplicaFetchHandler:
             (broker_id, lane, len(stream.session.partitions))
             for (broker_id, lane), stream in self._streams.items()
         ]
-
-    def _epoch_end(self, query: EpochQuery) -> EpochEnd:
-        try:
-            log = self.find(query.key, query.current_leader_epoch).log
-        except TidelogError as error:
-            return EpochEnd(key=query.key, error=fresh(error))
-        return epoch_end_of(log, query.leader_epoch)
 
     def _check_cluster(self, cluster_id: str) -> None:
         if cluster_id != self._cluster_id:

@@ -197,7 +197,7 @@ def _read_start_epoch(
     return LeaderEpoch(message.log_start_epoch)
 
 
-class _FollowerEnd:
+class FollowerEnd:
     """The stream in the room's own words."""
 
     def __init__(self, stream: Stream) -> None:

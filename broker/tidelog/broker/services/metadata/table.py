@@ -40,7 +40,6 @@ def build_metadata_methods(
     *,
     clock: Clock,
     timeout_ms: int,
-    node_settings: Mapping[str, str],
     settle: Settle = settled_at_once,
 ) -> Mapping[str, Method]:
     """The methods by full name; `read_gate` stands before those that this node's image answers."""
@@ -50,7 +49,7 @@ def build_metadata_methods(
     for name in OF_LEADERS:
         forwarded[name] = _refuse(name)
     reads: dict[str, UnaryHandler] = {
-        name: _read(metadata, read) for name, read in local_reads(node=node_settings).items()
+        name: _read(metadata, read) for name, read in local_reads().items()
     }
     streams: dict[str, StreamHandler] = {EXPORT: MetadataExport(metadata).export_metadata}
     accesses = read_accesses(METADATA_FILES)

@@ -2,7 +2,7 @@
 
 Pure. Changes to one target are made together or not at all, and the result is checked as a whole.
 The effective value is the topic's or group's, else the broker's, else the cluster's, else the
-node's own, else the default.
+default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,15 +106,12 @@ def describe(
     target: Target,
     *,
     names: Sequence[str] = (),
-    node: Mapping[str, str] | None = None,
 ) -> tuple[EffectiveValue, ...]:
-    """The target's settings in ascending order of name; `node`: from the node's file and so on."""
+    """Returns the target's settings in ascending order of name."""
     tried = f"describe {_text(target)}"
     for name in names:
         catalogue.find_setting(name, target.scope, tried=tried)
     layers = _layers(image, target, tried)
-    if node is not None:
-        layers = (*layers, (Source.NODE, node))
     return tuple(
         _effective(setting, layers, image)
         for setting in catalogue.settings_of(target.scope)
