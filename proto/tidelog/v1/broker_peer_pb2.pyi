@@ -90,6 +90,8 @@ class CoordinateGroupsRequest(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     COMMIT_FIELD_NUMBER: _builtins.int
     FETCH_FIELD_NUMBER: _builtins.int
@@ -105,6 +107,13 @@ class CoordinateGroupsRequest(_message.Message):
     """What the client calls itself."""
     client_address: _builtins.str
     """From where it calls, `host:port`."""
+    broker_epoch: _builtins.int
+    """With `heartbeat`, of a member that the calling broker is for a client: the epoch of that broker's
+    registration, and which broker it is. As soon as the broker is fenced, or registered again, the
+    member is none any more. Unset: its session timeout alone tells.
+    """
+    broker_id: _builtins.int
+    """With `broker_epoch`: the calling broker."""
     @_builtins.property
     def heartbeat(self) -> _groups_pb2.GroupHeartbeatRequest:
         """Of a member that the calling broker has for a client."""
@@ -147,6 +156,8 @@ class CoordinateGroupsRequest(_message.Message):
         cluster_id: _builtins.str = ...,
         client_id: _builtins.str = ...,
         client_address: _builtins.str = ...,
+        broker_epoch: _builtins.int | None = ...,
+        broker_id: _builtins.int = ...,
         heartbeat: _groups_pb2.GroupHeartbeatRequest | None = ...,
         commit: _groups_pb2.CommitOffsetsRequest | None = ...,
         fetch: _groups_pb2.FetchOffsetsRequest | None = ...,
@@ -157,12 +168,17 @@ class CoordinateGroupsRequest(_message.Message):
         delete_groups: _group_admin_pb2.DeleteGroupsRequest | None = ...,
         remove_members: _group_admin_pb2.RemoveMembersRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "call", b"call", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "alter_offsets", b"alter_offsets", "broker_epoch", b"broker_epoch", "call", b"call", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "call", b"call", "client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "alter_offsets", b"alter_offsets", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "call", b"call", "client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__broker_epoch: _TypeAlias = _typing.Literal["broker_epoch"]  # noqa: Y015
+    _WhichOneofArgType__broker_epoch: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch"]  # noqa: Y015
     _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["heartbeat", "commit", "fetch", "list", "describe", "alter_offsets", "delete_offsets", "delete_groups", "remove_members"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__broker_epoch) -> _WhichOneofReturnType__broker_epoch | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
 Global___CoordinateGroupsRequest: _TypeAlias = CoordinateGroupsRequest  # noqa: Y015

@@ -54,7 +54,10 @@ class SubscribeServiceServicer(object):
         """Opens with one `begin`. Then the client grants credit and acknowledges what it has done with;
         an acknowledgement commits. When the stream ends in whatever way the member leaves the group,
         and what was not acknowledged is delivered again to the next owner. After a break connect to
-        any broker and begin again.
+        any broker and begin again. When the broker itself dies, its members leave as soon as the
+        cluster counts it as dead, ordinarily within a second or two; then what they read goes to
+        others. A static member (`group_instance_id`) keeps what it has for the group's session timeout
+        instead, and is replaced at once by a stream of its name.
 
         Acknowledgements are stored in the order in which they were sent, and each is answered once,
         in that order; one that fails for a partition says so there and ends nothing. A client that

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.groups.state.records import (
+    NO_BROKER,
     AnyValue,
     GroupKey,
     GroupValue,
@@ -57,9 +58,11 @@ GOLDEN: list[tuple[Key, AnyValue, str, str]] = [
             topics=("a", "b"),
             topic_pattern="x.*",
             assignor=2,
+            broker_id=3,
+            broker_epoch=9,
         ),
         "93a66d656d626572a167a16d",
-        "9ca66d656d62657201c2a169a172a163a3683a31cdafc8ce000493e092a161a162a3782e2a02",
+        "9ea66d656d62657201c2a169a172a163a3683a31cdafc8ce000493e092a161a162a3782e2a020309",
     ),
     (
         TargetKey("g", "m"),
@@ -116,6 +119,15 @@ def test_the_bytes_of_a_record_stay(
 def test_every_kind_of_record_has_golden_bytes() -> None:
     assert {type(key) for key, *_ in GOLDEN} == set(get_args(Key))
     assert {type(value) for _, value, *_ in GOLDEN} == set(get_args(AnyValue))
+
+
+def test_a_member_of_before_brokers_were_named_is_one_by_itself() -> None:
+    stored = "9ca66d656d62657201c2a169a172a163a3683a31cdafc8ce000493e092a161a162a3782e2a02"
+    decoded = decode_record(bytes.fromhex("93a66d656d626572a167a16d"), bytes.fromhex(stored))
+    assert decoded is not None
+    assert isinstance(decoded[1], MemberValue)
+    assert decoded[1].topic_pattern == "x.*"
+    assert (decoded[1].broker_id, decoded[1].broker_epoch) == (NO_BROKER, NO_BROKER)
 
 
 def test_a_field_that_a_later_release_adds_is_passed_over() -> None:

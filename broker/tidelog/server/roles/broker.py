@@ -108,6 +108,7 @@ class BrokerRole:
             time=clock.time,
             cluster_id=identity.cluster_id,
             broker_id=broker_id,
+            broker_epoch=self._epoch,
             address_of=self.replication.address_of,
             is_in_contact=self._is_in_contact,
         )

@@ -12,7 +12,8 @@ from tidelog.broker.groups.coordinator.lag import LagKeeper
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnWatermarks
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
-from tidelog.broker.groups.subscription.host import Subscriptions
+from tidelog.broker.groups.state.messages import BrokerLife
+from tidelog.broker.groups.subscription.host import GroupPorts, Subscriptions
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.groups.admin import GroupAdminRpc
@@ -23,12 +24,12 @@ from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.broker.services.subscribe.ports import PeerGroup, PeerReads
 from tidelog.broker.shared.meter import Meter
 from tidelog.broker.shared.node_time import HouseTime
-from tidelog.ports import Method, RequestContext, TaskScope
+from tidelog.ports import Clock, Method, RequestContext, TaskScope
 from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
 from tidelog.server.events import log as log_events
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.metadata_side import MetadataSide
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 
 class BrokerGroups:
@@ -45,9 +46,12 @@ class BrokerGroups:
         time: HouseTime,
         cluster_id: str,
         broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
         address_of: Callable[[BrokerId], str | None],
         is_in_contact: Callable[[], bool],
     ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
         self.coordinators = GroupCoordinators(
             replicas,
@@ -78,21 +82,24 @@ class BrokerGroups:
         )
         offsets = LeaderOffsets(side.source, self._peers)
         self.admin = GroupAdminRpc(self._peers, offsets, side.source)
-        self.subscriptions = Subscriptions(
-            side.source,
-            lambda begin: PeerGroup(begin, self.finder, self._peers, ports.clock),
-            PeerReads(
-                side.source,
-                self._peers,
-                offsets,
-                fetch,
-                broker_id=broker_id,
-                own_context=lambda: _own_context(broker_id),
-            ),
-            ports.clock,
-            ports.random,
-        )
         self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
+        reads = PeerReads(
+            side.source,
+            self._peers,
+            offsets,
+            fetch,
+            broker_id=broker_id,
+            own_context=lambda: _own_context(broker_id),
+        )
+        self.subscriptions = Subscriptions(
+            side.source, self._group_of(ports.clock), reads, ports.clock, ports.random
+        )
+
+    def _group_of(self, clock: Clock) -> GroupPorts:
+        def own_life() -> BrokerLife:
+            return BrokerLife(self._broker_id, self._broker_epoch())
+
+        return lambda begin: PeerGroup(begin, self.finder, self._peers, clock, own_life)
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""

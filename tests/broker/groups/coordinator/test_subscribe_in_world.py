@@ -276,6 +276,39 @@ def test_a_static_member_whose_broker_died_goes_on_at_once_through_another() -> 
     three().run(work)
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("is_coordinator", [False, True])
+def test_a_stream_begun_again_after_its_broker_died_reads_on_at_once(
+    is_coordinator: bool, partitions: int
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", partitions, replicas=3)
+        for partition in range(partitions):
+            await groups.produce("t", partition, 3)
+        coordinator = await groups.coordinator("g")
+        others = [each for each in groups.living() if each != coordinator]
+        first = coordinator if is_coordinator else others[0]
+        async with subscribed(cluster, first) as reader:
+            await reader.until(lambda: len(reader.records) == 3 * partitions)
+            for partition in range(partitions):
+                await reader.acknowledge(("t", partition, 1))
+            cluster.nodes[first].kill()
+            await reader.until(lambda: False)
+        began_ns = cluster.world.loop.now_ns
+        async with subscribed(cluster, others[1]) as other:
+            await other.until(lambda: len(other.records) == 2 * partitions)
+            took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+            assert took_ms < 5_000, f"{took_ms} ms, as for a session's 45 s"
+            assert sorted(other.records) == [
+                ("t", partition, offset) for partition in range(partitions) for offset in (1, 2)
+            ]
+            for partition in range(partitions):
+                assert await other.acknowledge(("t", partition, 3)) == []
+
+    three().run(work)
+
+
 def test_of_two_streams_of_one_name_the_later_one_stays() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)

@@ -14,7 +14,7 @@ What a broker without contact to a controller may answer, `proof` says.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -30,6 +30,8 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    BrokersChanged,
+    BrokerState,
     Completion,
     Effect,
     GroupSettings,
@@ -49,7 +51,7 @@ from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import BrokerId, LeaderEpoch
 
 WAITING_MAX: Final = 10_000
 """Requests that one coordinator has accepted and not answered."""
@@ -103,6 +105,7 @@ class GroupCoordinator:
         self._is_in_contact = is_in_contact
         self._events = events
         self._topics: tuple[GroupTopic, ...] = ()
+        self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._settings = SettingsChanged(defaults=GroupSettings())
         self._led: LeaderEpoch | None = None
         """What the image says."""
@@ -151,6 +154,12 @@ class GroupCoordinator:
         self._topics = topics
         if self._core is not None:
             self._tell(self._topics_changed())
+
+    def show_brokers(self, brokers: Mapping[BrokerId, BrokerState]) -> None:
+        """All brokers that are registered."""
+        self._brokers = brokers
+        if self._core is not None:
+            self._tell(self._brokers_changed())
 
     def configure(self, settings: SettingsChanged) -> None:
         """What operators have set for groups."""
@@ -264,6 +273,7 @@ class GroupCoordinator:
             now_ms, wall_ms = self._now_ms(), self._time.wall_ms()
             self._perform(core.step(LoadEnded(now_ms=now_ms, wall_ms=wall_ms)))
             self._perform(core.step(self._topics_changed()))
+            self._perform(core.step(self._brokers_changed()))
             self._events.info(
                 "group_coordinator_loaded",
                 partition=self.key,
@@ -401,6 +411,11 @@ class GroupCoordinator:
     def _topics_changed(self) -> TopicsChanged:
         return TopicsChanged(
             topics=self._topics, now_ms=self._now_ms(), wall_ms=self._time.wall_ms()
+        )
+
+    def _brokers_changed(self) -> BrokersChanged:
+        return BrokersChanged(
+            brokers=self._brokers, now_ms=self._now_ms(), wall_ms=self._time.wall_ms()
         )
 
     def _tell(self, told: _Told) -> None:

@@ -19,7 +19,7 @@ from tidelog.broker.groups.coordinator.coordinator import (
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.groups.coordinator.settings import settings_of
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
-from tidelog.broker.groups.state.messages import GroupTopic
+from tidelog.broker.groups.state.messages import BrokerState, GroupTopic
 from tidelog.broker.groups.state.places import (
     check_groups_on,
     groups_topic,
@@ -72,6 +72,7 @@ class GroupCoordinators:
         self._why_resigned: TidelogError | None = None
         self._image = Image()
         self._topics: tuple[GroupTopic, ...] = ()
+        self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._settings = settings_of(self._image)
 
     @property
@@ -115,6 +116,7 @@ class GroupCoordinators:
         before, self._image = self._image, image
         # The topics first: a new coordinator has to know what the one before it knew.
         self._follow_topics(before, image)
+        self._follow_brokers(before, image)
         self._follow_settings(before, image)
         topic = groups_topic(image)
         if topic is not None and topic is not groups_topic(before):
@@ -131,6 +133,18 @@ class GroupCoordinators:
         )
         for coordinator in self._coordinators.values():
             coordinator.show(self._topics)
+
+    def _follow_brokers(self, before: Image, image: Image) -> None:
+        if image.brokers is before.brokers:
+            return
+        brokers = {
+            each.broker_id: BrokerState(each.epoch, each.is_fenced)
+            for each in image.brokers.values()
+        }
+        if brokers != self._brokers:
+            self._brokers = brokers
+            for coordinator in self._coordinators.values():
+                coordinator.show_brokers(brokers)
 
     def _follow_settings(self, before: Image, image: Image) -> None:
         is_same = image.cluster_configuration is before.cluster_configuration
@@ -162,6 +176,7 @@ class GroupCoordinators:
             meter=self._meter,
         )
         made.show(self._topics)
+        made.show_brokers(self._brokers)
         made.configure(self._settings)
         self._coordinators[key.partition] = made
         self._has_begun.set()

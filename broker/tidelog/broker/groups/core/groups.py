@@ -24,6 +24,7 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    BrokersChanged,
     CommitOffsets,
     Completion,
     DeleteGroup,
@@ -118,6 +119,10 @@ class GroupCoordinatorCore:
                 self._world.see_time(message.now_ms, message.wall_ms)
                 self._are_topics_known = True
                 return self._append_all(self._upkeep.on_topics(message))
+            case BrokersChanged():
+                assert self._are_topics_known, "brokers come behind the topics"
+                self._world.see_time(message.now_ms, message.wall_ms)
+                return self._append_all(self._upkeep.on_brokers(message))
             case _:
                 return self._on_request(message)
 
@@ -130,7 +135,7 @@ class GroupCoordinatorCore:
         return []
 
     def _refuse(self, message: Message, error: TidelogError) -> list[Effect]:
-        if isinstance(message, SettingsChanged | LoadEnded | TopicsChanged):
+        if isinstance(message, SettingsChanged | LoadEnded | TopicsChanged | BrokersChanged):
             return []
         return [Answer(request_id=message.request_id, result=error)]
 

@@ -39,6 +39,7 @@ def quick_answer(world: World, heartbeat: Heartbeat) -> HeartbeatAnswer | None:
         or heartbeat.session_timeout_ms is not None
         or heartbeat.rebalance_timeout_ms is not None
         or heartbeat.group_instance_id != member.words.group_instance_id
+        or heartbeat.carrier != member.carrier
     ):
         return None
     _hear(world, member, heartbeat)
@@ -49,6 +50,7 @@ def on_heartbeat(world: World, draft: Draft, heartbeat: Heartbeat) -> HeartbeatA
     """Any heartbeat."""
     check_request(world, heartbeat)
     if heartbeat.member_epoch == JOINING_EPOCH:
+        _check_carrier(world, heartbeat)
         return _on_join(world, draft, heartbeat)
     if heartbeat.member_epoch in (LEAVING_EPOCH, AWAY_EPOCH):
         return _on_departure(world, draft, heartbeat)
@@ -110,6 +112,20 @@ def _find_former(group: Group, heartbeat: Heartbeat) -> Member | None:
             "within its session timeout",
         )
     return former
+
+
+def _check_carrier(world: World, heartbeat: Heartbeat) -> None:
+    """COORDINATOR_NOT_AVAILABLE for a stream at a broker that counts as dead: its member would
+    hold partitions that nobody reads."""
+    life = heartbeat.carrier
+    if life is not None and world.is_over(life):
+        raise TidelogError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            tried=TRIED.format(heartbeat),
+            happened=f"broker {life.broker_id}, which carries the stream, is fenced or has begun "
+            "anew",
+            hint="Begin again at another broker.",
+        )
 
 
 def _check_room(world: World, group: Group, former: Member | None) -> None:

@@ -10,7 +10,7 @@ from tidelog.broker.groups.core import admin, membership, offsets, targets
 from tidelog.broker.groups.state import limits, replay
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member
-from tidelog.broker.groups.state.messages import TopicsChanged
+from tidelog.broker.groups.state.messages import BrokersChanged, TopicsChanged
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.topics import TopicView, digest
 from tidelog.broker.groups.state.world import World
@@ -57,6 +57,27 @@ class Upkeep:
             gone = offsets.gone(world, group)
             if gone:
                 drafts.append(self._forget(name, gone))
+        return drafts
+
+    def on_brokers(self, message: BrokersChanged) -> list[Draft]:
+        """Members of streams that nobody carries any more; what they owned is free at once.
+
+        A static one keeps what it has for its session: whoever comes back under its name takes its
+        place without waiting.
+        """
+        world = self._world
+        world.brokers = message.brokers
+        drafts = []
+        for name in sorted(world.groups):
+            gone = {
+                each.member_id: DepartureReason.BROKER_GONE
+                for each in world.groups[name].members.values()
+                if not each.instance_id and each.carrier is not None and world.is_over(each.carrier)
+            }
+            if gone:
+                draft = Draft(world.groups, name)
+                membership.remove(world, draft, gone)
+                drafts.append(draft)
         return drafts
 
     def _is_assignment_old(self, group: Group) -> bool:

@@ -4,7 +4,7 @@ from typing import Final
 
 from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.messages import AWAY_EPOCH, GroupSettings, Heartbeat, Subscription
-from tidelog.broker.groups.state.records import MemberValue
+from tidelog.broker.groups.state.records import NO_BROKER, MemberValue
 from tidelog.broker.groups.state.refusals import check_name, exhausted, invalid
 from tidelog.broker.groups.state.topics import compile_pattern
 from tidelog.broker.groups.state.world import World
@@ -77,6 +77,7 @@ def heard_words(world: World, known: MemberValue | None, heartbeat: Heartbeat) -
     """What is known of the member after this heartbeat."""
     settings = world.settings(heartbeat.group)
     wished = _sorted(heartbeat.subscription) if heartbeat.subscription else None
+    carrier = heartbeat.carrier
     return MemberValue(
         group_instance_id=heartbeat.group_instance_id or (known.group_instance_id if known else ""),
         rack=heartbeat.rack if heartbeat.rack is not None else (known.rack if known else ""),
@@ -95,6 +96,8 @@ def heard_words(world: World, known: MemberValue | None, heartbeat: Heartbeat) -
         topics=wished.topics if wished else (known.topics if known else ()),
         topic_pattern=wished.topic_pattern if wished else (known.topic_pattern if known else ""),
         assignor=wished.assignor if wished else (known.assignor if known else 0),
+        broker_id=carrier.broker_id if carrier else NO_BROKER,
+        broker_epoch=carrier.broker_epoch if carrier else NO_BROKER,
     )
 
 

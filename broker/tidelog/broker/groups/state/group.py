@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.groups.state.answers import GroupState, GroupType, StoredOffset
-from tidelog.broker.groups.state.messages import Assignor, Subscription
-from tidelog.broker.groups.state.records import GroupValue, MemberValue
+from tidelog.broker.groups.state.messages import Assignor, BrokerLife, Subscription
+from tidelog.broker.groups.state.records import NO_BROKER, GroupValue, MemberValue
 from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 NEVER_MS: Final = 1 << 62
 """A deadline that does not come."""
@@ -69,6 +70,13 @@ class Member(msgspec.Struct, kw_only=True, gc=False):
         a whole session without an answer a member stops reading by itself.
         """
         return max(self.words.rebalance_timeout_ms, self.words.session_timeout_ms)
+
+    @property
+    def carrier(self) -> BrokerLife | None:
+        """The broker that is the member, for a client; None: the client itself."""
+        if self.words.broker_id == NO_BROKER:
+            return None
+        return BrokerLife(BrokerId(self.words.broker_id), BrokerEpoch(self.words.broker_epoch))
 
     @property
     def instance_id(self) -> str:

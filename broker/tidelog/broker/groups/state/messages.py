@@ -12,7 +12,7 @@ import msgspec
 from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
@@ -49,6 +49,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: int = 0
 
 
+class BrokerLife(msgspec.Struct, frozen=True):
+    """One of the times for which a broker is registered."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
 class Heartbeat(Request, frozen=True, kw_only=True):
     """A member joins, stays, reports, leaves. None: the field was not sent."""
 
@@ -69,6 +76,8 @@ class Heartbeat(Request, frozen=True, kw_only=True):
     client_id: str = ""
     address: str = ""
     """`host:port` from where it calls."""
+    carrier: BrokerLife | None = None
+    """The broker that is the member, for a client; None: the client itself."""
 
 
 class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +171,26 @@ class TopicsChanged(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: int
 
 
+class BrokerState(msgspec.Struct, frozen=True):
+    """What the metadata say of a broker."""
+
+    broker_epoch: BrokerEpoch
+    """Of its latest registration."""
+    is_fenced: bool
+
+
+class BrokersChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """All registered brokers: it replaces what was known. The first comes behind `TopicsChanged`.
+
+    Members that a broker is for clients are none any more once the broker is fenced, or registered
+    again: it does not carry their streams any more.
+    """
+
+    brokers: Mapping[BrokerId, BrokerState]
+    now_ms: int
+    wall_ms: int
+
+
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may set, for all groups or for one."""
 
@@ -227,7 +256,7 @@ AnyRequest = (
     | RemoveMembers
 )
 
-Message = AnyRequest | TopicsChanged | SettingsChanged | LoadEnded
+Message = AnyRequest | TopicsChanged | BrokersChanged | SettingsChanged | LoadEnded
 
 Completion = AppendCommitted | AppendFailed
 

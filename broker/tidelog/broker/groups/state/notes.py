@@ -23,6 +23,8 @@ class DepartureReason(enum.Enum):
     """Nothing was heard of it for its session timeout."""
     KEPT_PARTITIONS = "kept_partitions"
     """It did not give up, within its rebalance timeout, what it should have."""
+    BROKER_GONE = "broker_gone"
+    """The broker that was the member, for a client, is fenced or has begun anew."""
     REMOVED = "removed"
     """An operator removed it."""
     REPLACED = "replaced"

@@ -23,6 +23,8 @@ from tidelog.broker.groups.state.messages import StoredRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
+NO_BROKER: Final = -1
+
 
 class GroupKey(msgspec.Struct, frozen=True, array_like=True, tag="group"):
     """A group as a whole."""
@@ -98,6 +100,10 @@ class MemberValue(Value, frozen=True, kw_only=True, array_like=True, tag="member
     """In ascending order."""
     topic_pattern: str
     assignor: int
+    broker_id: int = NO_BROKER
+    """The broker that is the member for a client; -1: the client is the member itself."""
+    broker_epoch: int = NO_BROKER
+    """In which of the broker's lives; with another one the member is none any more."""
 
 
 class TopicPartitionsValue(msgspec.Struct, frozen=True, array_like=True):

@@ -23,6 +23,7 @@ from tidelog.broker.groups.state.answers import (
 from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     AnyRequest,
+    BrokerLife,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -42,7 +43,7 @@ from tidelog.broker.shared.errors import invalid
 from tidelog.ports import RequestContext
 from tidelog.v1 import broker_peer_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 NOT_KNOWN: Final = -1
 AnswerT = TypeVar("AnswerT")
@@ -76,7 +77,8 @@ class GroupCalls:
         kind = call.WhichOneof("call")
         match kind:
             case "heartbeat":
-                told = await self._members.answer_heartbeat(context, call.heartbeat)
+                carrier = _carrier_of(call)
+                told = await self._members.answer_heartbeat(context, call.heartbeat, carrier)
                 return response(heartbeat=told)
             case "commit":
                 return response(commit=await self._members.answer_commit(call.commit))
@@ -216,6 +218,12 @@ async def _ask(coordinator: GroupCoordinator, request: AnyRequest, kind: type[An
     answer = await coordinator.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
     return answer
+
+
+def _carrier_of(call: broker_peer_pb2.CoordinateGroupsRequest) -> BrokerLife | None:
+    if not call.HasField("broker_epoch"):
+        return None
+    return BrokerLife(BrokerId(call.broker_id), BrokerEpoch(call.broker_epoch))
 
 
 def _is_listed(listing: GroupListing, asked: group_admin_pb2.ListGroupsRequest) -> bool:

@@ -1,7 +1,12 @@
 """GroupService: conversions only. What a coordinator refuses is part of the answer."""
 
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.state.messages import (
+    BrokerLife,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+)
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.broker.services.groups.parts import (
     assigned_message,
@@ -44,11 +49,16 @@ class GroupRpc:
         return (await self.answer_fetch(asked)).SerializeToString()
 
     async def answer_heartbeat(
-        self, context: RequestContext, asked: groups_pb2.GroupHeartbeatRequest
+        self,
+        context: RequestContext,
+        asked: groups_pb2.GroupHeartbeatRequest,
+        carrier: BrokerLife | None = None,
     ) -> groups_pb2.GroupHeartbeatResponse:
-        """What the coordinator tells a member."""
+        """What the coordinator tells a member, or a broker that is one for a client."""
         response = groups_pb2.GroupHeartbeatResponse()
-        request = read_heartbeat(asked, client_id=context.client_id, address=context.address)
+        request = read_heartbeat(
+            asked, client_id=context.client_id, address=context.address, carrier=carrier
+        )
         try:
             fill_heartbeat(response, await self._handler.heartbeat(request))
         except TidelogError as error:
@@ -81,7 +91,11 @@ class GroupRpc:
 
 
 def read_heartbeat(
-    message: groups_pb2.GroupHeartbeatRequest, *, client_id: str, address: str
+    message: groups_pb2.GroupHeartbeatRequest,
+    *,
+    client_id: str,
+    address: str,
+    carrier: BrokerLife | None = None,
 ) -> Heartbeat:
     """What a member says; what it did not send stays None."""
     tried = f"send a heartbeat to group {message.group}"
@@ -106,6 +120,7 @@ def read_heartbeat(
         ),
         client_id=client_id,
         address=address,
+        carrier=carrier,
     )
 
 

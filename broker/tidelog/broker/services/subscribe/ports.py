@@ -16,7 +16,12 @@ from tidelog.broker.groups.state.answers import (
     HeartbeatAnswer,
     StoredOffset,
 )
-from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.state.messages import (
+    BrokerLife,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+)
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
@@ -47,8 +52,14 @@ class PeerGroup:
     """`GroupPort` of one stream."""
 
     def __init__(
-        self, begin: Begin, finder: CoordinatorFinder, peers: GroupPeers, clock: Clock
+        self,
+        begin: Begin,
+        finder: CoordinatorFinder,
+        peers: GroupPeers,
+        clock: Clock,
+        own_life: Callable[[], BrokerLife],
     ) -> None:
+        self._own_life = own_life
         self._begin = begin
         self._finder = finder
         self._peers = peers
@@ -56,7 +67,13 @@ class PeerGroup:
 
     async def heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
         """See `GroupPort`."""
-        told = await self._call(Coordinate(heartbeat=_heartbeat_message(request)))
+        life = self._own_life()
+        call = Coordinate(
+            heartbeat=_heartbeat_message(request),
+            broker_id=life.broker_id,
+            broker_epoch=life.broker_epoch,
+        )
+        told = await self._call(call)
         _raise(told.heartbeat)
         return _read_heartbeat(told.heartbeat)
 
