@@ -78,8 +78,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Remedy: Start workers with the spawn or forkserver method, and make clients in the child.
     """
     ERROR_CODE_CONCURRENT_USE: _ErrorCode.ValueType  # 14
-    """A consumer was called from two threads at once. Not retriable. Remedy: Give each thread a
-    consumer of its own.
+    """A consumer was called from two threads at once, or a call that waits inside a callback. Not
+    retriable. Remedy: Give each thread a consumer of its own; a callback hands its work to another
+    thread.
     """
     ERROR_CODE_UNKNOWN_TOPIC: _ErrorCode.ValueType  # 20
     """No topic has this name. Retriable. Remedy: Check the name, or create the topic with `tidelog
@@ -337,8 +338,9 @@ ERROR_CODE_FORKED_CLIENT: ErrorCode.ValueType  # 13
 Remedy: Start workers with the spawn or forkserver method, and make clients in the child.
 """
 ERROR_CODE_CONCURRENT_USE: ErrorCode.ValueType  # 14
-"""A consumer was called from two threads at once. Not retriable. Remedy: Give each thread a
-consumer of its own.
+"""A consumer was called from two threads at once, or a call that waits inside a callback. Not
+retriable. Remedy: Give each thread a consumer of its own; a callback hands its work to another
+thread.
 """
 ERROR_CODE_UNKNOWN_TOPIC: ErrorCode.ValueType  # 20
 """No topic has this name. Retriable. Remedy: Check the name, or create the topic with `tidelog

@@ -156,8 +156,8 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         "Start workers with the spawn or forkserver method, and make clients in the child.",
     ),
     ErrorCode.CONCURRENT_USE: _meaning(
-        "A consumer was called from two threads at once.",
-        "Give each thread a consumer of its own.",
+        "A consumer was called from two threads at once, or a call that waits inside a callback.",
+        "Give each thread a consumer of its own; a callback hands its work to another thread.",
     ),
     ErrorCode.UNKNOWN_TOPIC: _meaning(
         "No topic has this name.",

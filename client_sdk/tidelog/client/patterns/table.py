@@ -13,6 +13,7 @@ from typing import Self, Unpack
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.fetch.table_state import Loads, TableState
 from tidelog.client.errors import WakeupError
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
 from tidelog.client.shared.table_parts import (
     LOAD_TIMEOUT_MS,
@@ -76,6 +77,7 @@ class Table(TableReads):
         self._thread = threading.Thread(target=self._follow, name="tidelog-table", daemon=True)
 
     def __enter__(self) -> Self:
+        io_threads.refuse_waiting(f"load the table of {self.topic}")
         try:
             state = self._begin()
             self._load(state)
@@ -97,6 +99,8 @@ class Table(TableReads):
 
     def close(self) -> None:
         """Follow no longer; the table cannot be read any more."""
+        if not self._is_closed:
+            io_threads.refuse_waiting(f"close the table of {self.topic}")
         self._is_closed = True
         with self._changed:
             self._changed.notify_all()
@@ -120,6 +124,7 @@ class Table(TableReads):
         deadline = time.monotonic() + timeout_ms / 1000
         with self._changed:
             while not self._readable().has(wanted):
+                io_threads.refuse_waiting(f"wait for a record in the table of {self.topic}")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise wait_timed_out(self.topic, wanted, self._readable())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.errors import LostAnswerError, NoAnswerError
-from tidelog.client.shared import lifecycle
+from tidelog.client.shared import io_threads, lifecycle
 from tidelog.client.shared.asking import (
     ADDRESS_TIMEOUT_MS,
     Answer,
@@ -141,7 +141,7 @@ class Connections:
         self, address: str, method: str, data: bytes, timeout_ms: int, on_answer: OnAnswer
     ) -> None:
         """One call; `on_answer` runs once, on a thread of gRPC's."""
-        tried = f"call {method.rpartition('/')[2]} at {address}"
+        tried = _tried(method, address)
         try:
             channel: Any = self.channel(address)
             multicallable = channel.unary_unary(method)
@@ -173,6 +173,7 @@ class Connections:
 
     def call(self, address: str, method: str, data: bytes, timeout_ms: int) -> bytes:
         """One call, waited for; Ctrl-C ends the wait."""
+        io_threads.refuse_waiting(_tried(method, address))
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.call_later(address, method, data, timeout_ms, answers.put)
         return unwrap(answers.get())
@@ -198,6 +199,7 @@ class Connections:
         on_failure: OnFailure = nobody_is_told,
     ) -> bytes:
         """The same, waited for."""
+        io_threads.refuse_waiting(_tried(method, " or ".join(addresses)))
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.call_any_later(addresses, method, data, timeout_ms, answers.put, on_failure)
         return unwrap(answers.get())
@@ -215,7 +217,8 @@ class Connections:
         """A call with several answers, as they come; all within the timeout."""
         import grpc
 
-        tried = f"call {method.rpartition('/')[2]} at {address}"
+        tried = _tried(method, address)
+        io_threads.refuse_waiting(tried)
         channel: Any = self.channel(address)
         multicallable = channel.unary_stream(method)
         with lifecycle.watching_threads():
@@ -245,6 +248,10 @@ class Connections:
         for channel in channels:
             channel.close()
             lifecycle.let_go(channel)
+
+
+def _tried(method: str, address: str) -> str:
+    return f"call {method.rpartition('/')[2]} at {address}"
 
 
 def _ping_options() -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
 from tidelog.client.reading.chunk import Chunk
 from tidelog.client.reading.consumer_base import matching, not_told_in_time, times_of
 from tidelog.client.reading.consumer_parts import first_topics
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.fetch_loop import WAKEUP
 from tidelog.client.sync.group_consumer import GroupConsumer
@@ -272,6 +273,8 @@ class Consumer(GroupConsumer):
         With a group: what was delivered is committed (if auto-commit is on), within `timeout_ms`,
         by default 30 s; then the member leaves, so that its partitions move at once.
         """
+        if self._refusal is None:
+            io_threads.refuse_waiting("close a consumer")
         self._close(autocommit=autocommit, timeout_ms=timeout_ms, in_haste=False)
 
     def _close(self, *, autocommit: bool, timeout_ms: int | None, in_haste: bool) -> None:

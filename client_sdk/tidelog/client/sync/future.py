@@ -16,6 +16,7 @@ import msgspec
 from tidelog.client.arguments.kinds import seconds
 from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.engine.produce.outcomes import so_far
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
 from tidelog.client.types.records import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -79,7 +80,11 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> "SendFuture":
-        """Call function(*args, record_metadata, **kwargs) on the I/O thread once acknowledged."""
+        """Call function(*args, record_metadata, **kwargs) on the I/O thread once acknowledged.
+
+        It may send(); whatever would wait there is refused (CONCURRENT_USE), and what it raises is
+        logged.
+        """
 
         def on_outcome(outcome: Outcome) -> None:
             if isinstance(outcome, Acknowledgement):
@@ -141,6 +146,8 @@ def when_done(batch: Batch, on_outcome: Callable[[Outcome], None]) -> None:
 
 def wait_done(batch: Batch, timeout: float | None) -> bool:
     """Wait until the batch is done, at most `timeout` seconds; Ctrl-C ends the wait."""
+    if batch.outcome is None and timeout != 0:
+        io_threads.refuse_waiting(f"wait for a record to {batch.topic}-{batch.partition}")
     with _lock:
         if batch.outcome is None and batch.waiter is None:
             batch.waiter = threading.Event()

@@ -20,6 +20,7 @@ from tidelog.client.reading.group_base import GroupBase, left_ms, to_ns
 from tidelog.client.reading.group_offsets import OnCommitted
 from tidelog.client.reading.group_options import GRACE_S, details_of, settings_of
 from tidelog.client.reading.group_side import GroupSide, Told
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -205,6 +206,7 @@ class GroupConsumer(GroupBase):
     @contextmanager
     def _exclusive(self, tried: str) -> Generator[None, None, None]:
         self._check_usable(tried)
+        io_threads.refuse_waiting(tried)
         if not self._busy.acquire(blocking=False):
             raise concurrent_use(tried)
         try:

@@ -28,7 +28,7 @@ from tidelog.client.engine.group.messages import (
 )
 from tidelog.client.reading.group_side import GroupSide
 from tidelog.client.reading.member_parts import bug_of, note
-from tidelog.client.shared import lifecycle
+from tidelog.client.shared import io_threads, lifecycle
 from tidelog.client.shared.asking import Answer
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
@@ -94,6 +94,7 @@ class MemberLoop:
             self._thread.join(END_S)
 
     def _run(self) -> None:
+        io_threads.become_io_thread()
         side = self._side
         assert side is not None, "the thread runs for somebody"
         try:

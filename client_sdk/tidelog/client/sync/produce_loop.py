@@ -33,6 +33,7 @@ from tidelog.client.engine.produce.messages import (
     TellWaiting,
 )
 from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.asking import Answer, OnAnswer
 from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.sync.connections import Connections
@@ -107,6 +108,7 @@ class ProduceLoop:
         self.thread = threading.Thread(target=self._run, name="tidelog-producer", daemon=True)
 
     def _run(self) -> None:
+        io_threads.become_io_thread()
         try:
             while self._stop is None:
                 self._turn()

@@ -22,6 +22,7 @@ from tidelog.client.bulk.records import GivenRecords, Source
 from tidelog.client.engine.produce.accumulator import Route
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import TopicWanted
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
 from tidelog.client.sync.connections import Connections
@@ -36,7 +37,7 @@ from tidelog.client.writing.producer_base import (
 )
 from tidelog.client.writing.producer_parts import make_core
 from tidelog.wire.batch import RecordTuple, record_size_estimate
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
 
 _log = logging.getLogger("tidelog.client")
@@ -218,12 +219,21 @@ class Producer(ProducerBase):
         Raises DEADLINE_EXCEEDED when that takes more than `timeout` seconds.
         """
         self._check_usable("flush")
+        if self._unfinished_count:
+            io_threads.refuse_waiting("flush")
         if not self._flush(timeout):
             raise flush_timed_out(timeout, list(self._shared.unfinished.values()))
 
     @checked
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end. What is not done after `timeout` seconds fails."""
+        """Flush, then end. What is not done after `timeout` seconds fails.
+
+        Inside a callback of this producer nothing is waited for: what is not done fails.
+        """
+        loop = self._loop
+        is_on_loop = loop is not None and loop.thread is threading.current_thread()
+        if self._refusal is None and not is_on_loop and self._unfinished_count:
+            io_threads.refuse_waiting("close a producer that has records to send")
         self._close(lambda: self._flush(timeout))
 
     def _close(self, flush: Callable[[], object]) -> None:
@@ -287,6 +297,7 @@ class Producer(ProducerBase):
         self._check_usable("reach the cluster")
         if self._metadata.is_known:
             return True
+        io_threads.refuse_waiting("reach the cluster")
         from tidelog.client.wire import calls as wire
 
         connections = Connections(self._options.client_id, self._security)
@@ -349,9 +360,9 @@ class Producer(ProducerBase):
             route = self._routes.get(topic)
             if route is not None:
                 return route
+            io_threads.refuse_waiting(f"look up topic {topic}")
             shared.refused_topics.pop(topic, None)
             loop = self._running_loop()
-            self._forbid_on_loop(loop, topic)
             loop.inbox.put(TopicWanted(topic=topic))
             while True:
                 route = self._routes.get(topic)
@@ -394,12 +405,11 @@ class Producer(ProducerBase):
         deadline = time.monotonic() + self._options.max_block_ms / 1000
         with shared.changed:
             self._waits += 1
-            loop = self._running_loop()
-            self._forbid_on_loop(loop, topic)
             while True:
                 appended = append()
                 if appended is not None:
                     return appended
+                io_threads.refuse_waiting(f"produce to {topic} while the buffer is full")
                 self._seal_one_for_room()
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -416,21 +426,10 @@ class Producer(ProducerBase):
             shared.is_wake_pending = True
             self._running_loop().inbox.put(WAKE)
 
-    def _forbid_on_loop(self, loop: ProduceLoop, topic: str) -> None:
-        if loop.thread is threading.current_thread():
-            raise TidelogError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                tried=f"produce to {topic} from a callback",
-                happened="send() would have to wait for the thread that it is called on",
-                hint="send from a thread of your own",
-            )
-
     def _flush(self, timeout: float | None) -> bool:
         loop = self._loop
         if loop is None:
             return True
-        if loop.thread is threading.current_thread() and timeout != 0:
-            self._forbid_on_loop(loop, "any topic")
         deadline = None if timeout is None else time.monotonic() + timeout
         shared = self._shared
         with self._lock:

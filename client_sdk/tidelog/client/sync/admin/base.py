@@ -15,6 +15,7 @@ from tidelog.client.engine.cluster.backoff import Backoff
 from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.cluster.tries import Doubt
 from tidelog.client.errors import PeerError, is_lost
+from tidelog.client.shared import io_threads
 from tidelog.client.shared.asking import ADDRESS_TIMEOUT_MS, all_failed, doubt_of
 from tidelog.client.shared.lifecycle import Client
 from tidelog.client.shared.portions import portions
@@ -57,6 +58,11 @@ class AdminBase(Client):
             return
         self._become_closed()
         self._connections.close()
+
+    def _check_usable(self, tried: str) -> None:
+        super()._check_usable(tried)
+        # There is no call of an admin client that does not wait.
+        io_threads.refuse_waiting(tried)
 
     def __enter__(self) -> Self:
         self._check_usable("use the admin client")

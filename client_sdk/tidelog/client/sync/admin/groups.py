@@ -225,6 +225,7 @@ class GroupCalls(OffsetCalls):
 
     def _settled(self, plan: Plan[T], timeout_ms: int | None) -> dict[str, T | TidelogError]:
         """Every name with an answer that stays, or with what there was when the time was over."""
+        self._check_usable(plan.tried)
         settling = Settling(plan, self._limit_ms(timeout_ms))
         while (request := settling.next_request()) is not None:
             try:
