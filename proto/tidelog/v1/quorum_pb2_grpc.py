@@ -34,6 +34,9 @@ class QuorumServiceStub(object):
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     def __init__(self, channel):
@@ -83,6 +86,9 @@ class QuorumServiceServicer(object):
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     def RequestVote(self, request, context):
@@ -182,6 +188,9 @@ class QuorumService(object):
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     @staticmethod

@@ -35,6 +35,9 @@ class QuorumServiceStub:
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     @_typing.overload
@@ -73,6 +76,9 @@ class QuorumServiceAsyncStub(QuorumServiceStub):
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -107,6 +113,9 @@ class QuorumServiceServicer(metaclass=_abc_1.ABCMeta):
     the newer one from any message except a vote asked for with `is_pre_vote`. Whatever an answer
     promises is fsynced before the answer is sent. All messages may be lost, repeated and overtaken;
     term, index and round tell.
+
+    No number above 2^62 is taken, and no term more than 2^32 above the receiver's unless that is 0:
+    both are refused with INVALID_ARGUMENT and have no effect.
     """
 
     @_abc_1.abstractmethod

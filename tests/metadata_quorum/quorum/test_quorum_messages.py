@@ -1,6 +1,12 @@
 """The quorum's messages: both ways without loss, and nothing malformed gets in."""
 
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from tests.metadata_quorum.quorum.quorum_world import member_id
 from tidelog.metadata_quorum.quorum.limits import QuorumLimits
@@ -8,9 +14,11 @@ from tidelog.metadata_quorum.quorum.peer_link import follows
 from tidelog.metadata_quorum.quorum.wire import joining as quorum_joining
 from tidelog.metadata_quorum.quorum.wire import messages as quorum_convert
 from tidelog.metadata_quorum.quorum.wire.route import Identity
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.messages import (
     AppendRequest,
     AppendResponse,
+    ReadIndexRequest,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -186,6 +194,74 @@ def test_bytes_that_are_no_message_are_refused() -> None:
         with pytest.raises(TidelogError) as caught:
             decode(B, b"\xff\xff\xff")
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+def _wide_fields(kind: Any, above: str = "") -> list[str]:
+    """Every 64-bit number of a message, by path; those of its lists as well."""
+    paths = []
+    for field in kind.fields:
+        if field.type in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_INT64):
+            paths.append(f"{above}{field.name}")
+        elif field.message_type is not None:
+            paths += _wide_fields(field.message_type, f"{above}{field.name}.")
+    return paths
+
+
+READ_INDEX = ReadIndexRequest(sender=A.member_id, receiver=B.member_id, term=Term(1), read_id=1)
+PIECE = quorum_joining.PieceRequest(
+    id=SnapshotId(end_index=LogIndex(5), term=Term(2)), position=0, bytes_max=1
+)
+DECODERS: dict[type[Message], Callable[[bytes], object]] = {
+    quorum_pb2.AppendEntriesRequest: lambda data: quorum_convert.decode_append_request(B, data),
+    quorum_pb2.AppendEntriesResponse: lambda data: quorum_convert.decode_append_response(B, data),
+    quorum_pb2.RequestVoteRequest: lambda data: quorum_convert.decode_vote_request(B, data),
+    quorum_pb2.RequestVoteResponse: lambda data: quorum_convert.decode_vote_response(B, data),
+    quorum_pb2.TimeoutNowRequest: lambda data: quorum_convert.decode_timeout_now(B, data),
+    quorum_pb2.ReadIndexRequest: lambda data: quorum_convert.decode_read_index_request(B, data),
+    quorum_pb2.ReadIndexResponse: lambda data: quorum_convert.decode_read_index_response(
+        B, data, READ_INDEX
+    ),
+    quorum_pb2.FetchSnapshotRequest: lambda data: quorum_joining.decode_piece_request(B, data),
+    quorum_pb2.FetchSnapshotResponse: lambda data: quorum_joining.decode_piece(B, data, PIECE),
+}
+WIDE = [(kind, path) for kind in DECODERS for path in _wide_fields(kind.DESCRIPTOR)]
+
+
+def test_every_message_with_a_wide_number_is_tried() -> None:
+    tried = {kind.DESCRIPTOR.name for kind in DECODERS} | {"TimeoutNowResponse"}
+    contract = quorum_pb2.DESCRIPTOR.services_by_name["QuorumService"]
+    for method in contract.methods:
+        for kind in (method.input_type, method.output_type):
+            assert kind.name in tried or not _wide_fields(kind), kind.name
+
+
+@pytest.mark.parametrize("number", [NUMBER_MAX + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize(("kind", "path"), WIDE, ids=lambda each: getattr(each, "__name__", each))
+def test_a_number_above_the_bound_is_refused_wherever_it_stands(
+    kind: type[Message], path: str, number: int
+) -> None:
+    message = kind()
+    route = message.route  # type: ignore[attr-defined]
+    route.cluster_id = "c"
+    route.from_node_id, route.to_node_id = 1, 2
+    route.from_directory_uuid = A.member_id.directory_uuid
+    part: Any = message
+    *parts, name = path.split(".")
+    for each in parts:
+        found = getattr(part, each)
+        part = found.add(kind=1) if hasattr(found, "add") else found
+    setattr(part, name, number)
+    with pytest.raises(TidelogError) as caught:
+        DECODERS[kind](message.SerializeToString())
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+def test_numbers_at_the_bound_pass_and_fit_again_with_room_to_add() -> None:
+    request = msgspec.structs.replace(append(term=NUMBER_MAX), round=NUMBER_MAX)
+    data = quorum_convert.encode_append_request(A, request)
+    assert quorum_convert.decode_append_request(B, data) == request
+    later = msgspec.structs.replace(request, term=Term(NUMBER_MAX + 1), round=NUMBER_MAX + 1)
+    assert quorum_convert.encode_append_request(A, later)
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "host:", ":9", "host:port", "h" * 400 + ":1"])

@@ -1,10 +1,18 @@
 """Elections: timeouts, PreVote, CheckQuorum, leases, votes that must be flushed."""
 
+import pytest
+
 from tests.metadata_quorum.raft.harness import Quorum, member_id, members_of
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX, TERM_STEP_MAX
 from tidelog.metadata_quorum.raft.core import RaftCore
 from tidelog.metadata_quorum.raft.effects import Persist, Role, Send
 from tidelog.metadata_quorum.raft.inputs import PeerDied, Persisted
-from tidelog.metadata_quorum.raft.messages import TimeoutNow, VoteRequest, VoteResponse
+from tidelog.metadata_quorum.raft.messages import (
+    AppendRequest,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
 from tidelog.metadata_quorum.raft.types import HardState, MemberId, Members, Options, Recovered
 from tidelog.wire.ids import LogIndex, Term
 
@@ -251,3 +259,55 @@ def test_messages_that_make_no_sense_are_passed_over() -> None:
     ):
         assert core.step(message) == []
     assert quorum.state(1) == before
+
+
+@pytest.mark.parametrize("term", [NUMBER_MAX, 1 << 63, (1 << 64) - 1, TERM_STEP_MAX + 100])
+def test_a_term_that_no_election_can_have_led_to_is_passed_over(term: int) -> None:
+    quorum = Quorum(1, 2, 3)
+    leader = quorum.elect()
+    for node in (1, 2, 3):
+        sender = member_id(node % 3 + 1)
+        for forged in (
+            _vote_request(
+                sender,
+                member_id(node),
+                term,
+                last=(1, 5),
+                is_pre_vote=False,
+                is_leadership_transfer=True,
+            ),
+            AppendRequest(
+                sender=sender,
+                receiver=member_id(node),
+                term=Term(term),
+                previous_index=LogIndex(0),
+                previous_term=Term(0),
+                entries=(),
+                commit_index=LogIndex(0),
+                round=1,
+            ),
+        ):
+            quorum.at(node).running.step(forged)
+    quorum.run(5_000)
+    assert [quorum.state(node).leader for node in (1, 2, 3)] == [leader] * 3
+    assert quorum.state(leader).term == 1
+
+
+def test_in_the_last_term_nobody_stands_for_election_and_nothing_breaks() -> None:
+    state = HardState(term=Term(NUMBER_MAX), voted_for=None)
+    alone = RaftCore(
+        member_id(1),
+        Recovered(hard_state=state, snapshot=None, bootstrap=members_of(1), entries=()),
+        Options(),
+    )
+    several = RaftCore(
+        member_id(1),
+        Recovered(hard_state=state, snapshot=None, bootstrap=members_of(1, 2, 3), entries=()),
+        Options(),
+    )
+    for core in (alone, several):
+        for now_ms in range(0, 10_000, 50):
+            core.tick(now_ms)
+        assert (core.describe().role, core.describe().term) == (Role.FOLLOWER, NUMBER_MAX)
+    several.step(TimeoutNow(sender=member_id(2), receiver=member_id(1), term=Term(NUMBER_MAX)))
+    assert several.describe().term == NUMBER_MAX

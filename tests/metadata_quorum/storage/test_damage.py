@@ -282,3 +282,21 @@ def test_without_a_boot_id_a_damaged_last_block_is_torn(
     store.run(storage.perform([persist(entry(14, 2, b"of no known boot"))]))
     damage_newest(store, b"of no known boot")
     assert check(store.run(open_(store.disk(), boot_ids[1])).recovered, truth)
+
+
+def test_a_term_that_no_member_would_have_taken_stops_the_opening_with_an_error(
+    store: Store,
+) -> None:
+    async def forge() -> None:
+        await format_(store.disk())
+        storage = await store.open()
+        await storage.perform([persist(entry(1), term=(1 << 64) - 1)])
+        await storage.settle()
+
+    store.run(forge())
+    files = store.files()
+    with pytest.raises(TidelogError, match="the term is 18446744073709551615") as caught:
+        store.run(store.open())
+    assert caught.value.code is ErrorCode.STORAGE_CORRUPT
+    assert caught.value.hint
+    assert store.files() == files

@@ -33,8 +33,9 @@ from tidelog.metadata_quorum.quorum.snapshot_fetch import SnapshotFetcher
 from tidelog.metadata_quorum.quorum.snapshot_take import SnapshotTaker
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.transport import QuorumTransport
-from tidelog.metadata_quorum.quorum.waiting import again
+from tidelog.metadata_quorum.quorum.waiting import again, terms_are_spent
 from tidelog.metadata_quorum.quorum.wire.route import Identity
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.core import RaftCore
 from tidelog.metadata_quorum.raft.core_port import Core
 from tidelog.metadata_quorum.raft.effects import (
@@ -205,6 +206,8 @@ class QuorumRunner(RequestDesk):
     @property
     def why_leaderless(self) -> TidelogError | None:
         """What each member says, or does not, that was asked for its vote; None: nobody was."""
+        if self._core.describe().term >= NUMBER_MAX:
+            return terms_are_spent(self._core.describe().term)
         unanswered = self._transport.why_unanswered()
         if not unanswered:
             return None

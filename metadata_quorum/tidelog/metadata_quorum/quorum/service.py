@@ -17,6 +17,7 @@ from tidelog.metadata_quorum.quorum.wire import joining as quorum_joining
 from tidelog.metadata_quorum.quorum.wire import messages as quorum_convert
 from tidelog.metadata_quorum.quorum.wire.joining import Piece
 from tidelog.metadata_quorum.quorum.wire.route import NO_LEADER, Identity, Sender
+from tidelog.metadata_quorum.raft.bounds import is_step_sane
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.messages import ReadIndexRequest
@@ -78,6 +79,7 @@ class QuorumRpc:
         del context
         self._check_running("vote")
         request = quorum_convert.decode_vote_request(self._here, message)
+        self._check_step(request.term, "RequestVoteRequest")
         incoming, sender = self._transport.incoming, request.sender
         future = incoming.expect_vote(sender, is_pre_vote=request.is_pre_vote)
         try:
@@ -96,6 +98,7 @@ class QuorumRpc:
             async with TaskScope() as scope:
                 while (data := await stream.receive()) is not None:
                     request = quorum_convert.decode_append_request(self._here, data)
+                    self._check_step(request.term, "AppendEntriesRequest")
                     if incoming is None:
                         incoming = self._transport.incoming.open(request.sender)
                         scope.start(self._send_answers(incoming, stream), name="append answers")
@@ -235,6 +238,18 @@ class QuorumRpc:
     def _leader_id(self) -> int:
         leader = self._quorum.describe().leader
         return NO_LEADER if leader is None else leader.node_id
+
+    def _check_step(self, term: Term, name: str) -> None:
+        """The core passes such a term over; here its sender hears of it."""
+        own = self._quorum.describe().term
+        if not is_step_sane(own, term):
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried=f"take a {name}",
+                happened=f"its term is {term}, this node's is {own}: no elections lie in between",
+                hint="The sender is faulty or forged; if it is this node that was left behind, "
+                "remove it from the quorum, format an empty directory, and add it again.",
+            )
 
     def _check_running(self, what: str) -> None:
         if self._quorum.failure is not None:

@@ -266,6 +266,17 @@ def _unknown_outcome(error: TidelogError) -> TidelogError:
     )
 
 
+def terms_are_spent(term: Term) -> TidelogError:
+    """Why nobody is elected any more; only forged messages lead here."""
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried="stand for election in the metadata quorum",
+        happened=f"the term is {term}, the last one there is, and no election led to it",
+        hint="Something that may call the cluster listener sends forged terms: close the listener "
+        'to it, then see "The terms are spent" in docs/operations.md.',
+    )
+
+
 def _displaced(index: LogIndex) -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_CONTROLLER,

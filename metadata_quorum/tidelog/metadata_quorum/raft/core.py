@@ -23,6 +23,7 @@ from tidelog.metadata_quorum.raft import (
     validation,
     voting,
 )
+from tidelog.metadata_quorum.raft.bounds import is_step_sane
 from tidelog.metadata_quorum.raft.core_port import Description
 from tidelog.metadata_quorum.raft.effects import Effect, MembersChanged, RoleChanged
 from tidelog.metadata_quorum.raft.inputs import (
@@ -99,7 +100,9 @@ class RaftCore:
 
     def step(self, message: Message) -> list[Effect]:
         """Nonsense is passed over in silence: no peer can stop this member with it."""
-        if validation.is_acceptable(message, self._node.id):
+        node = self._node
+        is_sane = is_step_sane(node.term, message.term)
+        if is_sane and validation.is_acceptable(message, node.id):
             self._dispatch(message)
         return self._finish()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelog.metadata_quorum.raft import recovery
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.effects import (
     Accepted,
     Answer,
@@ -182,10 +183,11 @@ class Node:
     def can_campaign(self) -> bool:
         """A voter with everything that it ever acknowledged, and no snapshot half in use. One that
         is being taken out goes on until that is committed: its log may be the only one left that is
-        good enough to be elected with (dissertation 4.2.2).
+        good enough to be elected with (dissertation 4.2.2). After the last term there is no next.
         """
         is_needed = self.membership.is_needed(self.id, self.commit_index)
-        return is_needed and self.repair is None and self.installing is None
+        is_whole = self.repair is None and self.installing is None
+        return is_needed and is_whole and self.term < NUMBER_MAX
 
     def last_ever(self) -> tuple[Term, LogIndex]:
         """What votes are judged by: the last entry that this member ever had."""
@@ -196,7 +198,7 @@ class Node:
 
     def set_state(self, term: Term, voted_for: MemberId | None) -> None:
         """Of a new term, or a vote in this one."""
-        assert term >= self.term, f"the term falls from {self.term} to {term}"
+        assert self.term <= term <= NUMBER_MAX, f"the term goes from {self.term} to {term}"
         assert term > self.term or self.hard_state.voted_for in (None, voted_for), (
             f"a second vote in term {term}"
         )

@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.types import Recovered, Snapshot
 from tidelog.metadata_quorum.storage import identity as identity_module
 from tidelog.metadata_quorum.storage import marks
+from tidelog.metadata_quorum.storage.errors import corrupt
 from tidelog.metadata_quorum.storage.identity import QuorumIdentity
 from tidelog.metadata_quorum.storage.journal import (
     Journal,
@@ -58,6 +60,7 @@ async def recover(
     replayed = replay(segments, marks_file.newest, where=disk.name, is_same_boot=is_same_boot)
     snapshots = SnapshotFiles(disk)
     resolved = await _resolve(snapshots, replayed)
+    _check_bounds(resolved, disk.name)
     journal = _journal(
         disk,
         identity.directory_uuid,
@@ -125,6 +128,28 @@ async def _resolve(snapshots: SnapshotFiles, replayed: Replayed) -> Resolved:
             return resolve(replayed, snapshot, newest or snapshot)
         newest = newest or snapshot
     return resolve(replayed, None, newest)
+
+
+def _check_bounds(resolved: Resolved, where: str) -> None:
+    """Numbers that no member would have taken: nothing could be added to them any more."""
+    state, snapshot = resolved.hard_state, resolved.snapshot
+    found = {
+        "term": state.term,
+        "end of the log": resolved.base_index + len(resolved.entries),
+        "last term of the log": resolved.entries[-1].term if resolved.entries else 0,
+        "end of the snapshot": snapshot.id.end_index if snapshot else 0,
+        "term of the snapshot": snapshot.id.term if snapshot else 0,
+        "end of the repair": state.repair.last_index if state.repair else 0,
+        "term of the repair": state.repair.last_term if state.repair else 0,
+    }
+    for name, number in found.items():
+        if number > NUMBER_MAX:
+            raise corrupt(
+                where,
+                f"the {name} is {number}, above the largest possible, {NUMBER_MAX}: an earlier "
+                "release took it from a forged message",
+                hint='Nothing was written. See "The terms are spent" in docs/operations.md.',
+            )
 
 
 def _journal(

@@ -5,8 +5,8 @@ another node: WRONG_CLUSTER.
 """
 
 import msgspec
-from google.protobuf.message import DecodeError
 
+from tidelog.metadata_quorum.quorum.wire.numbers import parse
 from tidelog.metadata_quorum.quorum.wire.route import (
     ANY_NODE,
     NO_LEADER,
@@ -66,10 +66,7 @@ def encode_piece_request(
 def decode_piece_request(here: Identity, data: bytes) -> tuple[Sender, PieceRequest]:
     """What is wanted."""
     name = "FetchSnapshotRequest"
-    try:
-        message = quorum_pb2.FetchSnapshotRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.FetchSnapshotRequest, data)
     sender = read_route(message.route, here, name)
     request = PieceRequest(
         id=SnapshotId(
@@ -98,10 +95,7 @@ def encode_piece(here: Identity, receiver: Sender, piece: Piece) -> bytes:
 def decode_piece(here: Identity, data: bytes, request: PieceRequest) -> Piece:
     """The answer to this request."""
     name = "FetchSnapshotResponse"
-    try:
-        message = quorum_pb2.FetchSnapshotResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.FetchSnapshotResponse, data)
     read_route(message.route, here, name)
     snapshot_id = SnapshotId(
         end_index=LogIndex(message.snapshot.end_index), term=Term(message.snapshot.term)
@@ -138,10 +132,7 @@ def encode_join_request(here: Identity, address: str) -> bytes:
 def decode_join_request(here: Identity, data: bytes) -> tuple[Sender, Member]:
     """Who asks."""
     name = "JoinQuorumRequest"
-    try:
-        message = quorum_pb2.JoinQuorumRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.JoinQuorumRequest, data)
     sender = read_route(message.route, here, name)
     member = message.member
     if len(member.directory_uuid) != UUID_BYTES or member.node_id < 0:
@@ -172,10 +163,7 @@ def encode_join_response(
 def decode_join_response(here: Identity, data: bytes) -> JoinAnswer:
     """What the asking node learns."""
     name = "JoinQuorumResponse"
-    try:
-        message = quorum_pb2.JoinQuorumResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.JoinQuorumResponse, data)
     sender = read_route(message.route, here, name)
     if sender.is_observer:
         raise_malformed(name, "its sender has no directory uuid")
@@ -198,11 +186,7 @@ def encode_observers_read(cluster_id: str, node_id: int) -> bytes:
 
 def decode_observers_read(data: bytes) -> LogIndex:
     """The index, or what the answer was refused with."""
-    name = "ReadIndexResponse"
-    try:
-        message = quorum_pb2.ReadIndexResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.ReadIndexResponse, data)
     if message.HasField("error"):
         raise read_error(message.error)
     return LogIndex(message.index)

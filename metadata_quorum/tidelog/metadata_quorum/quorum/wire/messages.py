@@ -7,8 +7,7 @@ its sender meant raises INVALID_ARGUMENT, one for another node WRONG_CLUSTER; no
 import struct
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
+from tidelog.metadata_quorum.quorum.wire.numbers import parse
 from tidelog.metadata_quorum.quorum.wire.route import Identity, Sender, fill_route, read_route
 from tidelog.metadata_quorum.raft.messages import (
     AppendRequest,
@@ -85,10 +84,7 @@ def read_leader_address(data: bytes) -> str:
 def decode_append_request(here: Identity, data: bytes) -> AppendRequest:
     """What a member receives."""
     name = "AppendEntriesRequest"
-    try:
-        message = quorum_pb2.AppendEntriesRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.AppendEntriesRequest, data)
     sender = _member(read_route(message.route, here, name), name)
     entries = _read_entries(message, name)
     snapshot = None
@@ -155,10 +151,7 @@ def encode_append_response(here: Identity, response: AppendResponse) -> bytes:
 def decode_append_response(here: Identity, data: bytes) -> AppendResponse:
     """What a leader receives."""
     name = "AppendEntriesResponse"
-    try:
-        message = quorum_pb2.AppendEntriesResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.AppendEntriesResponse, data)
     return AppendResponse(
         sender=_member(read_route(message.route, here, name), name),
         receiver=here.member_id,
@@ -192,10 +185,7 @@ def encode_vote_request(here: Identity, request: VoteRequest) -> bytes:
 def decode_vote_request(here: Identity, data: bytes) -> VoteRequest:
     """What a voter is asked."""
     name = "RequestVoteRequest"
-    try:
-        message = quorum_pb2.RequestVoteRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.RequestVoteRequest, data)
     if message.last_term > message.term:
         raise_malformed(name, f"its last entry has term {message.last_term} of {message.term}")
     return VoteRequest(
@@ -224,10 +214,7 @@ def encode_vote_response(here: Identity, response: VoteResponse, leader_id: int)
 def decode_vote_response(here: Identity, data: bytes) -> VoteResponse:
     """What a candidate receives."""
     name = "RequestVoteResponse"
-    try:
-        message = quorum_pb2.RequestVoteResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.RequestVoteResponse, data)
     return VoteResponse(
         sender=_member(read_route(message.route, here, name), name),
         receiver=here.member_id,
@@ -247,10 +234,7 @@ def encode_timeout_now(here: Identity, request: TimeoutNow) -> bytes:
 def decode_timeout_now(here: Identity, data: bytes) -> TimeoutNow:
     """What the next leader receives."""
     name = "TimeoutNowRequest"
-    try:
-        message = quorum_pb2.TimeoutNowRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.TimeoutNowRequest, data)
     return TimeoutNow(
         sender=_member(read_route(message.route, here, name), name),
         receiver=here.member_id,
@@ -278,10 +262,7 @@ def encode_read_index_request(here: Identity, request: ReadIndexRequest) -> byte
 def decode_read_index_request(here: Identity, data: bytes) -> tuple[Sender, Term]:
     """Who asks; an observer may."""
     name = "ReadIndexRequest"
-    try:
-        message = quorum_pb2.ReadIndexRequest.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.ReadIndexRequest, data)
     return read_route(message.route, here, name), Term(message.term)
 
 
@@ -290,10 +271,7 @@ def decode_read_index_response(
 ) -> ReadIndexResponse:
     """What the leader answered to this request; refused: index 0."""
     name = "ReadIndexResponse"
-    try:
-        message = quorum_pb2.ReadIndexResponse.FromString(data)
-    except DecodeError as error:
-        raise_malformed(name, error)
+    message = parse(quorum_pb2.ReadIndexResponse, data)
     return ReadIndexResponse(
         sender=_member(read_route(message.route, here, name), name),
         receiver=here.member_id,
