@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from tidelog.ports.real import pages
 from tidelog.ports.real.pages import HttpPages, PageServer, parse_head
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-Ask = Callable[[bytes], Awaitable[bytes]]
+Ask = Callable[[bytes], Coroutine[Any, Any, bytes]]
 
 
 async def _echo(request: PageRequest) -> Page:
@@ -22,15 +24,32 @@ async def _fail(request: PageRequest) -> Page:
     raise ValueError(request.path)
 
 
+_GO_ON = asyncio.Event()
+
+
+async def _wait(request: PageRequest) -> Page:
+    await _GO_ON.wait()
+    return Page(body=b"at last")
+
+
+async def _large(request: PageRequest) -> Page:
+    return Page(body=bytes(16 * 1024 * 1024))
+
+
 async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
 
 
+CALLERS_MAX = 4
+PAGES = {"/echo": _echo, "/fail": _fail, "/wait": _wait, "/large": _large}
+
+
 def _serve(work: Callable[[PageServer, Ask], Awaitable[None]]) -> None:
     async def main() -> None:
-        server = await HttpPages().serve("127.0.0.1:0", {"/echo": _echo, "/fail": _fail})
+        server = PageServer(PAGES, callers_max=CALLERS_MAX)
+        await server.start("127.0.0.1:0")
 
         async def ask(text: bytes) -> bytes:
             host, _, port = server.address.rpartition(":")
@@ -98,25 +117,69 @@ def test_a_head_that_is_too_long_is_hung_up_on() -> None:
     _serve(work)
 
 
-def test_one_caller_too_many_is_hung_up_on_until_others_are_gone() -> None:
+def test_callers_that_send_nothing_give_way_to_one_that_asks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def work(server: PageServer, ask: Ask) -> None:
         host, _, port = server.address.rpartition(":")
-        silent = [await asyncio.open_connection(host, int(port)) for _ in range(pages.CALLERS_MAX)]
-        for _ in range(200):
-            if len(server._tasks) == pages.CALLERS_MAX:
-                break
-            await asyncio.sleep(0)
-        with contextlib.suppress(ConnectionError):
-            assert await ask(b"GET /echo HTTP/1.1\r\n\r\n") == b""
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(CALLERS_MAX)]
+        await _until(lambda: len(server._tasks) == CALLERS_MAX)
+        for _ in range(3):
+            assert b"200 OK" in await ask(b"GET /echo HTTP/1.1\r\n\r\n")
+            more = await asyncio.open_connection(host, int(port))
+            await _until(lambda: len(server._tasks) == CALLERS_MAX)
+            silent.append(more)
+        # The first ones, and no others, have been hung up on.
+        assert [reader.at_eof() for reader, _ in silent] == [True] * 3 + [False] * CALLERS_MAX
+        assert server.refused_count == 3
         for _, writer in silent:
             await _close(writer)
-        for _ in range(10_000):
-            if not server._tasks:
-                break
-            await asyncio.sleep(0)
-        assert b"200 OK" in await ask(b"GET /echo HTTP/1.1\r\n\r\n")
 
     _serve(work)
+    told = [record.getMessage() for record in caplog.records if "page_callers" in record.message]
+    assert len(told) == 1
+    assert "count=1" in told[0]
+
+
+def test_callers_that_take_nothing_give_way_to_one_that_asks() -> None:
+    async def work(server: PageServer, ask: Ask) -> None:
+        host, _, port = server.address.rpartition(":")
+        stuck = []
+        for _ in range(CALLERS_MAX):
+            _, writer = await asyncio.open_connection(host, int(port), limit=1)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /large HTTP/1.1\r\n\r\n")
+            stuck.append(writer)
+        await _until(lambda: len(server._waited_for) == CALLERS_MAX)
+        assert b"200 OK" in await ask(b"GET /echo HTTP/1.1\r\n\r\n")
+        for writer in stuck:
+            writer.transport.abort()
+
+    _serve(work)
+
+
+def test_while_pages_are_made_for_all_one_more_is_hung_up_on() -> None:
+    async def work(server: PageServer, ask: Ask) -> None:
+        asked = [
+            asyncio.create_task(ask(b"GET /wait HTTP/1.1\r\n\r\n")) for _ in range(CALLERS_MAX)
+        ]
+        await _until(lambda: len(server._tasks) == CALLERS_MAX and not server._waited_for)
+        with contextlib.suppress(ConnectionError):
+            assert await ask(b"GET /echo HTTP/1.1\r\n\r\n") == b""
+        assert server.refused_count == 1
+        _GO_ON.set()
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*asked))
+
+    _GO_ON.clear()
+    _serve(work)
+
+
+async def _until(found: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if found():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
 
 
 def test_a_stop_hangs_up_on_callers_that_say_nothing() -> None:
@@ -154,7 +217,57 @@ def test_an_address_that_is_taken_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [b"", b"\r\n\r\n", b"GET /x\r\n\r\n", b"GET /x FTP/1\r\n\r\n", b"\xff\xfe a b\r\n\r\n"]
+    "head",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"GET /x\r\n\r\n",
+        b"GET /x FTP/1\r\n\r\n",
+        b"\xff\xfe a b\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"GET http://[v1.x HTTP/1.1\r\n\r\n",
+    ],
 )
 def test_what_is_no_request_is_no_request(head: bytes) -> None:
     assert parse_head(head)[1] is None
+
+
+def test_no_head_of_a_stranger_leaves_a_stack_or_a_caller_without_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    numbers = random.Random(7)
+    parts = [
+        b"GET",
+        b" ",
+        b"http://",
+        b"[",
+        b"]",
+        b"//",
+        b"?",
+        b"#",
+        b"%",
+        b"\0",
+        b"\xff",
+        b"HTTP/1.1",
+    ]
+    heads = [b"GET http://[ HTTP/1.1", b"GET //[:: HTTP/1.1", b"GET http://[1]x/ HTTP/1.1"]
+    heads += [
+        b"GET " + b"".join(numbers.choices(parts[2:-1], k=4)) + b" HTTP/1.1" for _ in range(100)
+    ]
+    heads += [b"".join(numbers.choices(parts, k=6)) for _ in range(100)]
+
+    async def work(server: PageServer, ask: Ask) -> None:
+        for head in heads:
+            assert (await ask(head + b"\r\n\r\n")).startswith(b"HTTP/1.1 4"), head
+
+    _serve(work)
+    assert not caplog.records
+
+
+def test_a_page_that_fails_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(server: PageServer, ask: Ask) -> None:
+        for _ in range(20):
+            assert b"500 Internal" in await ask(b"GET /fail HTTP/1.1\r\n\r\n")
+
+    _serve(work)
+    assert len(caplog.records) == 1
