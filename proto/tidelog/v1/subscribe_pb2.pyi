@@ -355,7 +355,9 @@ class SubscribeAcknowledged(_message.Message):
     @_builtins.property
     def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscribeFailure]:
         """Partitions whose offset was not stored; the others were. STALE_ASSIGNMENT: the partition
-        belongs to another member, which will get the records again.
+        belongs to another member, which will get the records again. COORDINATOR_NOT_AVAILABLE and
+        others that are `retriable`: it is not known to be stored; acknowledge again while the partition
+        is assigned.
         """
 
     def __init__(

@@ -309,6 +309,38 @@ def test_a_stream_begun_again_after_its_broker_died_reads_on_at_once(
     three().run(work)
 
 
+@pytest.mark.parametrize("is_coordinator", [False, True])
+def test_without_a_majority_every_wait_ends_with_what_is_missing(is_coordinator: bool) -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 1, replicas=3)
+        await groups.produce("t", 0, 3)
+        coordinator = await groups.coordinator("g")
+        others = [each for each in groups.living() if each != coordinator]
+        left = coordinator if is_coordinator else others[0]
+        async with subscribed(cluster, left) as reader:
+            await reader.until(lambda: len(reader.records) == 3)
+            for number in groups.living():
+                if number != left:
+                    cluster.nodes[number].kill()
+            began_ns = cluster.world.loop.now_ns
+            codes = await reader.acknowledge(("t", 0, 3))
+            took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+            assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            assert took_ms <= 10_500, f"the client waited for {took_ms} ms"
+            began_ns = cluster.world.loop.now_ns
+            async with subscribed(cluster, left) as other:
+                await other.until(lambda: False)
+                took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+                assert took_ms <= 10_500, f"the client waited for {took_ms} ms"
+                assert other.error is not None
+                assert other.error.retriable
+                assert "not ready to read" in other.error.happened
+            reader.stream.cancel()
+
+    three().run(work)
+
+
 def test_of_two_streams_of_one_name_the_later_one_stays() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)

@@ -89,7 +89,7 @@ def with_stream(credit: int, work: Callable[[Client, Leaders], Awaitable[None]])
     async def serve(ports: SimulatedPorts) -> None:
         client, leaders = Client(), Leaders(ports.clock)
         begin = msgspec.structs.replace(BEGIN, group="", credit_records=credit)
-        core = Subscription(begin, "m", 0)
+        core = Subscription(begin, "m", ports.clock.monotonic_ns() // 1_000_000)
         client.runner = SubscriptionRunner(core, FakeGroup(), leaders, ports.clock, client.take)
         client.runner.show({P0: "t", P1: "t"})
         client.running = asyncio.create_task(client.runner.run())

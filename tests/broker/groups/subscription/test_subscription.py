@@ -426,6 +426,118 @@ def test_a_client_that_acknowledges_nothing_for_too_long_ends_its_stream() -> No
     assert stream.pass_time(1_000) == []
 
 
+@pytest.mark.parametrize("phase", ["join", "position", "beginning"])
+def test_a_stream_that_cannot_begin_says_in_time_what_is_missing(phase: str) -> None:
+    stream = Stream()
+    missing = TidelogError(ErrorCode.COORDINATOR_NOT_AVAILABLE, tried="ask", happened="2 is dead")
+    stream.pass_time(0)
+    if phase != "join":
+        stream.answer(assigned(P0))
+    if phase == "beginning":
+        stream.found(committed=-1)
+    while stream.count(EndStream) == 0:
+        assert stream.now_ms <= limits.NOT_READY_MS, "nothing was told for too long"
+        if phase == "join":
+            stream.answer(missing)
+        elif phase == "position":
+            asked = stream.last(FindPositions)
+            assert isinstance(asked, FindPositions)
+            stream.take(stream.core.on_positions(asked.keys, missing, stream.now_ms))
+        else:
+            stream.committed(missing)
+        before = stream.count(SendHeartbeat)
+        stream.pass_time(limits.RETRY_MS)
+        if phase != "join" and stream.count(SendHeartbeat) > before:
+            stream.answer(assigned(P0))
+    assert stream.now_ms == limits.NOT_READY_MS
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.retriable
+    assert "2 is dead" in ended.error.happened
+
+
+def test_a_stream_whose_coordinator_does_not_even_refuse_ends_as_well() -> None:
+    stream = Stream()
+    stream.pass_time(0)
+    (ended,) = stream.pass_time(limits.NOT_READY_MS)
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_member_that_waits_for_others_is_not_ended() -> None:
+    stream = Stream()
+    stream.pass_time(0)
+    stream.answer(assigned())
+    for _ in range(2 * limits.NOT_READY_MS // 1_000):
+        stream.pass_time(1_000)
+        stream.answer(assigned())
+    assert stream.count(EndStream) == 0
+
+
+def test_a_stream_that_lost_its_membership_has_as_long_to_join_again() -> None:
+    stream = reading(P0)
+    stream.pass_time(7_000)
+    assert stream.wanted() == {}, "its session is over"
+    stream.answer(refused(ErrorCode.UNAVAILABLE))
+    stream.pass_time(limits.NOT_READY_MS - 1)
+    assert stream.count(EndStream) == 0
+    stream.pass_time(1)
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.retriable
+
+
+def test_an_acknowledgement_is_answered_in_time_also_when_nothing_can_be_stored() -> None:
+    session = msgspec.structs.replace(assigned(P0), session_timeout_ms=45_000)
+    stream = Stream(msgspec.structs.replace(BEGIN, acknowledge_timeout_ms=60_000))
+    stream.pass_time(0)
+    stream.answer(session)
+    stream.found()
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1), correlation_id=1)
+    stream.committed(refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    stream.pass_time(2_000)
+    stream.acknowledge((0, 2), correlation_id=2)
+    stream.acknowledge((7, 2), correlation_id=3)
+    late = stream.last(SendCommit)
+    assert isinstance(late, SendCommit)
+    stream.pass_time(limits.NOT_STORED_MS - 2_001)
+    assert told_ids(stream) == []
+    stream.pass_time(1)
+    assert told_ids(stream) == [1]
+    assert failures(stream) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    stream.pass_time(2_000)
+    assert told_ids(stream) == [1, 2, 3]
+    stream.take(stream.core.on_committed(late.request, STORED, stream.now_ms))
+    assert told_ids(stream) == [1, 2, 3], "whoever waited for it was told"
+    stream.acknowledge((0, 2), correlation_id=4)
+    stream.committed()
+    assert failures(stream) == []
+    assert stream.core.is_settled
+
+
+def test_a_client_whose_acknowledgement_is_not_stored_yet_is_not_too_slow() -> None:
+    begin = msgspec.structs.replace(BEGIN, acknowledge_timeout_ms=2_000)
+    stream = reading(P0, begin=begin)
+    stream.brought(P0, 0, 2)
+    stream.acknowledge((0, 2))
+    stream.pass_time(3_000)
+    assert stream.count(EndStream) == 0
+    stream.brought(P0, 2, 1)
+    stream.pass_time(2_000)
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.DEADLINE_EXCEEDED
+
+
+def test_what_was_lost_in_silence_is_not_said_to_be_anothers() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1))
+    stream.pass_time(6_000)
+    assert failures(stream) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
 def test_a_log_that_was_trimmed_below_the_reader_is_begun_anew() -> None:
     stream = reading(P0)
     effects = stream.core.on_read_failed(P0, 0, refused(ErrorCode.OFFSET_OUT_OF_RANGE), 0)

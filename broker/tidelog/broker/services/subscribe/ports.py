@@ -4,6 +4,7 @@ Owns the choice between this broker and another one, and the conversions for the
 never look a coordinator up once for all: it is looked up for every call, in this broker's image.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -36,7 +37,7 @@ from tidelog.metadata_quorum.shared.wire_errors import read_error
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.v1 import fetch_pb2, groups_pb2
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionId, TopicId
 
 CALL_MS: Final = 5_000
@@ -119,10 +120,22 @@ class PeerGroup:
             address=begin.address,
             deadline_ns=self._clock.monotonic_ns() + CALL_MS * _NS_PER_MS,
         )
-        (place,) = await self._finder.find_groups(context, [begin.group])
-        if isinstance(place, TidelogError):
-            raise place
-        return await self._peers.coordinate(context, place.broker_id, call, timeout_ms=CALL_MS)
+        try:
+            # Also of a coordinator on this broker, which waits as long for what it has to store.
+            async with asyncio.timeout(CALL_MS / 1_000):
+                (place,) = await self._finder.find_groups(context, [begin.group])
+                if isinstance(place, TidelogError):
+                    raise place
+                return await self._peers.coordinate(
+                    context, place.broker_id, call, timeout_ms=CALL_MS
+                )
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                tried=f"ask the coordinator of group {begin.group}",
+                happened=f"no answer within {CALL_MS} ms: what it has to store is not committed",
+                hint="`tidelog topic describe __groups` shows which replicas are missing.",
+            ) from None
 
 
 class PeerReads:

@@ -2,7 +2,8 @@
 
 Owns their order, and that each is answered once and in it: one of which nothing is to be stored
 waits for those before it as well. A commit that could not be made is tried again with the epoch
-that the member has by then; what it does not own any more is answered STALE_ASSIGNMENT.
+that the member has by then; what it does not own any more is answered STALE_ASSIGNMENT. One that
+cannot be stored for too long is answered with what is missing, so that no client waits in silence.
 """
 
 from collections import deque
@@ -21,7 +22,10 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 NEVER_MS: Final = 1 << 62
+AGAIN: Final = "Acknowledge again, if the partition is still assigned; else the records come again."
 Failure = tuple[str, int, TidelogError]
+Refusal = Callable[[str], TidelogError]
+"""Of a partition, by its name."""
 
 
 class Waiting(msgspec.Struct, kw_only=True):
@@ -32,6 +36,7 @@ class Waiting(msgspec.Struct, kw_only=True):
     offsets: dict[PartitionKey, int]
     topics: dict[PartitionKey, str]
     failures: list[Failure] = msgspec.field(default_factory=list)
+    since_ms: int = 0
     position_count: int = 0
     """What the client named, while it waits."""
 
@@ -45,14 +50,17 @@ class Commits:
         self._queue: deque[Waiting] = deque()
         self._sent: CommitOffsets | None = None
         self._due_ms = 0
+        self._missing: TidelogError | None = None
+        """Why the first one could not be stored so far."""
         self.position_count = 0
         """What the client named in the acknowledgements that wait."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: Waiting, now_ms: int) -> None:
         """Behind all others."""
+        waiting.since_ms = now_ms
         if waiting.correlation_id is not None:
             # Where reading begins does not count: the client did not ask for it.
             waiting.position_count = len(waiting.offsets) + len(waiting.failures)
@@ -64,8 +72,11 @@ class Commits:
         return self._sent is request
 
     def next_deadline_ms(self) -> int:
-        """When the first one may be sent."""
-        return self._due_ms if self._queue and self._sent is None else NEVER_MS
+        """When the first one may be sent, or has waited for too long."""
+        if not self._queue:
+            return NEVER_MS
+        late_ms = self._queue[0].since_ms + limits.NOT_STORED_MS
+        return late_ms if self._sent is not None else min(self._due_ms, late_ms)
 
     def take_answered(self, partitions: Mapping[PartitionKey, Partition]) -> list[SendAcknowledged]:
         """Answers to the first ones, as long as there is nothing to store of them."""
@@ -74,7 +85,8 @@ class Commits:
             first = self._queue[0]
             for key in [key for key in first.offsets if key not in partitions]:
                 del first.offsets[key]
-                first.failures.append((first.topics[key], key.partition, stale(key)))
+                name = f"{first.topics[key]}-{key.partition}"
+                first.failures.append((first.topics[key], key.partition, stale(name)))
             if first.offsets:
                 break
             told += self._answer_first()
@@ -104,9 +116,9 @@ class Commits:
         )
         return self._sent
 
-    def postpone(self, now_ms: int) -> None:
+    def postpone(self, error: TidelogError, now_ms: int) -> None:
         """The coordinator could not be asked."""
-        self._sent = None
+        self._sent, self._missing = None, error
         self._due_ms = now_ms + limits.RETRY_MS
 
     def settle(
@@ -115,7 +127,7 @@ class Commits:
         on_stored: Callable[[PartitionKey, int], None],
     ) -> list[SendAcknowledged]:
         """The first one is answered; what to tell the client of it, if it asked."""
-        sent, self._sent = self._sent, None
+        sent, self._sent, self._missing = self._sent, None, None
         assert sent is not None, "an answer to a commit that was never sent"
         first = self._queue[0]
         for place, offset in enumerate(sent.offsets):
@@ -126,12 +138,30 @@ class Commits:
                 first.failures.append((first.topics[offset.key], offset.key.partition, error))
         return self._answer_first()
 
-    def refuse_all(self) -> list[SendAcknowledged]:
+    def take_late(self, now_ms: int) -> list[SendAcknowledged]:
+        """Answers to those that have waited for too long; perhaps one of them is stored yet."""
+        told: list[SendAcknowledged] = []
+        while self._queue and now_ms >= self._queue[0].since_ms + limits.NOT_STORED_MS:
+            self._sent = None
+            self._refuse(self._queue[0], lambda name: _not_stored(name, self._missing))
+            told += self._answer_first()
+        return told
+
+    def refuse_all(self, refusal: Refusal) -> list[SendAcknowledged]:
         """The member is none any more: nothing of what waits counts."""
-        self._sent = None
-        told = self.take_answered({})
+        self._sent = self._missing = None
+        told: list[SendAcknowledged] = []
+        while self._queue:
+            self._refuse(self._queue[0], refusal)
+            told += self._answer_first()
         assert self.position_count == 0, "nobody waits, and nothing is counted"
         return told
+
+    def _refuse(self, waiting: Waiting, refusal: Refusal) -> None:
+        for key in waiting.offsets:
+            topic = waiting.topics[key]
+            waiting.failures.append((topic, key.partition, refusal(f"{topic}-{key.partition}")))
+        waiting.offsets.clear()
 
     def _answer_first(self) -> list[SendAcknowledged]:
         first = self._queue.popleft()
@@ -143,10 +173,31 @@ class Commits:
         return [SendAcknowledged(correlation_id=first.correlation_id, failures=failures)]
 
 
-def stale(key: PartitionKey) -> TidelogError:
+def stale(name: str) -> TidelogError:
     """STALE_ASSIGNMENT."""
     return TidelogError(
         ErrorCode.STALE_ASSIGNMENT,
-        tried=f"acknowledge records of {key}",
+        tried=f"acknowledge records of {name}",
         happened="this stream does not own the partition any more",
+    )
+
+
+def silent(name: str) -> TidelogError:
+    """The membership is over, and nobody has said so: the partition may be somebody else's."""
+    return TidelogError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        tried=f"acknowledge records of {name}",
+        happened="the group's coordinator was not heard of for the session timeout, so the stream "
+        "owns nothing any more",
+        hint=AGAIN,
+    )
+
+
+def _not_stored(name: str, missing: TidelogError | None) -> TidelogError:
+    why = "the group's coordinator does not answer" if missing is None else missing.happened
+    return TidelogError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        tried=f"acknowledge records of {name}",
+        happened=f"not known to be stored after {limits.NOT_STORED_MS} ms: {why}",
+        hint=AGAIN,
     )

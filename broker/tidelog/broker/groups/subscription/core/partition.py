@@ -32,6 +32,8 @@ class Partition(msgspec.Struct, kw_only=True):
     acknowledged: int = NOT_KNOWN
     """All below it is done, or was before."""
     sent_end: int = NOT_KNOWN
+    claimed: int = NOT_KNOWN
+    """The client says that all below it is done, be that stored or not."""
     is_ready: bool = False
     """It is known where to begin, and that is committed where nothing was."""
     is_finding: bool = False
@@ -48,7 +50,7 @@ class Partition(msgspec.Struct, kw_only=True):
     def begin_at(self, offset: int) -> None:
         """Reading begins here."""
         assert not self.unacknowledged, f"{self.key}: reading begins anew behind what was sent"
-        self.next_read = self.acknowledged = self.sent_end = offset
+        self.next_read = self.acknowledged = self.sent_end = self.claimed = offset
         self.buffer.clear()
         self.buffered_bytes = 0
 
@@ -85,6 +87,11 @@ class Partition(msgspec.Struct, kw_only=True):
         self.sent_end = found[-1][0] + 1
         self.unacknowledged.append(SentPart(self.sent_end, now_ms, len(found)))
         return tuple(found)
+
+    def oldest_sent_ms(self) -> int | None:
+        """Since when the client has the oldest records of which it has said nothing."""
+        left = (each.sent_ms for each in self.unacknowledged if each.end_offset > self.claimed)
+        return next(left, None)
 
     def acknowledge(self, offset: int) -> None:
         """All below the offset is done."""

@@ -10,7 +10,14 @@ from typing import Final
 from tidelog.broker.groups.state.answers import CommitAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.groups.subscription.core import limits
-from tidelog.broker.groups.subscription.core.commits import NEVER_MS, Commits, Waiting
+from tidelog.broker.groups.subscription.core.commits import (
+    NEVER_MS,
+    Commits,
+    Refusal,
+    Waiting,
+    silent,
+    stale,
+)
 from tidelog.broker.groups.subscription.core.membership import Membership
 from tidelog.broker.groups.subscription.core.messages import (
     Begin,
@@ -51,6 +58,10 @@ class Subscription:
         """
         self._credit = begin.credit_records
         self._find_due_ms = NEVER_MS
+        self._ready_due_ms = now_ms + limits.NOT_READY_MS
+        """Until when the client has to be told what it reads."""
+        self._missing: TidelogError | None = None
+        """Why it could not be told so far."""
         self._has_answer = False
         """It is known which partitions there are, be it none."""
         self._announced: dict[PartitionKey, Position] | None = None
@@ -95,6 +106,7 @@ class Subscription:
     def next_deadline_ms(self) -> int:
         """When `tick` is due."""
         due = min(self._find_due_ms, self._commits.next_deadline_ms(), self._client_due_ms())
+        due = min(due, self._ready_due_ms)
         return due if self._member is None else min(due, self._member.next_deadline_ms())
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -103,10 +115,12 @@ class Subscription:
             return []
         if now_ms >= self._client_due_ms():
             return self._end(self._too_slow())
-        effects: list[Effect] = []
+        effects: list[Effect] = list(self._commits.take_late(now_ms))
+        if now_ms >= self._ready_due_ms:
+            return effects + self._end(self._not_ready())
         member = self._member
         if member is not None and member.is_over(now_ms):
-            effects += self._lose(now_ms)
+            effects += self._lose(now_ms, silent)
         if member is not None and member.is_due(now_ms):
             effects.append(SendHeartbeat(member.heartbeat(self._partitions, now_ms)))
         if now_ms >= self._find_due_ms:
@@ -125,6 +139,7 @@ class Subscription:
             member.fail(now_ms)
             if outcome.code in _LOST:
                 return self._lose(now_ms) + self.tick(now_ms)
+            self._missing = outcome
             return [] if outcome.retriable else self._end(outcome)
         if sent.member_epoch != member.epoch:
             # It was lost while this one was under way.
@@ -168,13 +183,15 @@ class Subscription:
         if done and self._member is not None:
             self._member.hurry(now_ms)
 
-    def _lose(self, now_ms: int) -> list[Effect]:
+    def _lose(self, now_ms: int, refusal: Refusal = stale) -> list[Effect]:
         """Nothing is owned any more; what waits for a commit does not count."""
         assert self._member is not None, "only a member can be lost"
         self._member.lose(now_ms)
         self._partitions.clear()
         self._find_due_ms = NEVER_MS
-        return [*self._commits.refuse_all(), ChangeReads(), *self._announce()]
+        effects = [*self._commits.refuse_all(refusal), ChangeReads(), *self._announce()]
+        self._ready_due_ms, self._missing = now_ms + limits.NOT_READY_MS, None
+        return effects
 
     def _announce(self) -> list[Effect]:
         """Tell the client what it reads, if that is something else than what it was told."""
@@ -183,9 +200,13 @@ class Subscription:
             for key, each in sorted(self._partitions.items())
             if each.is_ready and not each.is_leaving
         }
+        is_member = self._member is None or self._member.is_member
+        is_waiting = len(self._partitions) > 0 and not current
+        if is_member and self._has_answer and not is_waiting:
+            self._ready_due_ms = NEVER_MS
         is_idle = self._member is not None and self._member.is_idle
         before = self._announced
-        if before is None and (not self._has_answer or (self._partitions and not current)):
+        if before is None and (not self._has_answer or is_waiting):
             return []
         if before is not None and before.keys() == current.keys() and is_idle == self._was_idle:
             return []
@@ -241,7 +262,7 @@ class Subscription:
             if isinstance(bounds, TidelogError):
                 if not bounds.retriable and bounds.code not in _LOST:
                     return self._end(bounds)
-                self._find_due_ms = now_ms + limits.RETRY_MS
+                self._find_due_ms, self._missing = now_ms + limits.RETRY_MS, bounds
                 continue
             start = self._start(partition, bounds)
             if start is None:
@@ -254,7 +275,7 @@ class Subscription:
             else:
                 partition.is_ready = True
         if uncommitted.offsets:
-            self._commits.add(uncommitted)
+            self._commits.add(uncommitted, now_ms)
         return [ChangeReads(), *self._announce(), *self._commit(now_ms)]
 
     def _start(self, partition: Partition, bounds: Bounds) -> int | None:
@@ -376,10 +397,12 @@ class Subscription:
                 waiting.failures.append((position.topic, position.partition, failure))
             else:
                 assert key is not None, "what is not owned is refused"
+                partition = self._partitions[key]
+                partition.claimed = max(partition.claimed, position.next_offset)
                 waiting.offsets[key] = position.next_offset
                 waiting.topics[key] = position.topic
         if self._member is not None:
-            commits.add(waiting)
+            commits.add(waiting, now_ms)
             return self._commit(now_ms)
         # Without a group nothing is stored, so nothing waits either.
         for key, offset in waiting.offsets.items():
@@ -428,7 +451,8 @@ class Subscription:
             if outcome.code in _LOST:
                 return self._lose(now_ms) + self.tick(now_ms)
             if outcome.retriable:
-                self._commits.postpone(now_ms)
+                self._missing = outcome
+                self._commits.postpone(outcome, now_ms)
                 return []
         told = self._commits.settle(outcome, self._on_stored)
         self._give_up_done(now_ms)
@@ -450,11 +474,8 @@ class Subscription:
 
     def _client_due_ms(self) -> int:
         """Until when the client has to acknowledge the oldest records that it has."""
-        sent = [
-            each.unacknowledged[0].sent_ms
-            for each in self._partitions.values()
-            if each.unacknowledged
-        ]
+        oldest = (each.oldest_sent_ms() for each in self._partitions.values())
+        sent = [each for each in oldest if each is not None]
         return min(sent) + self._begin.acknowledge_timeout_ms if sent else NEVER_MS
 
     def _end(self, error: TidelogError) -> list[Effect]:
@@ -468,6 +489,25 @@ class Subscription:
             happened="records were sent and not acknowledged within "
             f"{self._begin.acknowledge_timeout_ms} ms",
             hint="Acknowledge sooner, ask for less credit, or raise acknowledge_timeout_ms.",
+        )
+
+    def _not_ready(self) -> TidelogError:
+        """What the client waits for; it comes again, perhaps at another broker."""
+        missing = self._missing
+        group = self._begin.group
+        tried = f"subscribe with group `{group}`" if group else "subscribe"
+        if missing is None:
+            missing = TidelogError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                tried=tried,
+                happened="the group's coordinator does not answer",
+            )
+        return TidelogError(
+            missing.code if missing.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            tried=tried,
+            happened=f"not ready to read after {limits.NOT_READY_MS} ms: {missing.happened} "
+            f"(while trying to {missing.tried})",
+            hint=f"{missing.hint} Then begin again, at any broker.",
         )
 
     def _no_offset(self, partition: Partition) -> TidelogError:
