@@ -69,7 +69,7 @@ def test_a_refused_record_fails_under_kafka_names(server: ContractServer) -> Non
     server.judge = lambda *_: ErrorCode.INVALID_TIMESTAMP
     seen: list[Any] = []
     with KafkaProducer(bootstrap_servers=server.address) as producer:
-        future = producer.send("t", b"v")
+        future = producer.send("t", b"v", timestamp_ms=1)
         future.add_errback(seen.append).add_callback(seen.append)
         with pytest.raises(errors.InvalidTimestampError) as caught:
             future.get(HANG_SECONDS)

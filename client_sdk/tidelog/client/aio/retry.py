@@ -128,7 +128,8 @@ class AsyncRecordHandler:
                     await self._set_aside(record, error, tries)
                     return True
                 self._retried += 1
-                await self._sleep(pause_ms / 1000)
+                pausing: object = self._sleep(pause_ms / 1000)
+                await check_awaitable(pausing, "sleep")
             else:
                 # Else it would be tried again and set aside, though it has done its work.
                 check_awaitable(waiting, "handle")

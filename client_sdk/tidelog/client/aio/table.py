@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from tidelog.client.aio.consumer import AsyncConsumer
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.fetch.table_state import Loads, TableState
 from tidelog.client.shared.checked import checked
@@ -133,7 +134,8 @@ class AsyncTable(TableReads):
                 raise load_timed_out(self.topic, state, self._load_timeout_ms)
             await self._take(state, min(left_ms, POLL_MS))
             if self._on_progress is not None:
-                self._on_progress(*state.progress())
+                told = self._on_progress(*state.progress())
+                refuse_awaitable(told, "on_progress", f"load the table of {self.topic}")
 
     async def _take(self, state: TableState, timeout_ms: float) -> None:
         consumer = self._consumer

@@ -12,6 +12,7 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from tidelog.client.arguments.functions import plain_function
 from tidelog.client.arguments.kinds import INT32_MAX, INT64_MAX, TEXT_BYTES_MAX, is_a, shown
 from tidelog.client.tls.security import check_security, security_variables
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
@@ -241,7 +242,10 @@ def _check_type(client: str, kind: type[_Common], name: str, value: Any) -> None
     hint = get_type_hints(kind)[name]
     allowed = get_args(hint) or (hint,)
     if not all(found in _PLAIN for found in allowed):
-        if value is None or callable(value):
+        if value is None:
+            return
+        if callable(value):
+            plain_function(value, f"make a {client}", name)
             return
         raise invalid(client, f"{name} is {shown(value)}, it can be a function")
     is_number = isinstance(value, int) and not isinstance(value, bool) and float in allowed

@@ -8,6 +8,7 @@ from the first record that is not done.
 import threading
 from collections.abc import Callable, Mapping
 
+from tidelog.client.arguments.functions import plain_function, refuse_awaitable
 from tidelog.client.shared.checked import checked
 from tidelog.client.shared.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
@@ -50,6 +51,9 @@ class RecordHandler:
         dead_letter_timeout_ms: float = DEAD_LETTER_TIMEOUT_MS,
         sleep: Sleep | None = None,
     ) -> None:
+        for name, given in (("handle", handle), ("commit", commit), ("sleep", sleep)):
+            if given is not None:
+                plain_function(given, "make a RecordHandler", name, ", or use AsyncRecordHandler")
         self._consumer = consumer
         self._handle = handle
         self._producer = producer
@@ -97,7 +101,7 @@ class RecordHandler:
                     self._consumer.seek(name, offset)
             done = {name: offset for name, offset in progress.done.items() if name in assigned}
             if self._commit is not None and done:
-                self._commit(done)
+                refuse_awaitable(self._commit(done), "commit", "commit what is done")
         return count
 
     def stop(self) -> None:
@@ -110,15 +114,17 @@ class RecordHandler:
         while not self._stopped.is_set():
             tries += 1
             try:
-                self._handle(record)
+                returned = self._handle(record)
             except Exception as error:  # noqa: BLE001 - a supervisor of code that is not ours
                 pause_ms = self._policy.pause_ms(tries, error)
                 if pause_ms is None:
                     self._set_aside(record, error, tries)
                     return True
                 self._retried += 1
-                self._sleep(pause_ms / 1000)
+                refuse_awaitable(self._sleep(pause_ms / 1000), "sleep", "pause between two tries")
             else:
+                # Of an async function nothing has run: no record counts as handled by it.
+                refuse_awaitable(returned, "handle", f"handle a record of {record.topic}")
                 self._handled += 1
                 return True
         return False

@@ -10,6 +10,7 @@ import time
 from types import TracebackType
 from typing import Self, Unpack
 
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.fetch.table_state import Loads, TableState
 from tidelog.client.errors import WakeupError
@@ -157,7 +158,8 @@ class Table(TableReads):
                 raise load_timed_out(self.topic, state, self._load_timeout_ms)
             self._take(state, min(left_ms, POLL_MS))
             if self._on_progress is not None:
-                self._on_progress(*state.progress())
+                told = self._on_progress(*state.progress())
+                refuse_awaitable(told, "on_progress", f"load the table of {self.topic}")
 
     def _take(self, state: TableState, timeout_ms: float) -> None:
         consumer = self._consumer

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.options import ConsumerOptions
 from tidelog.client.engine.fetch.consumer import ConsumerCore
 from tidelog.client.engine.group.messages import (
@@ -146,7 +147,8 @@ class GroupOffsets:
     def run_callbacks(self) -> None:
         """Of commit_async(), for those that were answered."""
         while self._due_callbacks:
-            self._due_callbacks.popleft()()
+            told = self._due_callbacks.popleft()()
+            refuse_awaitable(told, "callback", "tell what became of commit_async()")
 
     def commit_changed(
         self,

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import msgspec
 
+from tidelog.client.arguments.functions import plain_function
 from tidelog.client.arguments.kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -158,7 +159,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "timeout_ms": optional(milliseconds),
     "validate_only": flag,
     "topic": topic,
-    "function": function,
+    "function": plain_function,
     "args": anything,
     # Records.
     "values": _column,
@@ -182,7 +183,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "topic_id": optional(_TOPIC_ID),
     "offsets": optional(_OFFSETS),
     "timestamps": mapping(partition, _TIME_MS, "TopicPartition: time"),
-    "callback": optional(function),
+    "callback": optional(plain_function),
     "metadata": flag,
     "autocommit": flag,
     "max_records": optional(whole(1, INT64_MAX)),
@@ -267,7 +268,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "as_of_offset": optional(_AS_OF),
     "as_of_time_ms": optional(_TIME_MS),
     "load_timeout_ms": milliseconds_or_ever,
-    "on_progress": optional(function),
+    "on_progress": optional(plain_function),
     "place": either(RecordMetadata, anything, _AS_OF),
     "wait_for.timeout_ms": milliseconds_or_ever,
     "dead_letter_topic": topic,

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.client.arguments import options as client_options
+from tidelog.client.arguments.functions import plain_function
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.fetch.table_state import TableState
 from tidelog.client.types.records import OffsetAndTimestamp, RecordMetadata, TopicPartition
@@ -168,6 +169,9 @@ def consumer_arguments(name: str, arguments: ConsumerArguments) -> ConsumerArgum
     ]
     if refused:
         raise client_options.invalid(name, f"{refused[0]} is given: a table reads all of its topic")
+    for each in ("key_deserializer", "value_deserializer"):
+        if arguments.get(each) is not None:
+            plain_function(arguments.get(each), f"make a {name}", each)
     given = arguments.copy()
     given["auto_offset_reset"] = "none"
     given["key_deserializer"] = given["value_deserializer"] = None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.bulk.appending import Part
 from tidelog.client.bulk.sent import (
     SentBatch,
@@ -20,6 +21,9 @@ from tidelog.client.engine.produce.batch import Batch, Outcome
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.future import checked_timeout, wait_done, when_done
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+_NAMED = ("function", "call what was added to the future of a send_batch()")
+"""How an error calls a function that returns something to await."""
 
 
 class SendBatchFuture:
@@ -92,7 +96,7 @@ class SendBatchFuture:
 
         def on_done() -> None:
             if not self.failed():
-                function(*args, self._result(), **kwargs)
+                refuse_awaitable(function(*args, self._result(), **kwargs), *_NAMED)
 
         self._when_done(on_done)
         return self
@@ -107,7 +111,7 @@ class SendBatchFuture:
         def on_done() -> None:
             error = first_error(self._topic, self._parts, self._count)
             if error is not None:
-                function(*args, error, **kwargs)
+                refuse_awaitable(function(*args, error, **kwargs), *_NAMED)
 
         self._when_done(on_done)
         return self

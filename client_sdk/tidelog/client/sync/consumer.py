@@ -11,6 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from tidelog.client.arguments.functions import check_plain_listener
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
@@ -59,6 +60,7 @@ class Consumer(GroupConsumer):
         names = [topics] if isinstance(topics, str) else list(topics)
         with self._exclusive("subscribe"):
             if self._group is not None:
+                check_plain_listener(listener)
                 self._join(self._group, names, pattern, listener)
                 return
             self._no_listener(listener)

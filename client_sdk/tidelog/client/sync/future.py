@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.kinds import seconds
 from tidelog.client.engine.produce.batch import Acknowledgement, Batch, Outcome
 from tidelog.client.engine.produce.outcomes import so_far
@@ -22,6 +23,8 @@ from tidelog.client.types.records import RecordMetadata
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
+_NAMED = ("function", "call what was added to the future of a send()")
+"""How an error calls a function that returns something to await."""
 _lock = threading.Lock()
 """Taken to add a waiter or callback to a batch and to complete one; never while appending."""
 
@@ -88,7 +91,7 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
 
         def on_outcome(outcome: Outcome) -> None:
             if isinstance(outcome, Acknowledgement):
-                function(*args, self._result(outcome), **kwargs)
+                refuse_awaitable(function(*args, self._result(outcome), **kwargs), *_NAMED)
 
         when_done(self._batch, on_outcome)
         return self
@@ -101,7 +104,7 @@ class SendFuture(msgspec.Struct, eq=False, gc=False):
 
         def on_outcome(outcome: Outcome) -> None:
             if isinstance(outcome, TidelogError):
-                function(*args, outcome, **kwargs)
+                refuse_awaitable(function(*args, outcome, **kwargs), *_NAMED)
 
         when_done(self._batch, on_outcome)
         return self

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
+from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.group.group import GroupCore
 from tidelog.client.engine.group.messages import LeaveWanted
@@ -186,7 +187,7 @@ class GroupConsumer(GroupBase):
     def _call_listener(self, told: Told) -> None:
         self._is_listening = True
         try:
-            told()
+            refuse_awaitable(told(), "a listener's method", "tell the rebalance listener")
         finally:
             self._is_listening = False
 
