@@ -191,7 +191,10 @@ class Subscription(_message.Message):
     """The wish of this member; the group uses the assignor for which most of its members ask."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of topics, none twice. Topics that do not exist yet are taken up once they do."""
+        """Names of topics, none twice. Topics that do not exist yet are taken up once they do: a member that
+        wants to know at once asks GetMetadata first (`Subscribe` does so for its client, and ends with
+        UNKNOWN_TOPIC). A name that no topic can have: INVALID_TOPIC_NAME.
+        """
 
     def __init__(
         self,

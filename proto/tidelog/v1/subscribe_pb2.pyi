@@ -126,7 +126,11 @@ class SubscribeBegin(_message.Message):
     """Where the client stands; empty: unknown."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of topics; at least one, unless there is a pattern."""
+        """Names of topics; at least one, unless there is a pattern. A name that no topic can have:
+        INVALID_TOPIC_NAME. Without a pattern all of them have to exist: if one does not within 2
+        seconds, the stream ends with UNKNOWN_TOPIC. With a pattern those that do not exist yet are taken
+        up once they do. A topic that is deleted later, and created again, is taken up in either case.
+        """
 
     def __init__(
         self,

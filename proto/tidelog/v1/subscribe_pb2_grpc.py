@@ -74,8 +74,10 @@ class SubscribeServiceServicer(object):
         a stream that reads others.
 
         A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
-        is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
-        INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+        is not what stands here, such as a second `begin`. UNKNOWN_TOPIC: a topic that `begin` names does
+        not exist; it is `retriable`, and helps once somebody creates it. INVALID_TOPIC_NAME,
+        NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
+        UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
         records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
         answers wait. Errors that are `retriable`: begin again, at any broker.
         """

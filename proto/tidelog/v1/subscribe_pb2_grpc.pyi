@@ -60,8 +60,10 @@ class SubscribeServiceStub:
     a stream that reads others.
 
     A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
-    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
-    INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC: a topic that `begin` names does
+    not exist; it is `retriable`, and helps once somebody creates it. INVALID_TOPIC_NAME,
+    NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
+    UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
     records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
     answers wait. Errors that are `retriable`: begin again, at any broker.
     """
@@ -98,8 +100,10 @@ class SubscribeServiceAsyncStub(SubscribeServiceStub):
     a stream that reads others.
 
     A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
-    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
-    INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+    is not what stands here, such as a second `begin`. UNKNOWN_TOPIC: a topic that `begin` names does
+    not exist; it is `retriable`, and helps once somebody creates it. INVALID_TOPIC_NAME,
+    NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
+    UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
     records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
     answers wait. Errors that are `retriable`: begin again, at any broker.
     """
@@ -139,8 +143,10 @@ class SubscribeServiceServicer(metaclass=_abc_1.ABCMeta):
         a stream that reads others.
 
         A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
-        is not what stands here, such as a second `begin`. UNKNOWN_TOPIC, NO_OFFSET_FOR_PARTITION,
-        INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help. DEADLINE_EXCEEDED:
+        is not what stands here, such as a second `begin`. UNKNOWN_TOPIC: a topic that `begin` names does
+        not exist; it is `retriable`, and helps once somebody creates it. INVALID_TOPIC_NAME,
+        NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
+        UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
         records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
         answers wait. Errors that are `retriable`: begin again, at any broker.
         """

@@ -331,7 +331,8 @@ def test_a_member_that_joins_again_gets_its_partitions_at_a_new_epoch() -> None:
         (beat(rebalance_timeout_ms=1 << 40), ErrorCode.INVALID_ARGUMENT),
         (beat(subscription=None), ErrorCode.INVALID_ARGUMENT),
         (beat(subscription=Subscription(topics=("a", "a"))), ErrorCode.INVALID_ARGUMENT),
-        (beat(subscription=Subscription(topics=("",))), ErrorCode.INVALID_ARGUMENT),
+        (beat(subscription=Subscription(topics=("",))), ErrorCode.INVALID_TOPIC_NAME),
+        (beat(subscription=Subscription(topics=("a", "b!"))), ErrorCode.INVALID_TOPIC_NAME),
         (beat(subscription=Subscription(topic_pattern="(")), ErrorCode.INVALID_ARGUMENT),
         (beat(subscription=Subscription(topic_pattern="a" * 1_001)), ErrorCode.INVALID_ARGUMENT),
         (

@@ -398,6 +398,56 @@ def test_without_a_group_everything_is_read_and_new_topics_of_the_pattern_too() 
     Cluster(controllers=1, roles="controller,broker").run(work)
 
 
+@pytest.mark.parametrize("group", ["g", ""])
+def test_a_topic_that_is_not_there_ends_the_stream_by_its_name(group: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.coordinator("g")
+        await groups.topic("t", 1)
+        for topics in (("missing",), ("t", "missing")):
+            began_ns = cluster.world.loop.now_ns
+            async with subscribed(cluster, group=group, topics=topics) as reader:
+                await reader.until(lambda: False)
+            took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+            assert reader.code is ErrorCode.UNKNOWN_TOPIC
+            assert reader.error is not None
+            assert "missing" in reader.error.happened
+            assert took_ms <= 5_000, f"the client waited for {took_ms} ms"
+        for bad, code in (
+            ("bad name!", ErrorCode.INVALID_TOPIC_NAME),
+            ("__groups", ErrorCode.INVALID_ARGUMENT),
+        ):
+            async with subscribed(cluster, group=group, topics=("t", bad)) as reader:
+                await reader.until(lambda: False)
+            assert reader.code is code, bad
+        if group:
+            assert (await groups.described(group)).members == [], "it joins nothing"
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+
+
+@pytest.mark.parametrize("group", ["g", ""])
+def test_a_topic_that_has_just_been_made_is_waited_for_and_one_of_a_pattern_for_ever(
+    group: str,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.coordinator("g")
+        async with (
+            subscribed(cluster, group=group, topics=("new",)) as reader,
+            subscribed(cluster, group=group + "h" if group else "", pattern="n.*") as other,
+        ):
+            await asyncio.sleep(1)
+            assert reader.assigned is None
+            await groups.topic("new", 1)
+            await groups.produce("new", 0, 2)
+            await reader.until(lambda: len(reader.records) == 2)
+            await asyncio.sleep(20)
+            await other.until(lambda: len(other.records) == 2)
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+
+
 def test_what_cannot_be_is_refused_with_a_reason() -> None:
     async def work(cluster: Cluster) -> None:
         refused = {
@@ -411,6 +461,7 @@ def test_what_cannot_be_is_refused_with_a_reason() -> None:
             async with opened as reader:
                 await reader.until(lambda: False)
                 assert reader.code is ErrorCode.INVALID_ARGUMENT, what
+        await Groups(cluster).topic("t", 1)
         async with subscribed(cluster) as reader:
             await reader.acknowledge(("t" * 250, 0, 1))
             await reader.until(lambda: False)

@@ -8,6 +8,7 @@ from tidelog.broker.groups.state.records import NO_BROKER, MemberValue
 from tidelog.broker.groups.state.refusals import check_name, exhausted, invalid
 from tidelog.broker.groups.state.topics import compile_pattern
 from tidelog.broker.groups.state.world import World
+from tidelog.metadata.topic_names import validate_topic_name
 
 TRIED: Final = "beat in group `{0.group}` as member `{0.member_id}`"
 
@@ -52,7 +53,7 @@ def _check_subscription(world: World, heartbeat: Heartbeat, wished: Subscription
     if len(dict.fromkeys(wished.topics)) != len(wished.topics):
         raise invalid(tried, "a topic is named twice")
     for name in wished.topics:
-        check_name(tried, "topic's name", name)
+        validate_topic_name(name)
     if sum(len(name.encode()) for name in wished.topics) > limits.SUBSCRIPTION_BYTES_MAX:
         limit = limits.SUBSCRIPTION_BYTES_MAX
         raise exhausted(tried, "its topics' names are too long", "SUBSCRIPTION_BYTES_MAX", limit)

@@ -24,6 +24,7 @@ from tidelog.broker.groups.subscription.runner import (
     SubscriptionRunner,
 )
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.shared.errors import internal
 from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Random, TaskScope
@@ -32,6 +33,8 @@ from tidelog.wire.ids import PartitionId
 
 TICK_MS: Final = 50
 """How late a deadline of a stream may be noticed."""
+NAMED_MAX: Final = 20
+"""Topics that an error names."""
 
 GroupPorts = Callable[[Begin], GroupPort]
 """The way to the coordinator of the group."""
@@ -76,6 +79,23 @@ class Subscriptions:
             finally:
                 # Streams may end later: nobody is left to tell their departures.
                 self._scope = None
+
+    async def wait_topics(self, begin: Begin) -> None:
+        """Until all topics that it names are there; UNKNOWN_TOPIC if one stays away.
+
+        With a pattern nothing is waited for: whatever it means is taken up when it comes.
+        """
+        due_ms = self._now_ms() + limits.TOPICS_MS
+        while missing := _missing(self._metadata.image(), begin):
+            if self._now_ms() >= due_ms:
+                raise TidelogError(
+                    ErrorCode.UNKNOWN_TOPIC,
+                    tried="subscribe",
+                    happened=f"there is no topic {', '.join(missing[:NAMED_MAX])}",
+                    hint="Create it first, or subscribe to a `topic_pattern`, which takes topics "
+                    "up when they come.",
+                )
+            await self._clock.sleep(TICK_MS)
 
     @contextlib.contextmanager
     def stream(self, begin: Begin, send: Send) -> Iterator[SubscriptionRunner]:
@@ -140,6 +160,18 @@ class Subscriptions:
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ns() // NS_PER_MS
+
+
+def _missing(image: Image, begin: Begin) -> list[str]:
+    """Topics that it names and that are not there, unless it has a pattern as well."""
+    missing = []
+    for name in begin.topics:
+        topic = image.topic_named(name)
+        if topic is not None and topic.is_internal:
+            raise internal(name, tried="subscribe")
+        if topic is None and not begin.topic_pattern:
+            missing.append(name)
+    return missing
 
 
 async def _leave(group: GroupPort, departure: Heartbeat) -> None:

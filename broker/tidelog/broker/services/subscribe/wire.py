@@ -16,7 +16,7 @@ from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.groups.subscription.runner import ForClient, SubscriptionRunner
 from tidelog.broker.services.groups.parts import fill_group_error
 from tidelog.broker.shared.errors import invalid
-from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
+from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, validate_topic_name
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import common_pb2, subscribe_pb2
 
@@ -48,6 +48,7 @@ class SubscribeRpc:
                 await context.answer_room.take(len(message))
             await stream.send(message)
 
+        await self._subscriptions.wait_topics(begin)
         with self._subscriptions.stream(begin, send) as runner:
             async with TaskScope() as scope:
                 scope.start(runner.run(), name="subscription")
@@ -103,6 +104,8 @@ def read_begin(message: subscribe_pb2.SubscribeRequest, context: RequestContext)
         raise invalid(TRIED, f"{len(asked.topics)} topics, the limit is {limits.TOPICS_MAX}")
     if len(dict.fromkeys(asked.topics)) < len(asked.topics):
         raise invalid(TRIED, "a topic is named twice")
+    for name in asked.topics:
+        validate_topic_name(name)
     if asked.start_at not in _STARTS:
         raise invalid(TRIED, f"`start_at` is number {asked.start_at}")
     if asked.isolation_level not in common_pb2.IsolationLevel.values():

@@ -25,6 +25,8 @@ GIVING_UP_MS: Final = 60_000
 """How much later than the client's time the coordinator's is over: first the stream ends."""
 FINISH_MS: Final = 5_000
 """How long a stream whose client has ended its sending waits for its commits and their answers."""
+TOPICS_MS: Final = 2_000
+"""How long a topic may be unknown that a client names: another broker may have made it just now."""
 NOT_READY_MS: Final = 10_000
 """How long a stream may have nothing to tell its client, because it is no member or does not know
 where to begin: then it ends and says what is missing."""
