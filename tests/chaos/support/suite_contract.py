@@ -45,6 +45,7 @@ RARE: Final = (
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
     ("cluster", "believe_an_old_copy"),
+    ("cluster", "believe_logs_without_marks"),
     ("cluster", "believe_any_start"),
     ("cluster", "count_a_copy_without_its_head"),
     ("cluster", "drop_the_epoch_check"),

@@ -19,7 +19,7 @@ from tidelog.broker.directory.owner.owner import QUEUED_BYTES_MAX, DirectoryOwne
 from tidelog.broker.housekeeping.core.held import HeldLog
 from tidelog.broker.housekeeping.core.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
-from tidelog.broker.log.marks.epoch_file import read_epoch, write_epoch
+from tidelog.broker.log.marks.epoch_file import StoredEpoch, read_epoch, write_epoch
 from tidelog.broker.log.marks.file import read_marks
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
@@ -29,6 +29,7 @@ from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.shared.events import EventLog
 from tidelog.broker.shared.node_time import HouseTime
+from tidelog.metadata.directory_epochs import NO_STORED_EPOCH
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Clock, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -126,6 +127,8 @@ class LogDirectory:
         """Where it is."""
         self._found = disk
         self._opening_failure = disk if isinstance(disk, TidelogError) else None
+        self._stored = StoredEpoch()
+        """What was found, then what is stored."""
         self._worker = worker
         self._sealer = sealer
         self._clock = clock
@@ -201,26 +204,55 @@ class LogDirectory:
         return key in self._held
 
     async def read_epoch(self) -> BrokerEpoch | None:
-        """The broker epoch that is stored here; None: the directory cannot be read, and fails."""
+        """As what the directory counts; None: it cannot be read, and fails."""
         if self._opening_failure is not None:
             return None
         try:
-            return await read_epoch(self._disk)
+            self._stored = await read_epoch(self._disk)
         except TidelogError as error:
             self._opening_failure = error
             return None
+        if self._stored.marks_doubt:
+            self._events.warning(
+                "marks_not_believed",
+                directory=self.name,
+                reason=self._stored.marks_doubt,
+                hint="Nobody can tell whether its logs have lost their ends. It counts as a "
+                "directory that went back in time: its replicas lead nothing until leaders have "
+                "sent them what they lack.",
+            )
+        return self._stored.counts_as
 
     async def store_epoch(self, epoch: BrokerEpoch) -> None:
         """Durable at return. Before the logs are open a failure is the directory's alone; later
         it is raised, since nothing of a directory at work may count without it."""
         if self.failure is not None:
             return
+        # Marks that are not believed are doubted as long as no others are in their place.
+        stamp = epoch if self._stored.marks_doubt else self._stored.marks_stamp
         try:
-            await write_epoch(self._disk, epoch)
+            await write_epoch(self._disk, epoch, marks_stamp=stamp)
         except TidelogError as error:
             if self.is_open:
                 raise
             self._opening_failure = error
+            return
+        self._stored = msgspec.structs.replace(self._stored, epoch=epoch, marks_stamp=stamp)
+
+    async def _open_logs(self, placed: Mapping[PartitionKey, Placed]) -> OpenedDirectory:
+        """Marks first: only once they bear the stamp of this life another one is asked for."""
+        epoch = self._stored.epoch
+        opened = await open_directory(
+            self._disk,
+            {key: each.leader_epoch for key, each in placed.items()},
+            replicated={key: None for key, each in placed.items() if not each.is_sole},
+            are_marks_whole=not self._stored.marks_doubt,
+            epoch=epoch,
+        )
+        if epoch != NO_STORED_EPOCH:
+            await write_epoch(self._disk, epoch, marks_stamp=epoch)
+            self._stored = StoredEpoch(epoch=epoch, marks_stamp=epoch)
+        return opened
 
     async def survey(self) -> tuple[PartitionKey, ...]:
         """The partitions that lie here, or of which the marks tell that they should.
@@ -244,10 +276,8 @@ class LogDirectory:
         """Open what is placed here; a failure is the directory's, not the broker's."""
         if self._opening_failure is not None:
             return {}
-        epochs = {key: each.leader_epoch for key, each in placed.items()}
-        replicated = {key: None for key, each in placed.items() if not each.is_sole}
         try:
-            opened = await open_directory(self._disk, epochs, replicated=replicated)
+            opened = await self._open_logs(placed)
         except TidelogError as error:
             self._opening_failure = error
             summary.failures.append(error)

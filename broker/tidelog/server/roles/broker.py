@@ -343,9 +343,10 @@ class BrokerRole:
                     directory=names[each.uuid],
                     stored_epoch=each.went_back_to,
                     served_epoch=each.went_back_from,
-                    hint="It is an older copy of the data directory. Its replicas lead nothing "
-                    "until leaders have sent them what they lack; nothing of them is discarded "
-                    "before. Where no other replica is left the longest log leads.",
+                    hint="It is an older copy of the data directory, or what tells its age is gone "
+                    "from it. Its replicas lead nothing until leaders have sent them what they "
+                    "lack; nothing of them is discarded before. Where no other replica is left the "
+                    "longest log leads.",
                 )
 
     def _make_session(

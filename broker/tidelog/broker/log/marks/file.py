@@ -15,12 +15,15 @@ from typing import Final
 from tidelog.broker.log.marks.marks import (
     ENTRY_BYTES,
     NO_MARKS,
+    NO_STAMP,
     Mark,
     MarkKind,
     PartitionMarks,
     decode_marks,
     encode_marks,
     marks_of,
+    stamp,
+    stamped_epoch,
 )
 from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Append, Disk, File
@@ -52,14 +55,28 @@ async def read_marks(disk: Disk) -> Mapping[PartitionKey, PartitionMarks] | None
     return known
 
 
+async def read_starts(disk: Disk) -> Mapping[PartitionKey, PartitionMarks]:
+    """What the second file tells, of a directory in which `marks` is gone."""
+    return await _read(disk, STARTS_NAME) if STARTS_NAME in await disk.list() else {}
+
+
+async def read_stamp(disk: Disk) -> int:
+    """Under which broker epoch `marks` was made; `NO_STAMP` if it is damaged or was never told."""
+    return stamped_epoch(await _read_bytes(disk, NAME))
+
+
 async def _read(disk: Disk, name: str) -> Mapping[PartitionKey, PartitionMarks]:
+    return decode_marks(await _read_bytes(disk, name))
+
+
+async def _read_bytes(disk: Disk, name: str) -> bytes:
     file = await disk.open(name)
     pieces = [
         await disk.read(file, position, _READ_ENTRY_BYTES)
         for position in range(0, file.size_bytes, _READ_ENTRY_BYTES)
     ]
     await disk.close(file)
-    return decode_marks(b"".join(pieces))
+    return b"".join(pieces)
 
 
 def _merged(marks: PartitionMarks, starts: PartitionMarks) -> PartitionMarks:
@@ -88,8 +105,10 @@ class MarksFile:
         known: Mapping[PartitionKey, PartitionMarks],
         *,
         size_bytes_max: int,
+        epoch: int = NO_STAMP,
     ) -> None:
         self._disk = disk
+        self._epoch = epoch
         self._size_bytes_max = size_bytes_max
         self._partition_count = len(known)
         self._unserved: dict[PartitionKey, PartitionMarks] = {}
@@ -145,7 +164,10 @@ class MarksFile:
     async def made_anew(self, known: Mapping[PartitionKey, PartitionMarks]) -> "MarksFile":
         """Short files in place of these, which stay open."""
         made = await make_marks_file(
-            self._disk, {**self._unserved, **known}, size_bytes_max=self._size_bytes_max
+            self._disk,
+            {**self._unserved, **known},
+            size_bytes_max=self._size_bytes_max,
+            epoch=self._epoch,
         )
         made._unserved = self._unserved
         return made
@@ -168,15 +190,17 @@ async def make_marks_file(
     known: Mapping[PartitionKey, PartitionMarks],
     *,
     size_bytes_max: int = SIZE_BYTES_MAX,
+    epoch: int = NO_STAMP,
 ) -> MarksFile:
-    """New files with all that is known, in place of the old ones."""
+    """New files with all that is known, in place of the old ones, stamped with the broker epoch."""
     names = await disk.list()
     for name in (NEW_NAME, NEW_STARTS_NAME):
         if name in names:
             await disk.remove(name)
     marks = [mark for key, each in known.items() for mark in marks_of(key, each)]
+    stamps = [] if epoch == NO_STAMP else [stamp(epoch)]
     made = [
-        (await disk.open(NEW_NAME, create=True), marks),
+        (await disk.open(NEW_NAME, create=True), [*marks, *stamps]),
         (
             await disk.open(NEW_STARTS_NAME, create=True),
             [mark for mark in marks if mark.kind in TWICE],
@@ -198,4 +222,4 @@ async def make_marks_file(
             await disk.close(file)
         raise
     main, starts = files
-    return MarksFile(disk, main, starts, known, size_bytes_max=size_bytes_max)
+    return MarksFile(disk, main, starts, known, size_bytes_max=size_bytes_max, epoch=epoch)

@@ -12,6 +12,10 @@ An entry that tells of a flush is written after the flush has ended, and becomes
 next round: a crash of the machine may lose the marks of the last round, and then less is known; the
 death of the process alone loses none.
 
+A file that is made anew ends with a stamp, which names the broker epoch; what comes later is behind
+it. By it a start tells a file that has lost its beginning, or is older, from the one that it left
+(`epoch_file`).
+
     topic id (16) | partition u32 | kind u8 | zero (3) | value i64 | CRC-32C over the rest u32
 """
 
@@ -29,6 +33,7 @@ from tidelog.wire.ids import PartitionId, TopicId
 _BODY: Final = struct.Struct(">16sIB3xq")
 _SUM: Final = struct.Struct(">I")
 ENTRY_BYTES: Final = _BODY.size + _SUM.size
+NO_STAMP: Final = -1
 
 
 class MarkKind(enum.IntEnum):
@@ -45,6 +50,9 @@ class MarkKind(enum.IntEnum):
     that is opened again may be uncommitted."""
     LOG_START_EPOCH = 5
     """The leader epoch that moved the start which the next entry tells."""
+    STAMP = 6
+    """Of the directory, not of a partition: the broker epoch under which the file was made. All
+    entries before it were durable before the file got its name."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +76,8 @@ class PartitionMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_MARKS: Final = PartitionMarks()
+_DIRECTORY: Final = PartitionKey(TopicId(bytes(16)), PartitionId(0))
+"""Of whom a stamp tells: the id is no topic's."""
 _FIELDS: Final = {
     MarkKind.FLUSHED: "flushed_offset",
     MarkKind.LOG_START: "log_start_offset",
@@ -123,6 +133,8 @@ def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
         topic_id, partition, kind, value = _BODY.unpack(body)
         if kind not in _KINDS:
             continue
+        if kind == MarkKind.STAMP:
+            continue
         key = PartitionKey(TopicId(topic_id), PartitionId(partition))
         if kind == MarkKind.LOG_START_EPOCH:
             before = (key, value)
@@ -136,3 +148,25 @@ def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
             told["log_start_epoch"] = epoch_of[1] if is_marked and epoch_of else -1
         found[key] = msgspec.structs.replace(known, **told)
     return found
+
+
+def stamp(epoch: int) -> Mark:
+    """The last entry of a file that is made under the broker epoch."""
+    return Mark(_DIRECTORY, MarkKind.STAMP, epoch)
+
+
+def stamped_epoch(data: bytes) -> int:
+    """Under which broker epoch the file was made; `NO_STAMP` where it has no stamp, or where an
+    entry before the stamp cannot be made out: one of those was durable, and is damaged.
+
+    Behind the stamp a crash of the machine may have torn anything.
+    """
+    for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        body = data[position : position + _BODY.size]
+        (stored,) = _SUM.unpack_from(data, position + _BODY.size)
+        if checksum(body) != stored:
+            return NO_STAMP
+        _, _, kind, value = _BODY.unpack(body)
+        if kind == MarkKind.STAMP:
+            return int(value)
+    return NO_STAMP

@@ -8,14 +8,19 @@ a segment before the mark that allows it is.
       ─▶ marks made anew ─▶ remove what lies below the logs' starts
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from tidelog.broker.log.marks.ballast import give_up_ballast
-from tidelog.broker.log.marks.file import MarksFile, make_marks_file, read_marks
-from tidelog.broker.log.marks.marks import NO_MARKS, PartitionMarks
+from tidelog.broker.log.marks.file import (
+    MarksFile,
+    make_marks_file,
+    read_marks,
+    read_starts,
+)
+from tidelog.broker.log.marks.marks import NO_MARKS, NO_STAMP, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
 from tidelog.broker.log.opening import log as logs
 from tidelog.broker.log.opening.checkpoint import consume_checkpoint, has_its_files, restore
@@ -50,13 +55,19 @@ async def open_directory(
     placed: Mapping[PartitionKey, LeaderEpoch],
     *,
     replicated: Collection[PartitionKey] = (),
+    are_marks_whole: bool = True,
+    epoch: int = NO_STAMP,
 ) -> OpenedDirectory:
     """Open the partitions placed here, each with its leader epoch; before anything is served.
 
     Of those in `replicated` there are other replicas: only what was known to be committed is.
+    `are_marks_whole` says whether the marks are those that the last life left (`epoch_file`); the
+    ones that are made bear the broker epoch as their stamp.
     """
     names = await disk.list()
     known = await read_marks(disk)
+    are_marks_whole = are_marks_whole and known is not None
+    known = await read_starts(disk) if known is None else known
     clean, damage = await consume_checkpoint(disk, names)
     on_disk = {}
     for name in names:
@@ -64,7 +75,7 @@ async def open_directory(
         if key is not None:
             on_disk[key] = name
     found: dict[PartitionKey, OpenedLog] = {}
-    if known is not None:
+    if are_marks_whole:
         damage = _restore_clean(clean, placed, known, found) or damage
     await _drop_incomplete(disk, found)
     restored = len(found)
@@ -74,23 +85,23 @@ async def open_directory(
         for key, epoch in placed.items()
         if key not in found and (key in on_disk or _tells_of_files(known, key))
     }
-    await _open_all(disk, longer, known, found)
+    await _open_all(disk, longer, known, found, are_marks_whole=are_marks_whole)
     await _flush(disk, [found[key] for key in longer if key in on_disk])
     for key, each in found.items():
         if key in replicated and each.log.failure is None:
-            marked = (known or {}).get(key, NO_MARKS).committed_offset
+            marked = known.get(key, NO_MARKS).committed_offset
             each.log.hold_back(committed.get(key, marked))
     after = _marks_after(known, found, replicated)
     # What is neither placed here nor has a file was removed: it may come back as something new.
     after = {key: each for key, each in after.items() if key in on_disk or key in placed}
     opened = OpenedDirectory(
         logs={key: found[key] for key in placed if key in found},
-        marks=await _made_marks(disk, after),
+        marks=await _made_marks(disk, after, epoch),
         orphans=[name for key, name in on_disk.items() if key not in placed],
         restored=restored,
         checkpoint_damage=damage,
     )
-    unserved = {key: each for key, each in (known or {}).items() if key in on_disk}
+    unserved = {key: each for key, each in known.items() if key in on_disk}
     opened.marks.keep({key: each for key, each in unserved.items() if key not in placed})
     await _remove_below_starts(disk, opened)
     return opened
@@ -163,32 +174,30 @@ async def _drop_incomplete(disk: Disk, found: dict[PartitionKey, OpenedLog]) -> 
             scope.start(look(), name=f"looking for files {number}")
 
 
-def _tells_of_files(known: Mapping[PartitionKey, PartitionMarks] | None, key: PartitionKey) -> bool:
-    return known is not None and known.get(key, NO_MARKS) != NO_MARKS
+def _tells_of_files(known: Mapping[PartitionKey, PartitionMarks], key: PartitionKey) -> bool:
+    return known.get(key, NO_MARKS) != NO_MARKS
 
 
 async def _open_all(
     disk: Disk,
     placed: Mapping[PartitionKey, LeaderEpoch],
-    known: Mapping[PartitionKey, PartitionMarks] | None,
+    known: Mapping[PartitionKey, PartitionMarks],
     found: dict[PartitionKey, OpenedLog],
+    *,
+    are_marks_whole: bool,
 ) -> None:
     waiting = iter(placed.items())
+
+    async def open_each() -> None:
+        """Take the next one until none is left."""
+        for key, epoch in waiting:
+            found[key] = await logs.open_log(
+                disk, key, epoch, known.get(key, NO_MARKS), are_marks_whole=are_marks_whole
+            )
+
     async with TaskScope() as scope:
         for number in range(min(OPENINGS_MAX, len(placed))):
-            scope.start(_open_each(disk, waiting, known, found), name=f"opening {number}")
-
-
-async def _open_each(
-    disk: Disk,
-    waiting: Iterator[tuple[PartitionKey, LeaderEpoch]],
-    known: Mapping[PartitionKey, PartitionMarks] | None,
-    found: dict[PartitionKey, OpenedLog],
-) -> None:
-    """Take the next one until none is left."""
-    for key, epoch in waiting:
-        marks = None if known is None else known.get(key, NO_MARKS)
-        found[key] = await logs.open_log(disk, key, epoch, marks)
+            scope.start(open_each(), name=f"opening {number}")
 
 
 async def _flush(disk: Disk, opened: Sequence[OpenedLog]) -> None:
@@ -206,25 +215,27 @@ async def _flush(disk: Disk, opened: Sequence[OpenedLog]) -> None:
         )
 
 
-async def _made_marks(disk: Disk, known: Mapping[PartitionKey, PartitionMarks]) -> MarksFile:
+async def _made_marks(
+    disk: Disk, known: Mapping[PartitionKey, PartitionMarks], epoch: int
+) -> MarksFile:
     """On a full disk in the room that was held back: what is opened can be trimmed."""
     try:
-        return await make_marks_file(disk, known)
+        return await make_marks_file(disk, known, epoch=epoch)
     except TidelogError as error:
         if error.code is not ErrorCode.STORAGE_FULL or not await give_up_ballast(disk):
             raise
-        return await make_marks_file(disk, known)
+        return await make_marks_file(disk, known, epoch=epoch)
 
 
 def _marks_after(
-    known: Mapping[PartitionKey, PartitionMarks] | None,
+    known: Mapping[PartitionKey, PartitionMarks],
     found: Mapping[PartitionKey, OpenedLog],
     replicated: Collection[PartitionKey],
 ) -> dict[PartitionKey, PartitionMarks]:
     """What is known to be durable now; of partitions that were not opened as much as before."""
-    marks = dict(known or {})
+    marks = dict(known)
     for key, each in found.items():
-        before = (known or {}).get(key, NO_MARKS)
+        before = known.get(key, NO_MARKS)
         committed = before.committed_offset
         if each.log.failure is None:
             committed = each.log.high_watermark if key in replicated else 0

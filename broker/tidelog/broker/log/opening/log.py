@@ -60,25 +60,34 @@ class OpenedLog(msgspec.Struct, kw_only=True):
 
 
 async def open_log(
-    disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: PartitionMarks | None
+    disk: Disk,
+    key: PartitionKey,
+    leader_epoch: LeaderEpoch,
+    marks: PartitionMarks | None,
+    *,
+    are_marks_whole: bool = True,
 ) -> OpenedLog:
     """The log as the files tell it; a log that cannot be served has `failure` set.
 
-    `marks` is what the marks file tells of it; None: there is no such file at all.
+    `marks` is what the marks file tells of it, `are_marks_whole` whether it tells all that it ever
+    told; None: there is no such file at all.
     """
     log = PartitionLog(key, leader_epoch)
-    opening = _Opening(disk, log, marks)
-    known_flushed_offset = None if marks is None else marks.flushed_offset
+    are_marks_whole = are_marks_whole and marks is not None
+    marks = NO_MARKS if marks is None else marks
+    opening = _Opening(disk, log, marks, are_marks_whole=are_marks_whole)
     try:
         await opening.open()
     except TidelogError as error:
         log.failure = error
-        # Without marks the damage was judged to lie in what was durable: with a mark that says
-        # less than that, the next start would take it for a torn tail and cut it off.
-        known = log.log_end_offset + 1 if known_flushed_offset is None else known_flushed_offset
+        known = marks.flushed_offset
+        if not are_marks_whole:
+            # The damage was judged to lie in what was durable: with a mark that says less than
+            # that, the next start would take it for a torn tail and cut it off.
+            known = max(known, log.log_end_offset + 1)
         log.flushed_offset = Offset(known)
         log.log_end_offset = max(log.log_end_offset, log.flushed_offset)
-        log.unopened = msgspec.structs.replace(marks or NO_MARKS, flushed_offset=known)
+        log.unopened = msgspec.structs.replace(marks, flushed_offset=known)
         return opening.opened
     log.flushed_offset = log.log_end_offset
     log.high_watermark = log.log_end_offset
@@ -98,11 +107,13 @@ def _check_kinds(where: str, strangers: Sequence[str]) -> None:
 class _Opening:
     """One log while it is opened."""
 
-    def __init__(self, disk: Disk, log: PartitionLog, marks: PartitionMarks | None) -> None:
+    def __init__(
+        self, disk: Disk, log: PartitionLog, marks: PartitionMarks, *, are_marks_whole: bool
+    ) -> None:
         self._disk = disk
         self._log = log
-        self._has_marks = marks is not None
-        self._marks = PartitionMarks() if marks is None else marks
+        self._are_marks_whole = are_marks_whole
+        self._marks = marks
         self._where = f"{disk.name}/{directory_name(log.key)}"
         self._listing = tell_apart(log.key, [])
         self._removing: list[str] = []
@@ -301,7 +312,7 @@ class _Opening:
         log = self._log
         if was_flushed or log.log_end_offset < self._marks.flushed_offset:
             raise recovery.corruption(where, segment.size_bytes, scan.damage)
-        if not self._has_marks:
+        if not self._are_marks_whole:
             behind = await self._find_whole_batch(file, segment.size_bytes + 1)
             if behind is not None:
                 raise recovery.corruption(

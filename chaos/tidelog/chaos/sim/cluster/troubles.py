@@ -14,6 +14,7 @@ from tidelog.chaos.sim.cluster.gone_files import GoneFiles, is_spare
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.old_copies import OldCopies
 from tidelog.chaos.sim.cluster.own_trims import OwnTrims
+from tidelog.chaos.sim.cluster.small_files import SmallFiles
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.ports.clock import WRONG_STARTS_MS
 from tidelog.chaos.sim.ports.medium import Inode, Medium
@@ -40,6 +41,8 @@ _LOSING_PROBABILITY: Final = 0.15
 _OF_ALL: Final = 0.15
 """Of directories that go back in time: all of them do."""
 _ALL_DIE: Final = 0.7
+_SMALL: Final = 0.6
+"""Of the files that go: one that is no partition's."""
 _FIRST_BACK: Final = 0.6
 _NAMED: Final = "simulated fault"
 """What a broker says of a disk that fails."""
@@ -69,6 +72,7 @@ class ClusterTroubles:
         self._agenda = LoopAgenda(world.loop)
         self._random = world.seeds.purpose("nemesis")
         self.gone_files = GoneFiles(world, watch, self._agenda)
+        self.small_files = SmallFiles(world, watch)
         self._acts = {
             FaultKind.PROCESS_CRASH: self._crash_process,
             FaultKind.MACHINE_CRASH: self._crash_machine,
@@ -81,7 +85,7 @@ class ClusterTroubles:
             FaultKind.BIT_FLIP: self._flip_bit,
             FaultKind.WIPE: self._wipe,
             FaultKind.ROLLBACK: self._roll_back,
-            FaultKind.GONE_FILE: self.gone_files.take,
+            FaultKind.GONE_FILE: self._take_file,
         }
         self.old_copies = OldCopies(world, watch)
         self.own_trims = OwnTrims(world, watch, world.seeds.purpose("own trims"))
@@ -364,6 +368,20 @@ class ClusterTroubles:
             self.old_copies.restore(node)
             if self._random.chance(_FIRST_BACK):
                 node.start()
+
+    def _take_file(self, victim: ClusterNode) -> None:
+        """A partition's files, or one of the small files, mostly while everything else dies too."""
+        self._watch.look()
+        if not (self._random.chance(_SMALL) and self.small_files.may_take(victim)):
+            self.gone_files.take(victim)
+            return
+        kills_all = self._random.chance(_ALL_DIE)
+        for node in self._nodes:
+            if node is victim or kills_all:
+                self.kill(node, is_machine=False)
+        self.small_files.take(victim)
+        if self._random.chance(_FIRST_BACK):
+            victim.start()
 
 
 def _holding(partition: PartitionImage) -> tuple[BrokerId, ...]:

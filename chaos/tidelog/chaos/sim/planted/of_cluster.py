@@ -17,6 +17,7 @@ from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Eff
 from tidelog.broker.directory.core.producer_check import find_duplicate
 from tidelog.broker.directory.core.rounds import Again, Leading, Partition, Planned
 from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
+from tidelog.broker.log.marks import epoch_file
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening import log as open_log_module
 from tidelog.broker.log.opening.log import OpenedLog, open_log
@@ -295,9 +296,9 @@ def forget_producers_on_restart() -> Substitution:
     """A start knows nothing of the producers that wrote before it."""
 
     async def open_forgetful(
-        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: Any
+        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: Any, **whole: bool
     ) -> OpenedLog:
-        opened = await open_log(disk, key, leader_epoch, marks)
+        opened = await open_log(disk, key, leader_epoch, marks, **whole)
         opened.log.producers = ProducerState()
         return opened
 
@@ -377,6 +378,16 @@ def believe_an_old_copy() -> Substitution:
         return False
 
     return Substitution(brokers, "has_gone_back", has_gone_back)
+
+
+def believe_logs_without_marks() -> Substitution:
+    """That `marks` is gone, or empty, is taken for a directory in which nothing was flushed."""
+
+    async def no_doubt(*asked: object) -> str:
+        del asked
+        return ""
+
+    return Substitution(epoch_file, "_doubt_of_marks", no_doubt)
 
 
 def elect_no_longest_log() -> Substitution:
@@ -483,6 +494,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "shrink_and_count_on_all": _plant(shrink_and_count_on_all, _LOST),
     "count_on_a_crashed_machine": _plant(count_on_a_crashed_machine, _LOST),
     "believe_an_old_copy": _plant(believe_an_old_copy, frozenset({"old_copy_counts"}) | _LOST),
+    "believe_logs_without_marks": _plant(
+        believe_logs_without_marks, frozenset({"old_copy_counts"}) | _LOST
+    ),
     "elect_no_longest_log": _plant(elect_no_longest_log, frozenset({"not_alive", "recovery"})),
     "reassign_before_the_copy": _plant(reassign_before_the_copy, _LOST),
     **OF_STARTS,

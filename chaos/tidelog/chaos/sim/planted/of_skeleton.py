@@ -45,9 +45,13 @@ def reuse_an_offset() -> Substitution:
     """After a start the next batch gets the base offset of the last one in the log."""
 
     async def open_one_too_low(
-        disk: Disk, key: PartitionKey, leader_epoch: LeaderEpoch, marks: PartitionMarks | None
+        disk: Disk,
+        key: PartitionKey,
+        leader_epoch: LeaderEpoch,
+        marks: PartitionMarks | None,
+        **whole: bool,
     ) -> OpenedLog:
-        opened = await open_log(disk, key, leader_epoch, marks)
+        opened = await open_log(disk, key, leader_epoch, marks, **whole)
         log = opened.log
         if log.failure is None and log.log_end_offset > log.log_start_offset:
             log.log_end_offset = Offset(log.log_end_offset - 1)

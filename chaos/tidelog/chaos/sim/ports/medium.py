@@ -178,6 +178,21 @@ class Medium:
         self._put_back.append(give_back)
         faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}", f"{size_bytes} are left")
 
+    def lose(self, name: str, faults: Faults) -> None:
+        """Another program removes a file of the data directory for good; nobody has it open."""
+        for names in (self.root.seen, self.root.durable):
+            names.pop(name, None)
+        faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{name}")
+
+    def lose_bytes(self, path: str, size_bytes: int, faults: Faults) -> None:
+        """Another program cuts the tail of a file off for good; nobody has it open."""
+        inode = self.find(path)
+        assert isinstance(inode, Inode), f"{path} is a file"
+        del inode.seen[size_bytes:], inode.durable[size_bytes:]
+        inode.pending.clear()
+        inode.certain_bytes = min(inode.certain_bytes, size_bytes)
+        faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}", f"{size_bytes} are left")
+
     @property
     def has_lost_files(self) -> bool:
         """Whether another program has taken anything away that nobody has put back."""
