@@ -9,8 +9,9 @@ from tests.server.support.cluster_in_world import Cluster
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tests.server.support.watched_disk import UNREAD, Sight
 from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.replication.tasks.fetch_lane import leader_lacks
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +169,7 @@ def test_a_follower_whose_leader_lacks_what_is_committed_is_let_be() -> None:
         leader = topic.now().leader_id
         follower = next(each for each in topic.now().replicas if each != leader)
         owner = replica(topic, follower).directory.owner
-        owner.fail(topic.key, UNREAD, is_kept_apart=True)
+        owner.fail(topic.key, UNREAD, kept_apart_at=topic.now().leader_epoch)
         await asyncio.sleep(40)
         assert replica(topic, follower).log.failure is not None
         assert follower not in topic.now().in_sync_replicas, "its leader goes on without it"
@@ -177,6 +178,54 @@ def test_a_follower_whose_leader_lacks_what_is_committed_is_let_be() -> None:
         await topic.holds_all()
 
     three().run(work)
+
+
+def test_a_follower_that_one_leader_lacked_records_of_goes_on_with_the_next_leader() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        leader = topic.now().leader_id
+        kept_apart, next_one = [each for each in topic.now().replicas if each != leader]
+        owner = replica(topic, kept_apart).directory.owner
+        owner.fail(topic.key, UNREAD, kept_apart_at=topic.now().leader_epoch)
+        await topic.in_sync(leader, next_one)
+        await topic.produce(5)
+        cluster.nodes[leader].kill()
+        assert await topic.led_by_other_than(leader) == next_one
+        await topic.in_sync(next_one, kept_apart)
+        await topic.produce(5)
+        await topic.holds_all()
+        assert kept(topic, kept_apart) == []
+
+    three().run(work)
+
+
+def test_what_was_judged_of_a_leader_that_leads_no_more_stops_nothing() -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        await topic.produce(5)
+        now = topic.now()
+        follower = next(each for each in now.replicas if each != now.leader_id)
+        owner = replica(topic, follower).directory.owner
+        owner.fail(topic.key, UNREAD, kept_apart_at=LeaderEpoch(now.leader_epoch - 1))
+        await owner.turn()
+        assert replica(topic, follower).log.failure is None
+
+    three().run(work)
+
+
+def test_a_copy_that_keeps_away_from_its_leader_says_which_broker_lacks_what() -> None:
+    error = leader_lacks(
+        "orders:2", BrokerId(3), BrokerId(1), parted_at=Offset(29), high_watermark=Offset(44)
+    )
+    assert "broker 3, which leads, lacks committed records that broker 1 has" in error.happened
+    assert "at offset 29, below the high watermark 44 of broker 1" in error.happened
+    assert error.hint.startswith("Stop broker 3:")
+    arguments = error.hint.partition("`tidelog ")[2].partition("`")[0].split()
+    assert arguments == [
+        *("partition", "elect-leaders", "orders:2"),
+        *("--unclean", "--broker", "1", "--execute"),
+    ]
 
 
 def test_a_topic_that_is_deleted_while_its_log_is_opened_leaves_nothing() -> None:

@@ -253,7 +253,7 @@ class DirectoryCore:
                     message.key,
                     message.error,
                     effects,
-                    is_kept_apart=message.is_kept_apart,
+                    kept_apart_at=message.kept_apart_at,
                 )
             case Configure():
                 self._on_configure(message)

@@ -183,8 +183,8 @@ class FailPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     key: PartitionKey
     error: TidelogError
-    is_kept_apart: bool = False
-    """Nothing is wrong with it: its leader lacks what is committed here."""
+    kept_apart_at: LeaderEpoch | None = None
+    """Nothing is wrong with it: its leader of this epoch lacks what is committed here."""
 
 
 class SetFull(msgspec.Struct, frozen=True, kw_only=True):

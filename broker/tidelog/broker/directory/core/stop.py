@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore
     from tidelog.broker.directory.core.rounds import Awaiting, Partition, Promise, WriteRound
     from tidelog.broker.log.names import PartitionKey
+    from tidelog.wire.ids import LeaderEpoch
 
 
 def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> None:
@@ -54,14 +55,17 @@ def fail_partition(
     error: TidelogError,
     effects: list[Effect],
     *,
-    is_kept_apart: bool = False,
+    kept_apart_at: LeaderEpoch | None = None,
 ) -> None:
     """One partition stops: what was written is flushed and answered, nothing more is taken."""
     partition = core.partitions.get(key)
     if partition is None or partition.log.failure is not None:
         return
+    if kept_apart_at is not None and partition.log.leader_epoch != kept_apart_at:
+        # It follows another leader by now, of whom nothing is known yet.
+        return
     partition.log.failure = error
-    partition.log.is_kept_apart = is_kept_apart
+    partition.log.kept_apart_at = kept_apart_at
     refuse_waiting(core, partition, error, effects)
     refuse_commits(partition, error, effects)
     effects.append(Advanced(key=key))

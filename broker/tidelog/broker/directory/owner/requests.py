@@ -356,9 +356,15 @@ class OwnerRequests:
         """A compaction is committed: the files of `made` have their names, durably."""
         self._tell(ReplaceSegments(key=key, removed=removed, made=made, cut_count=cut_count))
 
-    def fail(self, key: PartitionKey, error: TidelogError, *, is_kept_apart: bool = False) -> None:
+    def fail(
+        self,
+        key: PartitionKey,
+        error: TidelogError,
+        *,
+        kept_apart_at: LeaderEpoch | None = None,
+    ) -> None:
         """Stop the partition: it is damaged, or its leader lacks what is committed here."""
-        self._tell(FailPartition(key=key, error=error, is_kept_apart=is_kept_apart))
+        self._tell(FailPartition(key=key, error=error, kept_apart_at=kept_apart_at))
 
     def set_full(self, *, is_full: bool) -> None:
         """Refuse appends from now on, or take them again."""

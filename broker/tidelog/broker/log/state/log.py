@@ -46,7 +46,7 @@ class PartitionLog:
         "high_watermark",
         "high_watermark_position",
         "is_being_cut",
-        "is_kept_apart",
+        "kept_apart_at",
         "key",
         "leader_epoch",
         "leader_epochs",
@@ -92,9 +92,9 @@ class PartitionLog:
         partition has no other replica. The watermark of a replica moves from one to the next."""
         self.failure: TidelogError | None = None
         """Set once the partition has stopped: nothing is appended or served any more."""
-        self.is_kept_apart = False
-        """It has stopped because its leader lacks what is committed here: nothing is wrong with it,
-        and nobody but an operator, or its own lead, makes it go on."""
+        self.kept_apart_at: LeaderEpoch | None = None
+        """It has stopped because its leader of this epoch lacks what is committed here. Nothing is
+        wrong with it: it goes on with the next leader, be it this broker itself."""
         self.unopened: PartitionMarks | None = None
         """What marks tell of a log that could not be opened; None: it was opened."""
 

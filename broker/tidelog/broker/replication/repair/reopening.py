@@ -9,7 +9,7 @@ flush is never tried again. Beside it `repair` tells the controller, so that oth
                       └────── twice as long, bounded ◀───┘
 
 A follower that holds committed records which its leader lacks has stopped on purpose: opened again
-it would part from that leader as before. It is let be, unless it is to lead itself.
+it would part from that leader as before. It is let be until another leader epoch begins.
 """
 
 from typing import Final
@@ -111,7 +111,14 @@ def may_be_opened(replica: Replica) -> bool:
     return (
         failure is not None
         and failure.code is ErrorCode.STORAGE_FAILED
-        and (replica.is_led or not replica.log.is_kept_apart)
+        and not _is_kept_apart(replica)
         and replica.directory.failure is None
         and replica.directory.is_open
     )
+
+
+def _is_kept_apart(replica: Replica) -> bool:
+    """From the leader that it has still. Another one may have all that it has; judged again it
+    stops again if not, each time after a longer wait."""
+    at = replica.log.kept_apart_at
+    return at is not None and not replica.is_led and replica.leader_epoch <= at

@@ -128,8 +128,11 @@ class Repair:
                 continue
             if len(partition.replicas) == 1 or len(reported) == REPORTS_MAX:
                 continue
-            if self._is_to_report(replica, partition):
-                key = replica.log.key
+            key = replica.log.key
+            if not self._is_to_report(replica, partition):
+                # The controller kept it under another leader: others count on it no more.
+                self._replicas.irreplaceable.pop(key, None)
+            else:
                 known.append((replica.log, partition.partition_epoch))
                 reported.append(
                     DamagedReplica(

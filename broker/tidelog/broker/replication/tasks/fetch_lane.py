@@ -311,18 +311,21 @@ class FetchLane:
             owner = replica.directory.owner
             return owner.truncate(replica.log, effect.offset, is_unclean=effect.is_unclean)
 
+        followed = self.session.partitions.get(effect.key)
         error = await self._change(effect.key, work)
         replica = self._context.replica(effect.key)
-        if error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE and replica:
+        is_lacking = error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        if is_lacking and replica is not None and followed is not None:
             # The leader lacks what is committed here: nobody has decided that it may go.
-            lost = TidelogError(
-                ErrorCode.STORAGE_FAILED,
-                tried=f"follow broker {self.leader_id} in {effect.key}",
-                happened=f"its log parts from this one at offset {effect.offset}, below the high "
-                f"watermark {replica.log.high_watermark}: it lacks committed records",
-                hint="Elect a replica that has them, or decide for an unclean election.",
+            lost = leader_lacks(
+                f"{replica.topic_name}:{effect.key.partition}",
+                self.leader_id,
+                self._context.broker_id,
+                parted_at=effect.offset,
+                high_watermark=replica.log.high_watermark,
             )
-            replica.directory.owner.fail(effect.key, lost, is_kept_apart=True)
+            epoch = followed.followed.leader_epoch
+            replica.directory.owner.fail(effect.key, lost, kept_apart_at=epoch)
 
     async def _restart(self, effect: RestartAt) -> None:
         await self._change(
@@ -384,6 +387,28 @@ class FetchLane:
             work.close()
         else:
             self._scope.start(work, name=name)
+
+
+def leader_lacks(
+    name: str,
+    leader_id: BrokerId,
+    broker_id: BrokerId,
+    *,
+    parted_at: Offset,
+    high_watermark: Offset,
+) -> TidelogError:
+    """Why this broker's copy keeps away from that leader, and what brings the cluster out of it."""
+    return TidelogError(
+        ErrorCode.STORAGE_FAILED,
+        tried=f"follow broker {leader_id} in {name}",
+        happened=f"broker {leader_id}, which leads, lacks committed records that broker "
+        f"{broker_id} has: their logs part at offset {parted_at}, below the high watermark "
+        f"{high_watermark} of broker {broker_id}",
+        hint=f"Stop broker {leader_id}: a broker that has them leads then, and this copy goes on "
+        f"by itself. If nobody leads then, `tidelog partition elect-leaders {name} --unclean "
+        f"--broker {broker_id} --execute` lets this one. Started after that, broker {leader_id} "
+        "is filled up.",
+    )
 
 
 def _left(happened: str) -> TidelogError:
