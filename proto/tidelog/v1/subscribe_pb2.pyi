@@ -35,10 +35,15 @@ class _StartAtEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StartAt.Value
     START_AT_LATEST: _StartAt.ValueType  # 2
     """At the records that come from now on."""
     START_AT_NONE: _StartAt.ValueType  # 3
-    """Nowhere: the stream ends with NO_OFFSET_FOR_PARTITION."""
+    """Nowhere: the stream ends with NO_OFFSET_FOR_PARTITION, also where what was committed is not in the
+    log any more.
+    """
 
 class StartAt(_StartAt, metaclass=_StartAtEnumTypeWrapper):
-    """Where to begin without a committed offset."""
+    """Where to begin without a committed offset. In a group that place is committed before any record is
+    sent, so that the next owner begins there too: after a stream that has acknowledged nothing the
+    group has offsets all the same, and another `start_at` changes nothing.
+    """
 
 START_AT_UNSPECIFIED: StartAt.ValueType  # 0
 """Treated as START_AT_LATEST."""
@@ -47,7 +52,9 @@ START_AT_EARLIEST: StartAt.ValueType  # 1
 START_AT_LATEST: StartAt.ValueType  # 2
 """At the records that come from now on."""
 START_AT_NONE: StartAt.ValueType  # 3
-"""Nowhere: the stream ends with NO_OFFSET_FOR_PARTITION."""
+"""Nowhere: the stream ends with NO_OFFSET_FOR_PARTITION, also where what was committed is not in the
+log any more.
+"""
 Global___StartAt: _TypeAlias = StartAt  # noqa: Y015
 
 @_typing.final
@@ -108,7 +115,11 @@ class SubscribeBegin(_message.Message):
     topic_pattern: _builtins.str
     """A regular expression in RE2's syntax that must match the whole name of a topic; empty: none."""
     start_at: Global___StartAt.ValueType
-    """Where to begin where the group has committed nothing."""
+    """Where to begin where the group has committed nothing. What it has committed and the log does not
+    hold any more is gone on from as near as can be, whatever stands here (but START_AT_NONE): at the
+    first record that is kept if the log was trimmed, at its end if that lies below. The same holds
+    for a log that changes under a stream; `assignment` comes anew then and says where it goes on.
+    """
     isolation_level: _common_pb2.IsolationLevel.ValueType
     """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED."""
     credit_records: _builtins.int
@@ -195,7 +206,11 @@ class SubscribePosition(_message.Message):
     partition: _builtins.int
     """The partition's number, from 0."""
     next_offset: _builtins.int
-    """One more than the offset of the last record done."""
+    """One more than the offset of the last record done. In `assigned` and `revoked`: all below it is
+    done, as far as this stream knows: what the client has acknowledged and was stored, at first
+    where reading begins. In `assigned` of a partition that is new there, the first record comes from
+    this offset on.
+    """
     def __init__(
         self,
         *,

@@ -152,10 +152,13 @@ def test_it_joins_then_looks_where_to_begin_then_reads() -> None:
 @pytest.mark.parametrize(
     ("start_at", "start"), [(StartAt.EARLIEST, 20), (StartAt.LATEST, 100), (StartAt.NONE, None)]
 )
-@pytest.mark.parametrize("committed", [-1, 10, 101])
-def test_without_a_usable_offset_it_begins_as_the_client_says_and_commits_that_first(
-    start_at: StartAt, start: int | None, committed: int
+@pytest.mark.parametrize(("committed", "nearest"), [(-1, None), (10, 20), (101, 100)])
+def test_without_a_usable_offset_it_begins_as_near_as_can_be_and_commits_that_first(
+    start_at: StartAt, start: int | None, committed: int, nearest: int | None
 ) -> None:
+    """Where nothing was committed the client says where; else nothing kept is passed over."""
+    if start is not None and nearest is not None:
+        start = nearest
     stream = Stream(msgspec.structs.replace(BEGIN, start_at=start_at))
     stream.pass_time(0)
     stream.answer(assigned(P0))
@@ -547,6 +550,44 @@ def test_a_log_that_was_trimmed_below_the_reader_is_begun_anew() -> None:
     assert stream.wanted() == {P0: 50}
     (ended,) = stream.core.on_read_failed(P0, 50, refused(ErrorCode.CORRUPT_BATCH), 0)
     assert isinstance(ended, EndStream)
+
+
+@pytest.mark.parametrize("start_at", [StartAt.EARLIEST, StartAt.LATEST])
+@pytest.mark.parametrize(
+    ("group", "start", "end", "goes_on"),
+    [
+        ("g", 50, 100, 50),
+        ("g", 0, 3, 2),
+        ("g", 0, 100, 2),
+        ("g", 0, 1, 1),
+        ("", 50, 100, 50),
+        ("", 0, 3, 3),
+        ("", 0, 100, 5),
+    ],
+)
+def test_a_log_that_changed_under_the_reader_is_read_on_as_near_as_can_be(
+    start_at: StartAt, group: str, start: int, end: int, goes_on: int
+) -> None:
+    """Of a group from what it has committed, 2, on; else from where it was, 5."""
+    stream = Stream(msgspec.structs.replace(BEGIN, group=group, start_at=start_at))
+    if group:
+        stream.pass_time(0)
+        stream.answer(assigned(P0))
+    else:
+        stream.take(stream.core.on_topics({P0: "t"}, 0))
+    stream.found(committed=2 if group else -1, start=2, end=2)
+    stream.brought(P0, 2, 3)
+    gone = refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    stream.take(stream.core.on_read_failed(P0, 5, gone, 0))
+    commits = stream.count(SendCommit)
+    stream.found(committed=2 if group else -1, start=start, end=end)
+    if group and goes_on != 2:
+        stream.committed()
+    assert stream.count(SendCommit) - commits == (bool(group) and goes_on != 2)
+    assert stream.wanted() == {P0: goes_on}
+    told = stream.last(SendAssignment)
+    assert isinstance(told, SendAssignment)
+    assert told.assigned == (Position("t", 0, goes_on),), "the client is told where it goes on"
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [("", LEAVING_EPOCH), ("i", AWAY_EPOCH)])

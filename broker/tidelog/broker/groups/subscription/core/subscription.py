@@ -34,7 +34,7 @@ from tidelog.broker.groups.subscription.core.messages import (
     SendRecords,
     StartAt,
 )
-from tidelog.broker.groups.subscription.core.partition import Partition
+from tidelog.broker.groups.subscription.core.partition import NOT_KNOWN, Partition
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import invalid
 from tidelog.wire.batch import DecodedRecord
@@ -279,18 +279,26 @@ class Subscription:
         return [ChangeReads(), *self._announce(), *self._commit(now_ms)]
 
     def _start(self, partition: Partition, bounds: Bounds) -> int | None:
-        """Where reading begins; None: nowhere, by the client's wish."""
-        committed = bounds.committed_offset
-        is_held = bounds.log_start_offset <= committed <= bounds.high_watermark
-        if is_held and not partition.needs_reset:
-            return committed
+        """Where reading begins; None: nowhere, by the client's wish.
+
+        What was committed and is not in the log any more is gone on from as near as can be: at the
+        log's start if that is above, at its end if that is below. To begin as if nothing had been
+        committed would pass over records that nobody has seen.
+        """
+        first, end = bounds.log_start_offset, bounds.high_watermark
+        position = bounds.committed_offset
+        if position == NOT_KNOWN and partition.needs_reset:
+            position = partition.next_read
+        is_held = first <= position <= end
         match self._begin.start_at:
-            case StartAt.EARLIEST:
-                return bounds.log_start_offset
-            case StartAt.LATEST:
-                return bounds.high_watermark
             case StartAt.NONE:
-                return None
+                return position if is_held else None
+            case StartAt.EARLIEST if position == NOT_KNOWN:
+                return first
+            case StartAt.LATEST if position == NOT_KNOWN:
+                return end
+            case _:
+                return min(max(position, first), end)
 
     # -- records ---------------------------------------------------------------------------------
 
