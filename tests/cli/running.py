@@ -19,7 +19,7 @@ from tests.support.waiting import HANG_SECONDS
 ANNOUNCED: Final = b"Ctrl-C is heard\n"
 _ANNOUNCING: Final = (
     "import runpy\n"
-    "from tidelog.cli import interrupt\n"
+    "from tidelog.cli.frame import interrupt\n"
     "interrupt.install()\n"
     f"print({ANNOUNCED.decode().strip()!r}, flush=True)\n"
     "runpy.run_module('tidelog', run_name='__main__', alter_sys=True)\n"

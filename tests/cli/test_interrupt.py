@@ -10,7 +10,7 @@ from tests.support.waiting import HANG_SECONDS
 
 AT_THE_END = """
 import os, signal
-from tidelog.cli import interrupt
+from tidelog.cli.frame import interrupt
 from tidelog.client import Consumer
 from tidelog.testing import TestCluster
 

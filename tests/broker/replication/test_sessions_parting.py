@@ -1,6 +1,7 @@
 """Leader's and follower's session where logs part, errors come and lanes change, step by step."""
 
 import msgspec
+import pytest
 
 from tests.broker.support.copy_log import key_of, sealed_batch
 from tests.broker.support.session_world import LIMITS, SessionWorld, ends, in_session, refused
@@ -389,7 +390,13 @@ def test_a_position_beyond_what_was_sent_is_not_believed() -> None:
     world = in_session()
     world.follower.logs[KEY].store(sealed_batch(b"v", 0, 1))
     world.flush(KEY)
-    world.ask()
+    with pytest.raises(AssertionError, match="told more than has come"):
+        world.ask()
+    ask = world.follower_session.probe()
+    followed = world.follower_session.partitions[KEY]
+    position = followed.position(world.follower.logs[KEY].log)
+    followed.expected_offset = position.log_end_offset
+    world.requests.append(msgspec.structs.replace(ask, positions=(position,)))
     counted = len(world.leader.counted)
     world.deliver_request()
     assert len(world.leader.counted) == counted

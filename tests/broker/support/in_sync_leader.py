@@ -1,6 +1,7 @@
 """A leader and its in-sync set, with as much of a log and of brokers as it looks at."""
 
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.in_sync.set import InSyncSet
 from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Outcome, Position
 from tidelog.wire.errors import TidelogError
@@ -78,6 +79,7 @@ class Leader:
         self.perform(self.set.on_image(self.set.led, 0))
 
     def perform(self, count: Count | None) -> None:
+        invariants.check(self.set)
         if count is None:
             return
         self.counts.append(count)

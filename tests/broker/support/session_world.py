@@ -9,6 +9,7 @@ from collections import Counter, deque
 from tests.broker.support.copy_log import CopyLog, key_of
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.replication.follower import invariants as follower_invariants
 from tidelog.broker.replication.follower.partition import (
     AppendCopies,
     CommitTo,
@@ -22,6 +23,7 @@ from tidelog.broker.replication.follower.partition import (
     TrimTo,
 )
 from tidelog.broker.replication.follower.session import FollowerSession
+from tidelog.broker.replication.leader import invariants as leader_invariants
 from tidelog.broker.replication.leader.answer import AnswerDraft
 from tidelog.broker.replication.leader.session import Counts, Effect, LeaderSession
 from tidelog.broker.replication.shared.messages import (
@@ -135,6 +137,7 @@ class SessionWorld:
             ask: FetchAsk | None = session.start(self.sessions)
         else:
             ask = session.next_request(self.now_ms)
+        self.check()
         if ask is not None:
             self.requests.append(ask)
         return ask
@@ -143,6 +146,7 @@ class SessionWorld:
         answer = self.answers.popleft()
         effects = self.follower_session.on_answer(answer, self.now_ms)
         self._take(effects)
+        self.check()
         return effects
 
     def _take(self, effects: list[FollowerEffect]) -> None:
@@ -215,6 +219,7 @@ class SessionWorld:
 
     def deliver_request(self) -> list[Effect]:
         effects = self.leader_session.on_request(self.requests.popleft())
+        self.check()
         self.leader.counted += [each.position for each in effects if isinstance(each, Counts)]
         return effects
 
@@ -227,9 +232,15 @@ class SessionWorld:
             log = self.leader.logs[read.held.key]
             draft.take(read, log.piece(read.offset, read.max_bytes, read.upper_bound))
         answer = draft.finish()
+        self.check()
         if answer is not None:
             self.answers.append(answer)
         return answer
+
+    def check(self) -> None:
+        """Both ends keep what they promise after every step."""
+        leader_invariants.check(self.leader_session)
+        follower_invariants.check(self.follower_session)
 
     # -- the stream --------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class Scene:
         alone_ago_ns: int = 2 * LATELY_NS,
         in_sync_alone_ns: int | None = None,
         minimum: int = 2,
+        decided_start: int = 0,
     ) -> str:
         """Of an acknowledgement of two copies: the kind of what is wrong; "" if nothing is."""
         image = msgspec.structs.replace(
@@ -76,6 +77,7 @@ class Scene:
         board = self.board.partitions[KEY] = PartitionBoard(
             KEY, topic(image, flush=flush, minimum=minimum), image
         )
+        board.decided_start = decided_start
         now_ns = self.world.loop.now_ns
         board.alone_until_ns = now_ns - alone_ago_ns
         if in_sync_alone_ns is not None:
@@ -148,6 +150,13 @@ def test_a_promise_of_two_copies_needs_both_as_the_topic_wants_them(
 ) -> None:
     copies = {1: DURABLE} if second is None else {1: DURABLE, 2: second}
     assert scene.verdict(copies, flush=flush) == verdict
+
+
+@pytest.mark.parametrize(("decided_start", "verdict"), [(OFFSET, "not_flushed"), (OFFSET + 1, "")])
+def test_a_batch_that_is_told_to_be_there_may_have_been_deleted_since(
+    scene: Scene, decided_start: int, verdict: str
+) -> None:
+    assert scene.verdict({}, flush="sync", decided_start=decided_start) == verdict
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ assert admin.list_topics() == ["t"]
 
 LOCKED: Final = """
 import gc, threading
-from tidelog.client import lifecycle
+from tidelog.client.shared import lifecycle
 
 lock, is_locked = threading.Lock(), threading.Event()
 

@@ -4,6 +4,8 @@ Owns the one place at which a node's parts are handed out. Whoever looks must ne
 a view is no way around the owner of a log.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from tidelog.broker.replicas.directory import LogDirectory
@@ -12,6 +14,10 @@ from tidelog.metadata.image.image import Image
 from tidelog.server.roles.broker import BrokerRole
 from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.wire.ids import BrokerId
+
+
+def _nothing_replicated() -> None:
+    """Nothing is replicated by a node that is no broker."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +31,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its replicas have opened their logs."""
     image: Image | None
     """The newest metadata that it shows; None: it has none yet."""
+    check_replication: Callable[[], None] = _nothing_replicated
+    """Fails if an invariant of its replication does not hold."""
     controller_id: BrokerId | None = None
     """Whom it takes for the active controller; None: it knows of none."""
 
@@ -36,6 +44,7 @@ def view_of(
     return NodeView(
         directories=directories,
         replicas=None if broker is None else broker.replicas,
+        check_replication=(_nothing_replicated if broker is None else broker.replication.check),
         is_recovered=broker is not None and broker.is_recovered,
         image=None if side is None else side.metadata.image(),
         controller_id=None if side is None else side.metadata.controller_id(),

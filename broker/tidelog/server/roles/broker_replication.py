@@ -7,6 +7,9 @@ start before the logs are open: a follower's first word is where its log ends.
 from collections.abc import Callable, Mapping
 
 from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.replication.follower import invariants as follower_invariants
+from tidelog.broker.replication.in_sync import invariants as in_sync_invariants
+from tidelog.broker.replication.leader import invariants as leader_invariants
 from tidelog.broker.replication.repair.log_ends import LogEnds
 from tidelog.broker.replication.repair.reopening import Reopening
 from tidelog.broker.replication.repair.repair import Repair
@@ -63,7 +66,7 @@ class BrokerReplication:
             limits=limits,
         )
         replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
-        handler = ReplicaFetchHandler(
+        self._handler = ReplicaFetchHandler(
             replicas,
             side.source,
             ports.clock,
@@ -72,8 +75,17 @@ class BrokerReplication:
             on_follower_gone=self.in_sync.on_follower_gone,
             limits=limits,
         )
-        self.in_sync.told_by = handler.told_by
-        self._rpc = ReplicaRpc(handler)
+        self.in_sync.told_by = self._handler.told_by
+        self._rpc = ReplicaRpc(self._handler)
+
+    def check(self) -> None:
+        """Fails if an invariant of replication does not hold: the simulator asks after steps."""
+        for in_sync in self.in_sync.sets:
+            in_sync_invariants.check(in_sync)
+        for led in self._handler.in_force:
+            leader_invariants.check(led)
+        for followed in self.fetchers.sessions:
+            follower_invariants.check(followed)
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""

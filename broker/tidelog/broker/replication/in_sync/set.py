@@ -52,6 +52,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.shared.in_sync_types import (
     Brokers,
     Change,
@@ -170,7 +171,10 @@ class InSyncSet:
             self._begin_epoch(led, now_ms)
         elif led.partition_epoch > self.led.partition_epoch:
             self._begin_partition_epoch(led, now_ms)
-        return self.on_brokers(now_ms)
+        count = self.on_brokers(now_ms)
+        # Rare enough for production: what is decided in this epoch stands on it.
+        invariants.check(self)
+        return count
 
     def on_log(self, log: LogView) -> None:
         """The log was opened again, within the epoch or not: its owner knows of nobody to wait for.

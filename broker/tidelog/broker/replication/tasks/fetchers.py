@@ -7,7 +7,7 @@ may part from the new leader's. One task a leader and lane.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.replication.follower.partition import MoveTo
+from tidelog.broker.replication.follower.session import FollowerSession
 from tidelog.broker.replication.shared.messages import (
     DEFAULT_REPLICATION_LIMITS,
     Followed,
@@ -78,6 +79,11 @@ class Fetchers:
         self._unstarted: list[FetchLane] = []
         self._unsettled: list[PartitionKey] = []
         self._news = asyncio.Event()
+
+    @property
+    def sessions(self) -> Iterator[FollowerSession]:
+        """The follower's end of every lane, for whoever checks them."""
+        return (lane.session for lane in self._lanes.values())
 
     @property
     def copied_bytes(self) -> Mapping[Lane, int]:

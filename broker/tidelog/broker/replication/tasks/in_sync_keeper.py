@@ -10,6 +10,7 @@ for it (`told_by`) whenever the image names a follower of which nothing is known
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -92,6 +93,11 @@ class InSyncKeeper:
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ns() // _NS_PER_MS
+
+    @property
+    def sets(self) -> Iterator[InSyncSet]:
+        """The in-sync sets of all partitions that this broker leads, for whoever checks them."""
+        return (held.set for held in self._held.values())
 
     # -- what the image says ---------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ record's walk.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from tidelog.broker.log.names import PartitionKey
@@ -80,6 +80,11 @@ class ReplicaFetchHandler:
         self._streams: dict[tuple[BrokerId, Lane], LeaderStream] = {}
         self._newest: dict[tuple[BrokerId, Lane], tuple[BrokerEpoch, int]] = {}
         """Epoch and session of the stream in force, also after its end."""
+
+    @property
+    def in_force(self) -> Iterator[LeaderSession]:
+        """The leader's end of every stream, for whoever checks them."""
+        return (stream.session for stream in self._streams.values())
 
     def tell_gone(
         self, keys: Iterable[PartitionKey], broker_id: BrokerId, broker_epoch: BrokerEpoch

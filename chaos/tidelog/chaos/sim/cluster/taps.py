@@ -83,6 +83,9 @@ class AnswersWatch:
         board = self._board.partitions.get(key)
         if board is None or board.excuse is not None:
             return
+        if base_offset < board.decided_start:
+            # Sent again, and told to be there: since then its leader has deleted it, as it should.
+            return
         opaque = batch.batch[_STAMPED_FROM if board.is_append_time else _OPAQUE_FROM :]
         # Another one that answers has not heard yet that it was left: it counts on several copies.
         answering = self._answering(exchange)
