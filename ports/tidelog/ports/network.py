@@ -131,7 +131,7 @@ class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         int,
         Meta(
             description="Calls in progress, parked streams included; beyond it a call is refused "
-            "RESOURCE_EXHAUSTED.",
+            "RESOURCE_EXHAUSTED. Of one connection no more than are left to all others.",
             ge=1,
         ),
     ] = 16_384

@@ -88,7 +88,7 @@ def against(work: Callable[[Hostile], Awaitable[None]]) -> None:
 )
 def test_a_name_that_nobody_serves_ends_that_call_alone_even_if_it_is_no_text(path: bytes) -> None:
     async def work(hostile: Hostile) -> None:
-        assert b"Method not found" in await hostile.status(path)
+        assert b"NOT_IMPLEMENTED" in await hostile.status(path)
 
     against(work)
 

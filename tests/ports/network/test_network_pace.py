@@ -66,6 +66,19 @@ def test_looks_that_cost_more_are_further_apart_and_less_so_while_memory_grows()
     assert pace.must_look((10 + 3 * GROWTH_PART) * NS_PER_MS, grown)
 
 
+def test_freed_memory_is_given_back_again_after_the_last_hang_up_until_grpc_has_let_go() -> None:
+    pace = looked()
+    pace.hung_up(0)
+    told_ms = [at_ms for at_ms in range(100_000) if pace.take_give_back(at_ms * NS_PER_MS)]
+    assert told_ms == [50, 1_050, 6_050, 31_050]
+    pace.hung_up(0)
+    assert pace.take_give_back(50 * NS_PER_MS)
+    # One that comes while the next time is far is not kept waiting for it.
+    pace.hung_up(100 * NS_PER_MS)
+    assert not pace.take_give_back(149 * NS_PER_MS)
+    assert pace.take_give_back(150 * NS_PER_MS)
+
+
 def test_freed_memory_is_given_back_once_soon_after_the_first_of_several_hang_ups() -> None:
     pace = looked()
     assert not pace.take_give_back(NS_PER_MS)

@@ -6,7 +6,9 @@ from typing import Any, cast
 import grpc.aio
 import pytest
 
+from tidelog.ports import ListenerLimits
 from tidelog.ports.real.network import handlers as network_handlers
+from tidelog.ports.real.network.admission import CallAdmission
 from tidelog.ports.real.network.handlers import Serving
 
 
@@ -22,6 +24,8 @@ class Stopped:
 
 class Named:
     """As much of what is served as a read asks for."""
+
+    admission = CallAdmission("client", ListenerLimits(), lambda: 0, lambda _: None)
 
     class listener:  # noqa: N801
         class limits:  # noqa: N801

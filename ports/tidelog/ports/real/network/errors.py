@@ -85,8 +85,14 @@ _REFUSED: Final = "Connection refused"
 _TOO_LARGE: Final = "larger than max"
 
 
+class UnknownService(TidelogError):
+    """Of gRPC's health protocol, which wants a status that its code has nowhere else."""
+
+
 def status_of(error: TidelogError) -> grpc.StatusCode:
     """The status of a call that ended with this error."""
+    if isinstance(error, UnknownService):
+        return grpc.StatusCode.NOT_FOUND
     default = grpc.StatusCode.FAILED_PRECONDITION
     if error.retriable:
         default = grpc.StatusCode.UNAVAILABLE

@@ -28,6 +28,7 @@ from tidelog.ports.network import (
 )
 from tidelog.ports.real.network import errors as network_errors
 from tidelog.ports.real.network import options as network_options
+from tidelog.ports.real.network.admission import CallAdmission
 from tidelog.ports.real.network.answers import CallRoom
 from tidelog.ports.real.network.callers import Callers
 from tidelog.ports.real.network.memory import ListenerMemory, MessageRoom
@@ -56,6 +57,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     memory: ListenerMemory
     callers: Callers
+    admission: CallAdmission
 
 
 class HandlerStream:
@@ -172,6 +174,7 @@ def _unary(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethodH
         room = memory.answers.room(connection, full_name)
 
         async def answer() -> bytes:
+            admit()
             memory.admit(full_name)
             message = await _only_message(context, full_name, serving)
             message_room = memory.room(full_name, may_refuse=True)
@@ -186,7 +189,7 @@ def _unary(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethodH
             room.send(len(result), may_refuse=True)
             return result
 
-        _count_call(context, connection, serving, room)
+        admit = _count_call(context, full_name, serving, room)
         return await _supervise(answer, context, full_name)
 
     return grpc.stream_unary_rpc_method_handler(serve)
@@ -200,15 +203,14 @@ def _stream(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethod
         connection = context.peer()
         room = serving.memory.answers.room(connection, full_name)
         stream = HandlerStream(context, full_name, serving, room)
-        _count_call(context, connection, serving, room)
+
+        async def work() -> None:
+            admit()
+            await handler(request_context(context, serving, room, stream.message_room), stream)
+
+        admit = _count_call(context, full_name, serving, room)
         try:
-            await _supervise(
-                lambda: handler(
-                    request_context(context, serving, room, stream.message_room), stream
-                ),
-                context,
-                full_name,
-            )
+            await _supervise(work, context, full_name)
         except asyncio.CancelledError:
             if not stream.is_cancelled or context.cancelled():
                 raise
@@ -223,23 +225,68 @@ def _stream(method: Method, full_name: str, serving: Serving) -> "grpc.RpcMethod
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
-def _count_call(context: _Context, connection: str, serving: Serving, room: CallRoom) -> None:
-    """From now until gRPC is done with it, its answer included."""
+def _count_call(
+    context: _Context, full_name: str, serving: Serving, room: CallRoom
+) -> Callable[[], None]:
+    """From now until gRPC is done with it, its answer included. What is given back lets the call
+    begin, or refuses it.
+    """
+    connection = context.peer()
+    is_admitted = False
     serving.callers.begin(connection, serving.clock.monotonic_ns())
+
+    def admit() -> None:
+        nonlocal is_admitted
+        serving.admission.begin(connection, full_name)
+        is_admitted = True
 
     def end(_: object) -> None:
         room.give_back()
         room.gone()
         serving.callers.end(connection)
+        if is_admitted:
+            serving.admission.end(connection)
 
     # The published types of this method fit no function.
     on_done: Any = end
     context.add_done_callback(on_done)
+    return admit
+
+
+def strangers_handler(serving: Serving) -> "grpc.RpcMethodHandler[Any, Any]":
+    """For calls of methods that are not served: they end at once, with the error of the contract,
+    and count for their connection as all others do.
+    """
+
+    async def refuse(_messages: object, context: _Context) -> None:
+        connection = context.peer()
+        serving.callers.begin(connection, serving.clock.monotonic_ns())
+
+        def end(_: object) -> None:
+            serving.callers.end(connection)
+
+        # The published types of this method fit no function.
+        on_done: Any = end
+        context.add_done_callback(on_done)
+
+        async def tell() -> None:
+            raise TidelogError(
+                ErrorCode.NOT_IMPLEMENTED,
+                tried="call a method",
+                happened=f"the listener `{serving.listener.name}` serves no method of this name",
+            )
+
+        await _supervise(tell, context, "an unknown method")
+
+    return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 async def _first_message(context: _Context, full_name: str, serving: Serving) -> object:
     limit_ms = serving.listener.limits.message_ms_max
     limit = asyncio.timeout(limit_ms / 1000)
+    admission = serving.admission
+    loop = asyncio.get_running_loop()
+    silent = admission.wait_message(lambda: limit.reschedule(loop.time()))
     try:
         async with limit:
             message: object = await context.read()
@@ -252,6 +299,8 @@ async def _first_message(context: _Context, full_name: str, serving: Serving) ->
     except TimeoutError:
         if not limit.expired():
             raise
+        if silent.is_displaced:
+            raise admission.displaced(full_name) from None
         serving.memory.note_refused("message_ms_max")
         raise TidelogError(
             ErrorCode.DEADLINE_EXCEEDED,
@@ -259,6 +308,8 @@ async def _first_message(context: _Context, full_name: str, serving: Serving) ->
             happened="no message has come within "
             f"listeners.{serving.listener.name}.limits.message_ms_max = {limit_ms}",
         ) from None
+    finally:
+        admission.came(silent)
 
 
 async def _only_message(context: _Context, full_name: str, serving: Serving) -> bytes:

@@ -23,6 +23,9 @@ HIDDEN_MS: Final = 500
 """After a hang-up: what it frees hides what others send meanwhile."""
 GIVE_BACK_MS: Final = 50
 """After a hang-up: gRPC has let go of what the connection held."""
+GIVE_BACK_AGAIN_MS: Final = (1_000, 5_000, 25_000)
+"""After the one before, while nobody is hung up on: of many connections that end together gRPC lets
+go over seconds, and what is freed after the last time would be kept (2 GiB, seen)."""
 NS_PER_MS: Final = 1_000_000
 
 
@@ -37,6 +40,8 @@ class LookPace:
         self._hidden_until_ns = 0
         self._give_back_ns = 0
         """0: there is nothing to give back."""
+        self._again_ms: tuple[int, ...] = ()
+        """What follows on the next time."""
 
     def may_look(self, now_ns: int) -> bool:
         """Whether a look that the loop asks for is affordable."""
@@ -60,11 +65,14 @@ class LookPace:
         """Connections were broken: what they held becomes free."""
         self._hidden_until_ns = now_ns + HIDDEN_MS * NS_PER_MS
         # The first one decides: a row of hang-ups must not put it off.
-        self._give_back_ns = self._give_back_ns or now_ns + GIVE_BACK_MS * NS_PER_MS
+        soon_ns = now_ns + GIVE_BACK_MS * NS_PER_MS
+        self._give_back_ns = min(self._give_back_ns or soon_ns, soon_ns)
+        self._again_ms = GIVE_BACK_AGAIN_MS
 
     def take_give_back(self, now_ns: int) -> bool:
-        """Whether it is time to give back what is free; told once."""
+        """Whether it is time to give back what is free; each time is told once."""
         is_time = 0 < self._give_back_ns <= now_ns
         if is_time:
-            self._give_back_ns = 0
+            next_ms, self._again_ms = self._again_ms[:1], self._again_ms[1:]
+            self._give_back_ns = now_ns + next_ms[0] * NS_PER_MS if next_ms else 0
         return is_time

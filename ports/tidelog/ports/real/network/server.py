@@ -16,15 +16,23 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, ListenerUsage, Method
 from tidelog.ports.real.network import extras as network_extras
 from tidelog.ports.real.network import options as network_options
+from tidelog.ports.real.network.admission import CallAdmission
 from tidelog.ports.real.network.callers import Callers
 from tidelog.ports.real.network.dispatch import add_methods, make_server
-from tidelog.ports.real.network.handlers import Serving, handlers_by_service, split_name
+from tidelog.ports.real.network.handlers import (
+    Serving,
+    handlers_by_service,
+    split_name,
+    strangers_handler,
+)
 from tidelog.ports.real.network.memory import ListenerMemory
 from tidelog.ports.real.network.tls import RealCertificates
 from tidelog.ports.real.network.watch import CallerWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 PORT_MAX: Final = 65_535
+REFUSALS_MAX: Final = 4_096
+"""Calls that are being told why they are refused; beyond it gRPC refuses without a reason."""
 
 
 class GrpcServer:
@@ -37,10 +45,12 @@ class GrpcServer:
         extras: network_extras.Extras,
         memory: ListenerMemory,
         watch: CallerWatch,
+        admission: CallAdmission,
     ) -> None:
         self.memory: Final = memory
         """What is held of callers' messages, for whoever counts."""
         self.watch: Final = watch
+        self.admission: Final = admission
         self._server = server
         self._address = address
         self._extras = extras
@@ -83,21 +93,26 @@ async def start_server(
     """Bind and serve; an address or files that cannot be used raise, and tell why."""
     credentials = None if listener.tls is None else certificates.server_credentials(listener)
     options = network_options.server_options(listener.limits)
-    server = make_server(options, listener.limits.calls_max)
+    server = make_server(options, listener.limits.calls_max + REFUSALS_MAX)
     memory = ListenerMemory(listener.name, listener.limits, clock.monotonic_ns)
     callers = Callers(listener.limits)
-    serving = Serving(listener=listener, clock=clock, memory=memory, callers=callers)
-    add_methods(server, handlers_by_service(methods, serving))
-    services = sorted({split_name(method)[0] for method in methods})
-    extras = await network_extras.add_extras(
-        server, services, listener.reflection_services, starts_serving=listener.starts_serving
+    admission = CallAdmission(
+        listener.name, listener.limits, clock.monotonic_ns, memory.note_refused
     )
+    serving = Serving(
+        listener=listener, clock=clock, memory=memory, callers=callers, admission=admission
+    )
+    services = sorted({split_name(method)[0] for method in methods})
+    extras = network_extras.Extras(services, starts_serving=listener.starts_serving)
+    more = network_extras.reflection_methods(listener.reflection_services)
+    every = {**methods, **extras.methods(), **more}
+    add_methods(server, handlers_by_service(every, serving), strangers_handler(serving))
     address = _bind(server, listener, credentials)
     await server.start()
     port = int(address.rpartition(":")[2])
     watch = CallerWatch(listener.name, port, clock, memory, callers)
     watch.start()
-    return GrpcServer(server, address, extras, memory, watch)
+    return GrpcServer(server, address, extras, memory, watch, admission)
 
 
 def _bind(
