@@ -96,5 +96,81 @@ def test_no_thread_of_a_client_outlives_the_interpreter(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+UNSTOPPED: Final = """
+import asyncio, gc, sys
+from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncTable
+
+async def producer():
+    made = AsyncProducer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+    for _ in range(3):
+        await made.send("t", b"lost")
+    return made
+
+async def member():
+    made = AsyncConsumer("t", group_id="g", bootstrap_servers=sys.argv[1])
+    await made.getmany(timeout_ms=1)
+    return made
+
+async def table():
+    return await AsyncTable("t", bootstrap_servers=sys.argv[1]).__aenter__()
+"""
+ENDS: Final = {
+    "asyncio.run": "asyncio.run({}())",
+    "a loop that is closed": "loop = asyncio.new_event_loop()\n"
+    "kept = loop.run_until_complete({}())\nloop.close()",
+    "a loop that is left": "loop = asyncio.new_event_loop()\nkept = loop.run_until_complete({}())",
+    "a client that is freed": "loop = asyncio.new_event_loop()\nloop.run_until_complete({}())\n"
+    "loop.close()\ndel loop\ngc.collect()",
+}
+TOLD: Final = {
+    "producer": "AsyncProducer was not closed before its event loop ended: 3 record(s)",
+    "member": "AsyncConsumer was not closed before its event loop ended: it has not left group 'g'",
+    "table": "ResourceWarning: AsyncTable was not closed",
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("end", ENDS)
+def test_an_asyncio_client_that_nobody_closed_says_what_is_lost(
+    server: ContractServer, name: str, end: str
+) -> None:
+    program = UNSTOPPED + ENDS[end].format(name)
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", program, server.address],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(TOLD[name]) == 1, done.stderr
+    assert done.stderr.count("ResourceWarning: Async") == 1, done.stderr
+    # Of a loop that is freed with tasks in it Python and gRPC say what they like.
+    assert "Traceback" not in done.stderr or end != "asyncio.run"
+    assert "the asyncio producer failed" not in done.stderr
+
+
+def test_an_asyncio_client_that_was_closed_says_nothing(server: ContractServer) -> None:
+    program = (
+        UNSTOPPED
+        + """
+async def main():
+    for make in (producer, member, table):
+        await (await make()).close()
+
+asyncio.run(main())
+gc.collect()
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", program, server.address],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_call_that_is_freed_at_the_end_does_not_wait_for_a_thread_that_stopped() -> None:
     subprocess.run([sys.executable, "-c", LOCKED], check=True, timeout=HANG_SECONDS)

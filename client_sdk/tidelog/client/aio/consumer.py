@@ -65,6 +65,7 @@ class AsyncConsumer(AsyncGroupConsumer):
     async def _stop(self, *, autocommit: bool, timeout_ms: int | None, in_haste: bool) -> None:
         if self._refusal is not None:
             return
+        self._is_in_use = False
         try:
             # Another coroutine that is inside a call keeps what it reads: it is not committed here.
             await self._say_farewell(

@@ -114,14 +114,22 @@ class Driver:
         self._waiting.clear()
 
     async def _run(self) -> None:
+        is_freed = False
         try:
             async with TaskScope() as scope:
                 self._scope = scope
                 for work, name in self._waiting:
                     scope.start(work, name=name)
                 self._waiting.clear()
-                await self._turn_always()
+                try:
+                    await self._turn_always()
+                except GeneratorExit:
+                    # Its loop was closed before, and nobody can wait for the children.
+                    is_freed = True
+                    raise
         except Exception as error:  # noqa: BLE001 - the client's supervisor
+            if is_freed:
+                return
             _log.exception("the %s failed", self._name)
             self.failure = TidelogError(
                 ErrorCode.UNKNOWN,

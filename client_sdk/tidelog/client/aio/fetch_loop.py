@@ -53,8 +53,9 @@ class AsyncFetchLoop:
         calls: AsyncClusterCalls,
         before_step: Callable[[], None],
         after_step: Callable[[], None],
+        on_unstopped: Callable[[], None],
     ) -> None:
-        self.driver = Driver("asyncio consumer", self._turn)
+        self.driver = Driver("asyncio consumer", self._turn, on_unstopped)
         self._settings = settings
         self._core = core
         self._connections = connections

@@ -16,6 +16,7 @@ from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.fetch_loop import AsyncFetchLoop
 from tidelog.client.aio.member_loop import AsyncMemberLoop
+from tidelog.client.aio.unstopped import tell_unstopped
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.group.group import GroupCore
 from tidelog.client.reading.consumer_parts import inside_listener, loop_settings
@@ -33,8 +34,13 @@ T = TypeVar("T")
 class AsyncGroupConsumer(GroupBase):
     """With or without a group; without one nothing here ever waits."""
 
+    _is_in_use = False
+    """Made, and neither stopped nor told of."""
+
     def __init__(self, name: str, arguments: ConsumerArguments) -> None:
         super().__init__(name, arguments)
+        self.called = name
+        """By who complains that it was not closed."""
         self._is_busy = False
         self._busy_task: asyncio.Task[object] | None = None
         self._is_listening = False
@@ -54,10 +60,33 @@ class AsyncGroupConsumer(GroupBase):
             self._calls,
             self._note_position,
             self._drop_void_chunk,
+            self._tell_unstopped,
         )
         self._member: AsyncMemberLoop | None = None
         if self._options.group_id is not None:
             self._be_in_group()
+        self._is_in_use = True
+
+    def __del__(self) -> None:
+        self._tell_unstopped()
+
+    def close_at_exit(self) -> None:
+        """There is no loop any more on which the group could be left: say what that means."""
+        self._tell_unstopped()
+
+    def _tell_unstopped(self) -> None:
+        """Once, of a consumer that was used and not stopped."""
+        driver = self._loop.driver if self._is_in_use else None
+        if driver is None or self._is_forked or not driver.has_started or driver.failure:
+            return
+        self._is_in_use = False
+        group, lost = self._group, ""
+        if group is not None and group.is_member:
+            lost = (
+                f"it has not left group {group.settings.group!r}, where its partitions wait until "
+                "its session is over, and nothing was committed"
+            )
+        tell_unstopped(self, self.called, lost)
 
     def _be_in_group(self) -> None:
         settings = settings_of(self._options)

@@ -6,6 +6,7 @@ nobody else touches accumulator or core.
 
 import logging
 import time
+from collections.abc import Callable
 from typing import assert_never
 
 from tidelog.client.aio.connections import AsyncConnections
@@ -42,7 +43,7 @@ from tidelog.client.writing.producer_parts import (
     request_maker,
     waiting_text,
 )
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
 
@@ -56,6 +57,7 @@ class AsyncProduceLoop:
         core: ProducerCore,
         accumulator: Accumulator,
         connections: AsyncConnections,
+        on_unstopped: Callable[[], None],
     ) -> None:
         self.driver = Driver("asyncio producer", self._turn, self._on_end)
         self.core = core
@@ -66,6 +68,7 @@ class AsyncProduceLoop:
         self._settings = settings
         self._accumulator = accumulator
         self._connections = connections
+        self._on_unstopped = on_unstopped
         self._streams: dict[int, AsyncStream] = {}
 
     def step(self, *messages: ProducerMessage) -> None:
@@ -93,9 +96,19 @@ class AsyncProduceLoop:
         self.unfinished.clear()
 
     def _on_end(self) -> None:
-        """After a bug: whoever waits for a record is told."""
+        """After a bug, or with a loop that ends first: whoever waits for a record is told."""
         if self.driver.failure is not None:
             self.abandon(self.driver.failure)
+            return
+        self._on_unstopped()
+        self.abandon(loop_ended())
+
+    @property
+    def unsent_count(self) -> int:
+        """Records that were taken and of which nobody knows yet that they are stored."""
+        accumulator = self._accumulator
+        left = (*self.unfinished.values(), *accumulator.sealed, *accumulator.open.values())
+        return sum(len(batch.columns) for batch in left if batch.outcome is None)
 
     def _turn(self) -> int | None:
         now_ns = time.monotonic_ns()
@@ -193,3 +206,13 @@ class AsyncProduceLoop:
         except TidelogError as error:
             self._streams.pop(number, None)
             self.step(StreamBroken(broker_id=broker_id, stream=number, error=error))
+
+
+def loop_ended() -> TidelogError:
+    """For what a producer held when its event loop ended."""
+    return TidelogError(
+        ErrorCode.CLOSED,
+        tried="produce",
+        happened="the event loop ended before the record was sent",
+        hint="await the producer's stop() before the loop ends, or use `async with`",
+    )

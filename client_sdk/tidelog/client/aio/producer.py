@@ -15,6 +15,7 @@ from tidelog.client.aio.batch_future import AsyncSendBatchFuture
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
+from tidelog.client.aio.unstopped import tell_unstopped
 from tidelog.client.arguments.options import ProducerArguments
 from tidelog.client.arguments.records import as_bytes, checked_headers, too_large
 from tidelog.client.bulk.appending import Appending
@@ -48,6 +49,9 @@ class AsyncProducer(ProducerBase):
     `async with AsyncProducer() as producer: await producer.send_and_wait("t", b"value")`
     """
 
+    _is_in_use = False
+    """Made, and neither stopped nor told of."""
+
     def __init__(self, **arguments: Unpack[ProducerArguments]) -> None:
         super().__init__("AsyncProducer", arguments)
         self._connections = AsyncConnections(self._options.client_id, self._security)
@@ -56,7 +60,9 @@ class AsyncProducer(ProducerBase):
             make_core(self._options, self._metadata),
             self._accumulator,
             self._connections,
+            self._tell_unstopped,
         )
+        self._is_in_use = True
 
     async def start(self) -> None:
         """Reach the cluster; not needed, but it says soon if there is none."""
@@ -74,6 +80,7 @@ class AsyncProducer(ProducerBase):
         if self._refusal is not None:
             return
         self._become_closed()
+        self._is_in_use = False
         if not self._loop.driver.has_started:
             return
         try:
@@ -84,6 +91,22 @@ class AsyncProducer(ProducerBase):
             await self._connections.close()
 
     close = stop
+
+    def __del__(self) -> None:
+        self._tell_unstopped()
+
+    def close_at_exit(self) -> None:
+        """There is no loop any more that could send: say what is lost."""
+        self._tell_unstopped()
+
+    def _tell_unstopped(self) -> None:
+        """Once, of a producer that was used and not stopped."""
+        if not self._is_in_use or self._is_forked or not self._loop.driver.has_started:
+            return
+        self._is_in_use = False
+        count = self._loop.unsent_count
+        lost = f"{count} record(s) that it had taken were not sent or not acknowledged"
+        tell_unstopped(self, "AsyncProducer", lost if count else "")
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -60,6 +60,7 @@ class AsyncTable(TableReads):
         self._load_key: Loads | None = arguments.get("key_deserializer")
         self._load_value: Loads | None = arguments.get("value_deserializer")
         self._consumer = AsyncConsumer(**consumer_arguments("AsyncTable", arguments))
+        self._consumer.called = "AsyncTable"
         self._changed = asyncio.Condition()
         self._follower: asyncio.Task[None] | None = None
 
