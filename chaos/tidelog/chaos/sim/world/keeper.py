@@ -80,6 +80,9 @@ class Keeper:
             self._check_cause(error)
         if error is not None and error.code is ErrorCode.STORAGE_CORRUPT:
             self._restore(error)
+        elif error is not None and error.code is ErrorCode.STORAGE_NOT_FORMATTED:
+            # What an interrupted formatting has left rotted: it is somebody's data by its looks.
+            self._undo_damage()
         self.process = self._start()
 
     def _check_cause(self, error: TidelogError) -> None:
@@ -109,10 +112,8 @@ class Keeper:
 
     def _restore(self, error: TidelogError) -> None:
         self.restores += 1
-        for medium in self._machine.media.values():
-            if medium.unflip():
-                self._world.trace.note(medium.name, "operator:restore")
-                return
+        if self._undo_damage():
+            return
         is_new_crash = self._crashes_seen != self._machine.crashes
         self._crashes_seen = self._machine.crashes
         cut = sum(
@@ -123,3 +124,10 @@ class Keeper:
         self._world.trace.note(self._machine.name, "operator:cut", str(cut))
         if not cut or not is_new_crash:
             self.violations.append(f"false_corruption: every byte is flushed and whole: {error}")
+
+    def _undo_damage(self) -> bool:
+        for medium in self._machine.media.values():
+            if medium.unflip():
+                self._world.trace.note(medium.name, "operator:restore")
+                return True
+        return False
