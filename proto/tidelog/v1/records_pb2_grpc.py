@@ -79,7 +79,10 @@ class RecordsServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FetchRecords(self, request, context):
-        """Reads plain records of one partition from an offset on.
+        """Reads plain records of one partition from an offset on. A stored batch whose body contradicts its
+        header (a producer has sealed it so) comes as an error once it stands first: CORRUPT_BATCH,
+        BATCH_TOO_LARGE or UNSUPPORTED_CODEC, with the offsets of the batch and, in the hint, the offset
+        at which to go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

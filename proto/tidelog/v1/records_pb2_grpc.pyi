@@ -51,7 +51,11 @@ class RecordsServiceStub:
     unknown: send the request again only with a producer identity, or if duplicates do no harm.
     """
     FetchRecords: _grpc.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]
-    """Reads plain records of one partition from an offset on."""
+    """Reads plain records of one partition from an offset on. A stored batch whose body contradicts its
+    header (a producer has sealed it so) comes as an error once it stands first: CORRUPT_BATCH,
+    BATCH_TOO_LARGE or UNSUPPORTED_CODEC, with the offsets of the batch and, in the hint, the offset
+    at which to go on.
+    """
 
 @_typing.type_check_only
 class RecordsServiceAsyncStub(RecordsServiceStub):
@@ -76,7 +80,11 @@ class RecordsServiceAsyncStub(RecordsServiceStub):
     unknown: send the request again only with a producer identity, or if duplicates do no harm.
     """
     FetchRecords: _aio.UnaryUnaryMultiCallable[_records_pb2.FetchRecordsRequest, _records_pb2.FetchRecordsResponse]  # type: ignore[assignment]
-    """Reads plain records of one partition from an offset on."""
+    """Reads plain records of one partition from an offset on. A stored batch whose body contradicts its
+    header (a producer has sealed it so) comes as an error once it stands first: CORRUPT_BATCH,
+    BATCH_TOO_LARGE or UNSUPPORTED_CODEC, with the offsets of the batch and, in the hint, the offset
+    at which to go on.
+    """
 
 class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
     """The easy path: plain records for a first client in a new language. The broker builds and reads
@@ -110,6 +118,10 @@ class RecordsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _records_pb2.FetchRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_records_pb2.FetchRecordsResponse, _abc.Awaitable[_records_pb2.FetchRecordsResponse]]:
-        """Reads plain records of one partition from an offset on."""
+        """Reads plain records of one partition from an offset on. A stored batch whose body contradicts its
+        header (a producer has sealed it so) comes as an error once it stands first: CORRUPT_BATCH,
+        BATCH_TOO_LARGE or UNSUPPORTED_CODEC, with the offsets of the batch and, in the hint, the offset
+        at which to go on.
+        """
 
 def add_RecordsServiceServicer_to_server(servicer: RecordsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -552,6 +552,30 @@ def test_a_log_that_was_trimmed_below_the_reader_is_begun_anew() -> None:
     assert isinstance(ended, EndStream)
 
 
+@pytest.mark.parametrize(
+    ("group", "way"), [("g", "AlterGroupOffsets"), ("", "FetchRecords")], ids=["group", "none"]
+)
+def test_what_cannot_be_read_is_named_with_a_way_to_go_on(group: str, way: str) -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, group=group))
+    if group:
+        stream.pass_time(0)
+        stream.answer(assigned(P1))
+    else:
+        stream.take(stream.core.on_topics({P1: "t"}, 0))
+    stream.found(committed=7 if group else -1, start=7)
+    damage = TidelogError(
+        ErrorCode.CORRUPT_BATCH, tried="read", happened="so it is", hint="Go on at offset 9."
+    )
+    stream.take(stream.core.on_read_failed(P1, 7, damage, 0))
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.CORRUPT_BATCH
+    assert "t-1 from offset 7" in ended.error.tried
+    assert "so it is" in ended.error.happened
+    assert "Go on at offset 9." in ended.error.hint
+    assert way in ended.error.hint
+
+
 @pytest.mark.parametrize("start_at", [StartAt.EARLIEST, StartAt.LATEST])
 @pytest.mark.parametrize(
     ("group", "start", "end", "goes_on"),

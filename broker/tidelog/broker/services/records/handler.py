@@ -26,6 +26,7 @@ from tidelog.metadata.image.image import NO_LEADER, TopicImage
 from tidelog.ports import Random, RequestContext, TaskScope
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.wire.batch import (
+    BatchHeader,
     DecodedRecord,
     RecordTuple,
     decode_batch,
@@ -213,7 +214,13 @@ class RecordsHandler:
         batches = answers[0].batches if answers else b""
         most = min(count, self._limits.records_per_request_max)
         records, next_offset = await self._turns.run(
-            lambda: decoded_records(batches, request.fetch_offset, most), tried=tried
+            lambda: decoded_records(
+                batches,
+                request.fetch_offset,
+                most,
+                name=f"{request.topic}-{request.partition}",
+            ),
+            tried=tried,
         )
         return FetchedRecords(
             records=records,
@@ -326,7 +333,9 @@ def _validate_producer(who: ProducerIdentity, tried: str) -> None:
             raise invalid(tried, f"`{name}` is {value}, not from 0 to {highest}")
 
 
-def decoded_records(data: bytes, fetch_offset: int, count: int) -> tuple[list[DecodedRecord], int]:
+def decoded_records(
+    data: bytes, fetch_offset: int, count: int, *, name: str = "the partition"
+) -> tuple[list[DecodedRecord], int]:
     """Records at or above the offset within both limits, and where to go on.
 
     One batch is open at a time: a compressed one may be many times its size. A damaged one is an
@@ -340,10 +349,10 @@ def decoded_records(data: bytes, fetch_offset: int, count: int) -> tuple[list[De
             continue
         try:
             opened = decode_batch(data, position, is_compacted=True)
-        except TidelogError:
+        except TidelogError as error:
             if records:
                 break
-            raise
+            raise _unreadable(name, header, error) from None
         for record in opened:
             if record[0] < fetch_offset:
                 continue
@@ -356,6 +365,18 @@ def decoded_records(data: bytes, fetch_offset: int, count: int) -> tuple[list[De
             next_offset = record[0] + 1
         next_offset = max(next_offset, header.next_offset)
     return records, next_offset
+
+
+def _unreadable(name: str, header: BatchHeader, error: TidelogError) -> TidelogError:
+    """What a reader of plain records can do: the place of the batch stands in bytes else."""
+    return TidelogError(
+        error.code,
+        tried=f"read the batch of {name} at offsets {header.base_offset} to "
+        f"{header.next_offset - 1}",
+        happened=error.happened,
+        hint=f"Go on at offset {header.next_offset}: nothing of the batch can be read as plain "
+        "records. Its producer wrote it so, unless a disk has damaged it.",
+    )
 
 
 def _answer_bytes(record: DecodedRecord) -> int:

@@ -329,7 +329,7 @@ class Subscription:
         if partition is None or partition.is_leaving or partition.next_read != fetch_offset:
             return []
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            return self._end(error)
+            return self._end(self._unreadable(partition, error))
         if not partition.is_done:
             # What was sent is in the log no more: the client's acknowledgements mean nothing.
             partition.unacknowledged.clear()
@@ -516,6 +516,22 @@ class Subscription:
             happened=f"not ready to read after {limits.NOT_READY_MS} ms: {missing.happened} "
             f"(while trying to {missing.tried})",
             hint=f"{missing.hint} Then begin again, at any broker.",
+        )
+
+    def _unreadable(self, partition: Partition, error: TidelogError) -> TidelogError:
+        """Every stream that reads the partition ends so until somebody moves the group past it."""
+        way = (
+            f"AlterGroupOffsets (`tidelog group reset-offsets`) moves group `{self._begin.group}` "
+            "there while it has no members."
+            if self._begin.group
+            else "FetchRecords reads from there."
+        )
+        return TidelogError(
+            error.code,
+            tried=f"read {partition.topic}-{partition.key.partition} from offset "
+            f"{partition.next_read}",
+            happened=f"{error.happened} (while trying to {error.tried})",
+            hint=f"{error.hint} {way}",
         )
 
     def _no_offset(self, partition: Partition) -> TidelogError:
