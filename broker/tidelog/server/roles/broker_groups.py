@@ -81,7 +81,7 @@ class BrokerGroups:
             address_of=address_of,
         )
         offsets = LeaderOffsets(side.source, self._peers)
-        self.admin = GroupAdminRpc(self._peers, offsets, side.source)
+        self.admin = GroupAdminRpc(self._peers, self.finder, offsets, side.source)
         self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
         reads = PeerReads(
             side.source,

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from google.protobuf.message import Message
 
 from tests.broker.support.group_world import Groups, Member, settle
 from tests.server.support.cluster_in_world import Cluster
@@ -213,5 +214,93 @@ def test_in_a_cluster_that_never_had_a_group_none_is_found_and_nobody_is_to_try_
             (result,) = group_admin_pb2.DeleteGroupsResponse.FromString(data).results
             assert result.error.code == ErrorCode.GROUP_NOT_FOUND.value
         assert "__groups" not in await cluster.topics(1)
+
+    three().run(work)
+
+
+def test_before_the_first_group_every_call_answers_as_for_a_group_that_is_not_there() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 2)
+        await groups.produce("t", 0, 5)
+        removed = group_admin_pb2.RemoveMembersResponse.FromString(
+            await groups.admin("RemoveMembers", group_admin_pb2.RemoveMembersRequest(group="g"))
+        )
+        assert list(removed.removed_member_ids) == []
+        forgotten = group_admin_pb2.DeleteGroupOffsetsResponse.FromString(
+            await groups.admin(
+                "DeleteGroupOffsets",
+                group_admin_pb2.DeleteGroupOffsetsRequest(
+                    group="g",
+                    topics=[common_pb2.TopicPartitions(topic_id=topic_id, partitions=[0, 1])],
+                ),
+            )
+        )
+        assert [each.partition.partition for each in forgotten.results] == [0, 1]
+        assert not any(each.HasField("error") for each in forgotten.results)
+        told = await altered(groups, "g", {0: 3}, dry=True)
+        assert not told.HasField("error"), told.error
+        assert [each.previous_offset for each in told.results] == [-1]
+        assert await groups.listed() == [], "looking makes nothing"
+        for _ in range(20):
+            told = await altered(groups, "g", {0: 3})
+            if not told.error.retriable:
+                break
+            await asyncio.sleep(0.5)
+        assert not told.HasField("error"), told.error
+        assert await groups.committed("g") == {(topic_id, 0): 3}
+
+    three().run(work)
+
+
+def test_without_a_majority_operators_are_answered_in_time_what_is_missing() -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        topic_id = await groups.topic("t", 1, replicas=3)
+        await groups.produce("t", 0, 5)
+        names = [f"g{number}" for number in range(12)]
+        for name in names:
+            await groups.commit(name, {("t", 0): 1})
+        left = await groups.coordinator(names[0])
+        # One after the other: the last one leads what the first one led.
+        for number in groups.living():
+            if number != left:
+                cluster.nodes[number].kill()
+                await asyncio.sleep(20)
+
+        async def timed(method: str, request: Message) -> bytes:
+            began_ns = cluster.world.loop.now_ns
+            data = await groups.admin(method, request, left)
+            took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+            assert took_ms <= 3_000, f"{method} took {took_ms} ms"
+            return data
+
+        listed = group_admin_pb2.ListGroupsResponse.FromString(
+            await timed("ListGroups", group_admin_pb2.ListGroupsRequest())
+        )
+        assert listed.missing_coordinators > 0
+        described = group_admin_pb2.DescribeGroupsResponse.FromString(
+            await timed("DescribeGroups", group_admin_pb2.DescribeGroupsRequest(groups=names))
+        )
+        assert [each.group for each in described.groups] == names
+        assert all(each.error.retriable for each in described.groups)
+        deleted = group_admin_pb2.DeleteGroupsResponse.FromString(
+            await timed("DeleteGroups", group_admin_pb2.DeleteGroupsRequest(groups=names))
+        )
+        assert [each.group for each in deleted.results] == names
+        assert all(each.error.retriable for each in deleted.results)
+        for method, request in (
+            ("RemoveMembers", group_admin_pb2.RemoveMembersRequest(group=names[0])),
+            (
+                "DeleteGroupOffsets",
+                group_admin_pb2.DeleteGroupOffsetsRequest(
+                    group=names[0],
+                    topics=[common_pb2.TopicPartitions(topic_id=topic_id, partitions=[0])],
+                ),
+            ),
+        ):
+            with pytest.raises(TidelogError) as caught:
+                await timed(method, request)
+            assert caught.value.retriable, method
 
     three().run(work)

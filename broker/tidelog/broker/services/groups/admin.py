@@ -8,12 +8,18 @@ told of in its part of the answer.
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Final
 
+from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
 from tidelog.broker.groups.state.places import groups_topic, place_of, validate_group
 from tidelog.broker.groups.state.refusals import not_found
 from tidelog.broker.log.names import PartitionKey
-from tidelog.broker.services.groups.parts import fill_group_error, read_offset, refuse_twice
+from tidelog.broker.services.groups.parts import (
+    fill_group_error,
+    partition_keys,
+    read_offset,
+    refuse_twice,
+)
 from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
 from tidelog.broker.shared.errors import invalid
 from tidelog.metadata.image.image import NO_LEADER
@@ -40,8 +46,15 @@ Ask = Callable[[BrokerId, Sequence[str]], Coroutine[object, object, None]]
 class GroupAdminRpc:
     """The service's six methods."""
 
-    def __init__(self, peers: GroupPeers, offsets: LeaderOffsets, metadata: ImageSource) -> None:
+    def __init__(
+        self,
+        peers: GroupPeers,
+        finder: CoordinatorFinder,
+        offsets: LeaderOffsets,
+        metadata: ImageSource,
+    ) -> None:
         self._peers = peers
+        self._finder = finder
         self._offsets = offsets
         self._metadata = metadata
 
@@ -126,12 +139,19 @@ class GroupAdminRpc:
         }
         if any(errors.values()):
             return _refused(errors).SerializeToString()
+        if self._is_before_groups(asked.group):
+            if asked.validate_only:
+                return _refused(errors).SerializeToString()
+            # As the first commit of a group would: it has the topic of the groups made.
+            await self._finder.find_groups(context, [asked.group])
         answer = await self._ask_one(context, asked.group, Coordinate(alter_offsets=asked))
         return answer.alter_offsets.SerializeToString()
 
     async def delete_group_offsets(self, context: RequestContext, message: bytes) -> bytes:
         """`DeleteGroupOffsets`."""
         asked = group_admin_pb2.DeleteGroupOffsetsRequest.FromString(message)
+        if self._is_before_groups(asked.group):
+            return _forgotten(asked).SerializeToString()
         answer = await self._ask_one(context, asked.group, Coordinate(delete_offsets=asked))
         return answer.delete_offsets.SerializeToString()
 
@@ -163,6 +183,8 @@ class GroupAdminRpc:
     async def remove_members(self, context: RequestContext, message: bytes) -> bytes:
         """`RemoveMembers`."""
         asked = group_admin_pb2.RemoveMembersRequest.FromString(message)
+        if self._is_before_groups(asked.group):
+            return group_admin_pb2.RemoveMembersResponse().SerializeToString()
         answer = await self._ask_one(context, asked.group, Coordinate(remove_members=asked))
         return answer.remove_members.SerializeToString()
 
@@ -204,6 +226,12 @@ class GroupAdminRpc:
             for broker_id, named in by_broker.items():
                 scope.start(ask_one(broker_id, named), name="ask a coordinator")
         return failures
+
+    def _is_before_groups(self, group: str) -> bool:
+        """Nobody has asked for a coordinator yet: what is asked of a group is answered as for one
+        that is not there. To wait for the coordinator would be to wait for ever."""
+        validate_group(group, tried="find the coordinator of a group")
+        return groups_topic(self._metadata.image()) is None
 
     async def _ask_one(self, context: RequestContext, group: str, call: Coordinate) -> Coordinated:
         validate_group(group, tried="find the coordinator of a group")
@@ -266,6 +294,16 @@ def _refused(
             fill_group_error(each.error, error)
             if not response.HasField("error"):
                 fill_group_error(response.error, error)
+    return response
+
+
+def _forgotten(
+    asked: group_admin_pb2.DeleteGroupOffsetsRequest,
+) -> group_admin_pb2.DeleteGroupOffsetsResponse:
+    response = group_admin_pb2.DeleteGroupOffsetsResponse()
+    for key in partition_keys(asked.topics, tried=f"delete the offsets of group {asked.group}"):
+        partition = response.results.add().partition
+        partition.topic_id, partition.partition = key.topic_id, key.partition
     return response
 
 

@@ -5,7 +5,7 @@ answers become the contract's. The same for a call made here and for one that ca
 broker. What only leaders of the partitions know is left out: whoever was asked fills it in.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
@@ -40,13 +40,14 @@ from tidelog.broker.services.groups.parts import (
 )
 from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.broker.shared.errors import invalid
-from tidelog.ports import RequestContext
+from tidelog.ports import RequestContext, TaskScope
 from tidelog.v1 import broker_peer_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 NOT_KNOWN: Final = -1
 AnswerT = TypeVar("AnswerT")
+T = TypeVar("T")
 _Unstamped: Final[Mapping[str, int]] = {"request_id": 0, "now_ms": 0, "wall_ms": 0}
 LagOf = Callable[[str], int]
 
@@ -104,15 +105,18 @@ class GroupCalls:
     ) -> group_admin_pb2.ListGroupsResponse:
         response = group_admin_pb2.ListGroupsResponse()
         await self._look_at_lags()
-        for coordinator in list(self._coordinators.led()):
+
+        async def ask(coordinator: GroupCoordinator) -> None:
             try:
                 found = await _ask(coordinator, ListGroups(**_Unstamped), ListGroupsAnswer)
             except TidelogError:
                 response.missing_coordinators += 1
-                continue
+                return
             response.groups.extend(
                 self._listing(each) for each in found.groups if _is_listed(each, asked)
             )
+
+        await _all_at_once(ask, list(self._coordinators.led()))
         return response
 
     def _listing(self, listing: GroupListing) -> group_admin_pb2.GroupListing:
@@ -128,15 +132,19 @@ class GroupCalls:
         self, asked: group_admin_pb2.DescribeGroupsRequest
     ) -> group_admin_pb2.DescribeGroupsResponse:
         response = group_admin_pb2.DescribeGroupsResponse()
-        for group in asked.groups:
-            message = response.groups.add(group=group, coordinator_id=self._broker_id)
+
+        async def ask(message: group_admin_pb2.GroupDescription) -> None:
             try:
-                request = DescribeGroup(group=group, **_Unstamped)
-                found = await self._ask(group, request, DescribeGroupAnswer)
+                request = DescribeGroup(group=message.group, **_Unstamped)
+                found = await self._ask(message.group, request, DescribeGroupAnswer)
             except TidelogError as error:
                 fill_group_error(message.error, error)
-                continue
+                return
             _fill_description(message, found)
+
+        for group in asked.groups:
+            response.groups.add(group=group, coordinator_id=self._broker_id)
+        await _all_at_once(ask, response.groups)
         return response
 
     async def _alter(
@@ -189,13 +197,18 @@ class GroupCalls:
         self, asked: group_admin_pb2.DeleteGroupsRequest
     ) -> group_admin_pb2.DeleteGroupsResponse:
         response = group_admin_pb2.DeleteGroupsResponse()
-        for group in asked.groups:
-            message = response.results.add(group=group)
+
+        async def ask(message: group_admin_pb2.DeleteGroupResult) -> None:
+            group, validate_only = message.group, asked.validate_only
             try:
-                request = DeleteGroup(group=group, validate_only=asked.validate_only, **_Unstamped)
+                request = DeleteGroup(group=group, validate_only=validate_only, **_Unstamped)
                 await self._ask(group, request, DeleteGroupAnswer)
             except TidelogError as error:
                 fill_group_error(message.error, error)
+
+        for group in asked.groups:
+            response.results.add(group=group)
+        await _all_at_once(ask, response.results)
         return response
 
     async def _remove(
@@ -212,6 +225,15 @@ class GroupCalls:
 
     async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
         return await _ask(self._coordinators.of(group), request, kind)
+
+
+async def _all_at_once(
+    ask: Callable[[T], Coroutine[object, object, None]], of: Iterable[T]
+) -> None:
+    """Each of them may wait: one that does not know whether it still leads takes a second."""
+    async with TaskScope() as scope:
+        for each in of:
+            scope.start(ask(each), name="ask a coordinator")
 
 
 async def _ask(coordinator: GroupCoordinator, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:

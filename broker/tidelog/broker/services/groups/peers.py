@@ -4,6 +4,7 @@ Owns who is asked: this very broker without the network, another one on its `clu
 within a deadline. It must never try twice: whoever called knows whether that is safe.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -75,12 +76,27 @@ class GroupPeers:
     ) -> Coordinated:
         """What the coordinators of the broker say."""
         if broker_id == self._broker_id:
-            return await self._calls.answer(context, call)
+            return await self._answer(context, call, timeout_ms)
         call.cluster_id = self._cluster_id
         call.client_id = context.client_id
         call.client_address = context.address
         data = await self._call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
         return Coordinated.FromString(data)
+
+    async def _answer(
+        self, context: RequestContext, call: Coordinate, timeout_ms: int
+    ) -> Coordinated:
+        """Its own coordinators: they wait for what they store, as long as another broker may."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await self._calls.answer(context, call)
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                tried="ask a coordinator on this broker",
+                happened=f"what it has to store is not committed after {timeout_ms} ms",
+                hint="`tidelog topic describe __groups` shows which replicas are missing.",
+            ) from None
 
     async def offsets(
         self, broker_id: BrokerId, keys: Sequence[PartitionKey]
