@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tidelog.chaos.sim.base.loop import START_NS, Deadlock, Runaway
+from tidelog.chaos.sim.base.loop import START_NS
 from tidelog.chaos.sim.clients.cells import Row, moments_of, row_of
 from tidelog.chaos.sim.clients.playing import Playing, is_over
 from tidelog.chaos.sim.clients.scene import T0, TOPIC, Stage
@@ -18,6 +18,7 @@ from tidelog.chaos.sim.clients.strikes import Strike, newest
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan, PlannedNode
 from tidelog.chaos.sim.ports.clock import sleep_ns
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.world.process import SimulatedPorts
 from tidelog.chaos.sim.world.world import World
@@ -72,9 +73,8 @@ class ClientsRun:
 
     # -- the play ------------------------------------------------------------------------------
 
-    async def play(self, log: ClientLog) -> None:
+    async def play(self) -> None:
         """The row: without a fault, then with it."""
-        self.log = log
         for node in self.nodes:
             node.start()
         self.world.machine("writer").start("writer", self._write)
@@ -285,19 +285,8 @@ def _plan(nodes: tuple[PlannedNode, ...]) -> Plan:
 def run_clients(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
     run = ClientsRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    with sdk_within(run.world) as log:
-        try:
-            run.world.run(run.play(log))
-        except (Deadlock, Runaway) as error:
-            run.violations.append(f"{type(error).__name__.lower()}: {error}")
-        except AssertionError as error:
-            run.violations.append(f"bug: {error!r}")
-        finally:
-            result = run.judge()
-            run.world.close()
-    return result
+    with sdk_within(run.world) as run.log:
+        return play(run, watch)
 
 
 CLIENTS: Final = Suite(name="clients", run=run_clients)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.chaos.checkers import Acks, Anomaly, Excuse, History, check_clients
 from tidelog.chaos.sim.base.faults import FaultKind
-from tidelog.chaos.sim.base.loop import START_NS, Deadlock, Runaway
+from tidelog.chaos.sim.base.loop import START_NS
 from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.chaos.sim.cluster.clients import (
     start_engine,
@@ -27,6 +27,7 @@ from tidelog.chaos.sim.cluster.taps import AnswersWatch
 from tidelog.chaos.sim.cluster.troubles import ClusterTroubles
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.ports.clock import sleep_ns
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.world.process import Process, SimulatedPorts
 from tidelog.chaos.sim.world.world import World
@@ -142,6 +143,7 @@ class ClusterRun:
 
     async def play(self) -> None:
         """Everything, from the first start to the last read."""
+        await asyncio.sleep(0)
         self.world.faults.heal()
         self.troubles.start()
         self._start_clients()
@@ -258,24 +260,7 @@ class ClusterRun:
 
 def run_cluster(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = ClusterRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    try:
-        run.world.run(_within(run))
-    except (Deadlock, Runaway) as error:
-        run.violations.append(f"{type(error).__name__.lower()}: {error}")
-    except AssertionError as error:
-        run.violations.append(f"bug: {error!r}")
-    finally:
-        result = run.judge()
-        run.world.close()
-    return result
-
-
-async def _within(run: ClusterRun) -> None:
-    await asyncio.sleep(0)
-    await run.play()
+    return play(ClusterRun(seed), watch)
 
 
 CLUSTER: Final = Suite(name="cluster", run=run_cluster)

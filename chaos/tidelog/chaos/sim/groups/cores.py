@@ -17,6 +17,7 @@ from tidelog.chaos.sim.groups.topics import ToldTopics
 from tidelog.chaos.sim.groups.troubles import Troubles
 from tidelog.chaos.sim.groups.wires import Wires
 from tidelog.chaos.sim.quorum.agenda import MS, START_NS, Agenda
+from tidelog.chaos.sim.verdicts.playing import play_cores
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.wire.ids import PartitionId
 
@@ -84,6 +85,11 @@ class GroupsCoresRun:
         )
         self._random = self.seeds.purpose("play")
 
+    @property
+    def violations(self) -> list[str]:
+        """What was found so far."""
+        return self.watch.violations
+
     def play(self) -> None:
         """Troubles, a heal, and a proof of life."""
         self.coordinators.start()
@@ -106,7 +112,7 @@ class GroupsCoresRun:
     def _is_over(self) -> bool:
         self.watch.now_ns = self.agenda.now_ns
         assert self.agenda.steps < _STEPS_MAX, "a run ends: something spins"
-        return bool(self.watch.violations)
+        return bool(self.violations)
 
     def _prove_life(self) -> None:
         """Every partition of a subscribed topic is read, and read on; every group is stable."""
@@ -116,7 +122,7 @@ class GroupsCoresRun:
             if not self._what_lacks():
                 return
         if not self._is_over():
-            self.watch.violations.append(f"not_alive: {self._what_lacks()}")
+            self.violations.append(f"not_alive: {self._what_lacks()}")
 
     def _what_lacks(self) -> str:
         core = self._leading_core()
@@ -173,7 +179,7 @@ class GroupsCoresRun:
             events=self.trace.events,
             steps=self.agenda.steps,
             virtual_ms=(self.agenda.now_ns - START_NS) // MS,
-            violations=tuple(self.watch.violations),
+            violations=tuple(self.violations),
             missing=tuple(self.missing()),
             felt={kind.value: count.felt for kind, count in self.faults.counts.items()},
             figures={
@@ -188,20 +194,4 @@ class GroupsCoresRun:
 
 def run_cores(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = GroupsCoresRun(seed)
-    if watch is not None:
-        watch(run.trace)
-    try:
-        run.play()
-    except AssertionError as error:
-        run.watch.violations.append(f"bug: {_where(error)}")
-    return run.judge()
-
-
-def _where(error: BaseException) -> str:
-    """The error and the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"
-    return f"{error!r} at {place}"
+    return play_cores(GroupsCoresRun(seed), watch)

@@ -15,7 +15,7 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers import History
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.base.loop import START_NS, Deadlock, Runaway
+from tidelog.chaos.sim.base.loop import START_NS
 from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.plan import Plan as ClusterPlan
@@ -30,6 +30,7 @@ from tidelog.chaos.sim.groups.plan import draw_plan
 from tidelog.chaos.sim.ports.clock import sleep_ns
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum_nodes.cluster import LoopAgenda
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.chaos.sim.world.world import World
 from tidelog.metadata.internal_topics import GROUPS_TOPIC
@@ -136,6 +137,7 @@ class GroupsNodesRun:
 
     async def play(self) -> None:
         """Everything."""
+        await asyncio.sleep(0)
         faults = self.world.faults
         faults.heal()
         self.troubles.start()
@@ -312,21 +314,4 @@ class GroupsNodesRun:
 
 def run_nodes(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = GroupsNodesRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    try:
-        run.world.run(_within(run))
-    except (Deadlock, Runaway) as error:
-        run.violations.append(f"{type(error).__name__.lower()}: {error}")
-    except AssertionError as error:
-        run.violations.append(f"bug: {error!r}")
-    finally:
-        result = run.judge()
-        run.world.close()
-    return result
-
-
-async def _within(run: GroupsNodesRun) -> None:
-    await asyncio.sleep(0)
-    await run.play()
+    return play(GroupsNodesRun(seed), watch)

@@ -13,7 +13,6 @@ from tidelog.chaos.checkers.log.medium import CHECKPOINT, MARKS
 from tidelog.chaos.checkers.log.model import LogModel
 from tidelog.chaos.checkers.log.records import Found, Outcome
 from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.base.loop import Deadlock, Runaway
 from tidelog.chaos.sim.log.inspection import compare_lives, inspect, inspect_media
 from tidelog.chaos.sim.log.keeper import LogKeeper
 from tidelog.chaos.sim.log.node import LogNode, Wanted
@@ -22,6 +21,7 @@ from tidelog.chaos.sim.log.plan import PlannedPartition, draw_plan
 from tidelog.chaos.sim.log.readers import Reader
 from tidelog.chaos.sim.ports.clock import WALL_START_MS, set_done, sleep_ns
 from tidelog.chaos.sim.ports.medium import Inode, Medium
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.world.nemesis import Nemesis
 from tidelog.chaos.sim.world.process import SimulatedPorts
@@ -459,17 +459,7 @@ class LogRun:
 
 def run_log(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = LogRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    try:
-        run.world.run(run.play())
-    except (Deadlock, Runaway) as error:
-        run.violations.append(f"{type(error).__name__.lower()}: {error}")
-    finally:
-        result = run.judge()
-        run.world.close()
-    return result
+    return play(LogRun(seed), watch)
 
 
 LOG: Final = Suite(name="log", run=run_log)

@@ -15,6 +15,7 @@ from tidelog.chaos.sim.quorum.operators import Operator
 from tidelog.chaos.sim.quorum.plan import draw_plan
 from tidelog.chaos.sim.quorum.shared_troubles import WRITES_END_NS
 from tidelog.chaos.sim.quorum.troubles import Troubles
+from tidelog.chaos.sim.verdicts.playing import play_cores
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.chaos.sim.verdicts.verdict import CONFIGURATIONS_MAX, missing_figures, what_lacks
 
@@ -205,20 +206,4 @@ class DatagramRun:
 
 def run_datagrams(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = DatagramRun(seed)
-    if watch is not None:
-        watch(run.trace)
-    try:
-        run.play()
-    except AssertionError as error:
-        run.violations.append(f"bug: {_where(error)}")
-    return run.judge()
-
-
-def _where(error: BaseException) -> str:
-    """The error and the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"
-    return f"{error!r} at {place}"
+    return play_cores(DatagramRun(seed), watch)

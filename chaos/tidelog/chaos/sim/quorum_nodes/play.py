@@ -8,7 +8,6 @@ from typing import Final
 
 from tidelog.chaos.checkers.history.linearizability import Value, Verdict, check_history
 from tidelog.chaos.sim.base.faults import FaultKind
-from tidelog.chaos.sim.base.loop import Deadlock, Runaway
 from tidelog.chaos.sim.base.seeds import Seeds
 from tidelog.chaos.sim.ports.clock import sleep_ns
 from tidelog.chaos.sim.quorum.agenda import MS, START_NS
@@ -20,6 +19,7 @@ from tidelog.chaos.sim.quorum.shared_troubles import LATE_ENDS_NS
 from tidelog.chaos.sim.quorum_nodes.cluster import WholeCluster
 from tidelog.chaos.sim.quorum_nodes.node import WholeNode
 from tidelog.chaos.sim.quorum_nodes.troubles import WholeTroubles
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.chaos.sim.verdicts.verdict import CONFIGURATIONS_MAX, missing_figures, what_lacks
 from tidelog.chaos.sim.world.world import World
@@ -78,6 +78,7 @@ class NodesRun:
 
     async def play(self) -> None:
         """Everything."""
+        await asyncio.sleep(0)
         for client in self.clients:
             client.start()
         self.operator.start()
@@ -194,21 +195,4 @@ class NodesRun:
 
 def run_nodes(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = NodesRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    try:
-        run.world.run(_within(run))
-    except (Deadlock, Runaway) as error:
-        run.violations.append(f"{type(error).__name__.lower()}: {error}")
-    except AssertionError as error:
-        run.violations.append(f"bug: {error!r}")
-    finally:
-        result = run.judge()
-        run.world.close()
-    return result
-
-
-async def _within(run: NodesRun) -> None:
-    await asyncio.sleep(0)
-    await run.play()
+    return play(NodesRun(seed), watch)

@@ -13,9 +13,9 @@ from typing import Final
 
 from tidelog.chaos.checkers import History, Outcome, check_log
 from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
-from tidelog.chaos.sim.base.loop import Deadlock, Runaway
 from tidelog.chaos.sim.ports.clock import set_done, sleep_ns
 from tidelog.chaos.sim.verdicts.durability import DurabilityWatch
+from tidelog.chaos.sim.verdicts.playing import play
 from tidelog.chaos.sim.verdicts.result import RunResult, Suite, Watch
 from tidelog.chaos.sim.world.keeper import Keeper
 from tidelog.chaos.sim.world.nemesis import Nemesis
@@ -354,17 +354,7 @@ async def _wait(ports: SimulatedPorts) -> None:
 
 def run_skeleton(seed: int, watch: Watch | None = None) -> RunResult:
     """Play one seed and judge it."""
-    run = SkeletonRun(seed)
-    if watch is not None:
-        watch(run.world.trace)
-    try:
-        run.world.run(run.play())
-    except (Deadlock, Runaway) as error:
-        run.violations.append(f"{type(error).__name__.lower()}: {error}")
-    finally:
-        result = run.judge()
-        run.world.close()
-    return result
+    return play(SkeletonRun(seed), watch)
 
 
 SKELETON: Final = Suite(name="skeleton", run=run_skeleton)
