@@ -2,7 +2,7 @@
 
 Owns the ceiling that Tidelog's own figures are compared with in the same run: generic byte
 handlers, no batches, no log, each role in its own process. It must never grow product logic. Roles
-are run as `python -m bench.chain ROLE …`; `python -m bench.spike.chains` puts them together.
+are run as `python -m bench.chain ROLE …`; `python -m bench.chains` puts them together.
 """
 
 import argparse

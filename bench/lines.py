@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from bench import chains
 from bench.chain import Moved
 from bench.peers.kafka import tools
 from bench.processes import python_child
 from bench.settings import BATCH_BYTES, LINGER_MS, PARTITIONS, RECORD_BYTES, Acks, Load
-from bench.spike import chains
 from bench.table import Throughput
 from bench.turns import Line, Pair
 from bench.window import ROLE_SECONDS_MAX, timed_together

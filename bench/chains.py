@@ -85,7 +85,7 @@ CHAINS: Final[dict[str, Callable[[int, int], Moved]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.spike.chains")
+    parser = argparse.ArgumentParser(prog="python -m bench.chains")
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--bytes", type=int, default=MESSAGE_BYTES)
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
