@@ -48,7 +48,8 @@ def configuration_page() -> str:
 
     lines = [
         GENERATED.format(
-            source="`tidelog.server.settings.configuration` and `tidelog.client.arguments.options`"
+            source="`tidelog.server.settings.configuration`, `tidelog.metadata.settings.catalogue` "
+            "and `tidelog.client.arguments.options`"
         ),
         "",
         "# Configuration",

@@ -1,7 +1,7 @@
 """Which partitions this broker holds, and who waits for news of them.
 
 Follows the metadata image: a partition placed here is opened, or made, in one of the data
-directories (`replica_homes`) and handed to that directory's owner; what it is there, leader or
+directories (`replicas.homes`) and handed to that directory's owner; what it is there, leader or
 follower, is told to `roles` with every image. A directory that fails takes only its own partitions
 with it. It must never delete what the image does not name, but for a topic whose deletion, or a
 replica whose move to another broker, it saw: an orphan is kept and reported. A replica that comes

@@ -17,7 +17,7 @@ PlacedHere = tuple[TopicImage, PartitionImage, TopicSettings]
 
 
 class Roles(Protocol):
-    """Who acts on what the image says of a replica; see `replication.roles`."""
+    """Who acts on what the image says of a replica; see `tasks.roles`."""
 
     def on_image(self, image: Image) -> None:
         """An image is about to be taken over."""

@@ -1,7 +1,7 @@
 """The `client` listener of a broker: every method that it serves, each behind the gate.
 
 Owns the list of what a broker answers itself. What concerns the metadata as a whole is
-`metadata_table`'s, which nodes without partitions serve as well.
+`metadata.table`'s, which nodes without partitions serve as well.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ BROKER_FILES = (
     group_admin_pb2.DESCRIPTOR,
     subscribe_pb2.DESCRIPTOR,
 )
-"""Every service in these files is served whole: what is not here is `metadata_table`'s."""
+"""Every service in these files is served whole: what is not here is `metadata.table`'s."""
 
 
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Counts of what a node was asked and how it answered: for metrics and the slow-request log. Pure.
 
-Owns the numbers; whoever serves calls adds to them (`rpc.metering`), whoever is asked for metrics
-reads them. Adding costs a few hundred nanoseconds and allocates nothing, so that it is always done.
-Labels are bounded: methods come from the contract, codes from the catalogue of errors.
+Owns the numbers; whoever serves calls adds to them (`middleware.metering`), whoever is asked for
+metrics reads them. Adding costs a few hundred nanoseconds and allocates nothing, so that it is
+always done. Labels are bounded: methods come from the contract, codes from the catalogue of errors.
 """
 
 from bisect import bisect_left

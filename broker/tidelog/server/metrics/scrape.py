@@ -1,6 +1,6 @@
 """One scrape while it is filled: values by name and labels. Pure.
 
-Owns that a value has a name of the catalogue and its labels. Text is made of it in `metrics_text`.
+Owns that a value has a name of the catalogue and its labels. Text is made of it in `metrics.text`.
 """
 
 from tidelog.broker.shared.meter import Histogram

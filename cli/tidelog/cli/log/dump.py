@@ -1,6 +1,6 @@
 """`tidelog log dump`: a segment file and what lies beside it, readable.
 
-Owns the lines that it prints of a segment; `log_dump_files` owns those of the other files. It opens
+Owns the lines that it prints of a segment; `log.dump_files` owns those of the other files. It opens
 the file to read only, also while a node writes to it, and stops at the first byte that contradicts
 the format: everything before it was checked.
 """

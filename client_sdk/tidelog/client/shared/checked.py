@@ -2,7 +2,7 @@
 
 Owns what an argument's name means: it means the same in every call, or the table says otherwise
 under the call's name. Both drivers, tables, handlers and test clusters are checked by it, before
-anything of a call is done. `send()` calls the checks of `record_checks` instead, because it is
+anything of a call is done. `send()` calls the checks of `arguments.records` instead, because it is
 made for each record.
 """
 

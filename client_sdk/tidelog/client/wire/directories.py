@@ -1,4 +1,4 @@
-"""Data directories in protobuf. As `wire_admin`.
+"""Data directories in protobuf. As `wire.admin`.
 
 Owns method name, request and answer. It must never decide anything.
 """

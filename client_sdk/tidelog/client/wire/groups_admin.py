@@ -1,4 +1,4 @@
-"""Groups in protobuf, as operators see them. As `wire_admin`.
+"""Groups in protobuf, as operators see them. As `wire.admin`.
 
 Owns method names, requests and answers. It must never decide anything.
 """

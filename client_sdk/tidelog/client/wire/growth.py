@@ -1,4 +1,4 @@
-"""Quotas by client id, and plans of moves, in protobuf. As `wire_admin`.
+"""Quotas by client id, and plans of moves, in protobuf. As `wire.admin`.
 
 Owns method names, requests and answers. It must never decide anything.
 """

@@ -1,6 +1,6 @@
 """Metadata records → the next image. Pure: the same entries give the same image on every node.
 
-Owns what each record means (with `apply_partitions` and `apply_brokers`). It must never fail on an
+Owns what each record means (with `apply.partitions` and `apply.brokers`). It must never fail on an
 entry that a controller wrote: what may be wrong with a request is found by the controller before
 anything is written, so a contradiction here is a bug or a corrupt log and stops the node. A
 feature level that this release does not know stops it too, typed.

@@ -1,6 +1,6 @@
 """The metadata in memory: an immutable value that everybody may keep and nobody may change.
 
-Owns `Image`; its nodes are in `image_nodes`. It must never be mutated: `apply` makes a new one
+Owns `Image`; its nodes are in `image.nodes`. It must never be mutated: `apply` makes a new one
 that shares every topic which an entry did not touch. Everything in it comes in ascending order of
 its key.
 """

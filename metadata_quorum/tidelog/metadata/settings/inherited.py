@@ -7,7 +7,7 @@ from tidelog.wire.ids import BrokerId
 
 
 def inherited_by_topics(image: Image, broker_id: BrokerId) -> dict[str, str]:
-    """What the broker and the cluster set for all topics, for `topic_configuration.parse`."""
+    """What the broker and the cluster set for all topics, for `settings.of_topics.parse`."""
     known = [setting.name for setting in catalogue.settings_of(Scope.TOPIC)]
     both = {
         **dict(image.cluster_configuration),

@@ -1,6 +1,6 @@
 """What a setting is: its name, where it may be set, which texts are values of it.
 
-Pure. Owns the check of one value; `setting_catalogue` owns which settings there are. Values travel
+Pure. Owns the check of one value; `settings.catalogue` owns which settings there are. Values travel
 and are stored as text in one canonical form, so that equal values are equal texts.
 
 A setting may be known and not served: a later release acts on it. Until then only those of its

@@ -1,7 +1,7 @@
 """Settings of consumer groups: what must fit together, and how a coordinator reads them. Pure.
 
 Owns the rule that a member can live by what is set: it is told to report more often than it may be
-silent. Which settings there are is `setting_catalogue`'s.
+silent. Which settings there are is `settings.catalogue`'s.
 """
 
 from collections.abc import Mapping

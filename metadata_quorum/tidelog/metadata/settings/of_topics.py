@@ -1,7 +1,7 @@
 """A topic's settings as the broker uses them: text → numbers.
 
 Owns `TopicSettings` and `parse`, the only place that turns the text into numbers. Which settings
-there are and which values they take is `setting_catalogue`'s.
+there are and which values they take is `settings.catalogue`'s.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Opens a partition's log after an unclean stop: chooses its files, scans, cuts a torn tail.
 
-Thin I/O around `open_chain` and `recovery`. It must never write to a file unless the damage is a
+Thin I/O around `opening.chain` and `recovery`. It must never write to a file unless the damage is a
 torn tail, nor remove one unless what stands in its place was read and found whole; from a log that
 cannot be served nothing is removed at all.
 

@@ -1,7 +1,7 @@
 """Reads whole batches from a log: what a fetch answers and what a search by time walks.
 
-Thin I/O around plans (`read_plan`), lookups (`lookup`) and verification (`read_verify`). It must
-never return a byte at or above the bound, a part of a batch, or a batch that was not verified.
+Thin I/O around plans (`reading.plan`), lookups (`lookup`) and verification (`reading.verify`). It
+must never return a byte at or above the bound, a part of a batch, or a batch that was not verified.
 Stop 10 of a record's walk.
 
 Theory of operation. A read answers from one segment, from the batch on that holds the offset, or

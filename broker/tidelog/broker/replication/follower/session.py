@@ -262,7 +262,7 @@ class FollowerSession:
         if partition is not None:
             partition.is_trimming = False
 
-    # -- used by `follower_answer` -----------------------------------------------------------------
+    # -- used by `follower.answer` -----------------------------------------------------------------
 
     def refuse(self, partition: FollowedPartition, now_ms: int) -> None:
         """Name it again after a while."""

@@ -86,7 +86,7 @@ Effect = Counts | Watch | Unwatch
 
 
 class LeaderSession:
-    """`on_request`, `on_news`, `on_numbers_due`; `leader_answer.AnswerDraft` makes what is sent."""
+    """`on_request`, `on_news`, `on_numbers_due`; `leader.answer.AnswerDraft` makes what is sent."""
 
     def __init__(self, view: LeaderView, lane: Lane, limits: ReplicationLimits) -> None:
         self.view = view

@@ -1,7 +1,7 @@
 """Answers reads: whole batches below the high watermark, at once or when there are some.
 
 Owns the long poll, and what is judged of a position before anything is read: who may serve it
-(`fetch_places`), whether its past is this log's, whether it lies in the log. It must never serve at
+(`fetch.places`), whether its past is this log's, whether it lies in the log. It must never serve at
 or above this replica's high watermark. Stop 10 of a record's walk.
 
 A position above the watermark and not above the log's end waits: the watermark of a new leader may

@@ -190,7 +190,7 @@ def of_the_new_topic(entry: Entry, recreated: Recreated) -> Entry | None:
 
 
 def judge_entries(by_partition: Entries, read: Read, *, topic: str) -> LiveVerdict:
-    """As `cluster_verdict.judge` does, of entries that are at hand."""
+    """As `cluster.verdict.judge` does, of entries that are at hand."""
     anomalies: list[Anomaly] = []
     counts = dict.fromkeys(Outcome, 0)
     found_loss = found_double = False

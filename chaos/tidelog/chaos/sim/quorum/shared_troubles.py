@@ -1,6 +1,6 @@
 """What the troubles of both modes have in common: how long they last, how they cut a network.
 
-Whoever cuts and pauses is `troubles` or `whole_troubles`. It must never act by itself.
+Whoever cuts and pauses is `troubles` or `quorum_nodes.troubles`. It must never act by itself.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ so that an answer from before a seek is told from one after it.
         └──────out of range──────────┴──stream broke, new leader epoch, nearer replica, truncated
 
 A position goes with the epoch of the record before it and with the leader epoch that the client
-believes in, so that no broker serves it from another history (`fetch_recovery`). An answer counts
+believes in, so that no broker serves it from another history (`fetch.recovery`). An answer counts
 only if it is of the present stream and the present position; so reading goes on at the next leader
 behind the last batch that came, without a gap and without a repeat.
 

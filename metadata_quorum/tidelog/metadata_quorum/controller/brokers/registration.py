@@ -1,7 +1,7 @@
 """Brokers come: registration, and which of their replicas still count.
 
 Pure. It must never give an epoch twice: an older process of the same id would not be fenced. What
-follows while a broker is there and when it goes is `broker_changes`'.
+follows while a broker is there and when it goes is `brokers.changes`'.
 
 A replica keeps what it was (in sync, eligible) over a start of its process if nothing acknowledged
 can be missing: the process shut down in order, or the topic waits for flushes, or the machine did

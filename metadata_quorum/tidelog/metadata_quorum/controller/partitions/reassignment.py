@@ -132,7 +132,7 @@ def _retarget(
     minimum: int,
 ) -> None:
     """Replicas, those that come and those that go. Who came by an earlier move is dropped, unless
-    it is needed until this one ends (rule 6 of `partition_state`): a crash of one machine would
+    it is needed until this one ends (rule 6 of `partitions.state`): a crash of one machine would
     else take what several acknowledged."""
     known = dict(zip(state.replicas, state.directories, strict=False))
     going = [each for each in present if each not in target]

@@ -10,7 +10,7 @@ and whoever finds no room waits, in turn by connection, until answers have left.
 gRPC tells when an answer has passed the caller's flow control, not before; until then it holds a
 copy, and Python the original: each answer counts twice. A caller that reads nothing would keep
 its part for good, so connections are named whose oldest answer has been on its way for too long,
-and earlier while somebody who has read everything finds no room. `network_watch` hangs up on them.
+and earlier while somebody who has read everything finds no room. `network.watch` hangs up on them.
 """
 
 import asyncio

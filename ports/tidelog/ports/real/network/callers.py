@@ -10,7 +10,7 @@ not add up. What it receives from then on without beginning a call belongs to he
 end: HTTP/2 puts nothing between the parts of a header block, so that none is unfinished once a call
 has begun. gRPC keeps a part of them for as long as the connection lasts.
 
-The loop counts what comes out, the thread of `network_watch` what has been received: a lock keeps
+The loop counts what comes out, the thread of `network.watch` what has been received: a lock keeps
 each step whole, or a sum that both change would lose one of them.
 """
 

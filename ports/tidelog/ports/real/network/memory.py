@@ -2,7 +2,7 @@
 
 Pure but for the waiting. Requests count from their arrival until their handler is done with them,
 by their bytes and by what is made of them;
-answers are `network_answers`' business.
+answers are `network.answers`' business.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The serving end: listeners on grpc.aio, with an address that is really taken.
 
-Owns binding, and why it failed; what is served is `network_handlers`' business.
+Owns binding, and why it failed; what is served is `network.handlers`' business.
 """
 
 import errno
