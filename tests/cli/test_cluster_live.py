@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.local_cluster import CLUSTER_ID, LocalCluster, without_uuids
 from tests.cli.running import assert_three_lines
+from tests.support.waiting import wait_until
 from tidelog.cli.quorum.recover import SENTENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -169,10 +170,21 @@ def test_a_flipped_bit_is_told_and_repaired_from_the_others(five: LocalCluster) 
 def test_without_a_majority_one_node_goes_on_after_the_sentence(five: LocalCluster) -> None:
     cluster = three_voters(five)
     cluster.ok("topic", "create", "kept")
+    cluster.ok("group", "reset-offsets", "g", "kept", "--to-earliest", "--execute")
     cluster.stop(2, 3, number=signal.SIGKILL)
     done = cluster.run("quorum", "describe")
     assert done.code == 1
     assert_three_lines(done.err, why="", hint="tidelog quorum recover --help")
+    wait_until(lambda: b"No controller for" in cluster.run("cluster", "describe").out)
+    described = cluster.ok("cluster", "describe").splitlines()
+    assert "and may have changed" in described[1]
+    assert [line.split()[2:5] for line in described[-2:]] == [["-", "not", "reached"]] * 2
+    topics = cluster.run("topic", "describe", "--json")
+    assert topics.code == 0
+    assert topics.err.startswith("No controller for")
+    groups = cluster.run("group", "list")
+    assert groups.code == 1
+    assert_three_lines(groups.err, why="no controller for", hint="tidelog quorum recover --help")
     busy = cluster.run("quorum", "recover", "--unsafe", str(cluster.data(1)))
     assert busy.code == 1
     assert_three_lines(busy.err, why="has it open", hint="")

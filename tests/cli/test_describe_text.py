@@ -90,6 +90,20 @@ def test_a_partition_without_a_leader_says_who_may_lead() -> None:
     assert next(topic_describe.troubles(part(3, leader=-1))).endswith("nobody")
 
 
+@pytest.mark.parametrize(
+    ("live", "told"),
+    [
+        ({1}, "; broker 2, which has a replica of it, is not there: start it"),
+        (set[int](), "; brokers 1,2, which have replicas of it, are not there: start them"),
+        ({1, 2}, ": nobody"),
+    ],
+)
+def test_a_partition_without_a_leader_names_the_brokers_that_it_waits_for(
+    live: set[int], told: str
+) -> None:
+    assert next(topic_describe.troubles(part(3, leader=-1), live)).endswith(told)
+
+
 def test_a_replica_that_may_not_lead_is_named_with_the_reason_and_a_hint() -> None:
     found = IneligibleReplica(broker_id=2, reason="its directory went back", hint="Wait.")
     shown = msgspec.structs.replace(part(3), ineligible=(found,))
@@ -173,6 +187,11 @@ def test_a_cluster_shows_what_needs_a_look_and_brokers_that_could_not_be_asked()
     found: Any = cluster_describe.as_json(cluster, known)
     assert [each["size_bytes"] for each in found["brokers"]] == [2048, -1]
     assert found["partitions"]["under_replicated_count"] == 2
+    assert found["without_controller_ms"] == 0
+    stale = msgspec.structs.replace(cluster, controller_id=-1, without_controller_ms=42_999)
+    lines = cluster_describe.as_text(stale, {}).splitlines()
+    assert lines[1].startswith("No controller for 42 s: this is as it was then, and may have ")
+    assert [line.split()[3] for line in lines[-2:]] == ["not", "fenced"]
 
 
 def status(broker_id: int, state: str, skew_ms: int = 0) -> BrokerStatus:

@@ -61,6 +61,10 @@ class Metadata(ImageSource, Protocol):
         """The active controller; None while none is known."""
         ...
 
+    def without_controller_ms(self) -> int:
+        """For how long no active controller has been known here; 0: one is."""
+        ...
+
     async def create_topics(
         self, context: RequestContext, topics: Sequence[NewTopic], *, timeout_ms: int
     ) -> list[CreatedTopic | TidelogError]:

@@ -488,12 +488,17 @@ class DescribeClusterResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    WITHOUT_CONTROLLER_MS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Given once, when the cluster was formatted; never changes."""
     controller_id: _builtins.int
     """-1: none is known."""
     release: _builtins.str
     """The release that the answering broker runs."""
+    without_controller_ms: _builtins.int
+    """For how long the answering broker has known no active controller: what it tells is the metadata
+    as of then, and nobody decides anything until there is one. 0: it knows one.
+    """
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]:
         """All registered brokers, fenced ones included, in ascending order of id."""
@@ -510,10 +515,11 @@ class DescribeClusterResponse(_message.Message):
         brokers: _abc.Iterable[Global___BrokerDescription] | None = ...,
         release: _builtins.str = ...,
         partitions: Global___PartitionSummary | None = ...,
+        without_controller_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "partitions", b"partitions", "release", b"release"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "partitions", b"partitions", "release", b"release", "without_controller_ms", b"without_controller_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

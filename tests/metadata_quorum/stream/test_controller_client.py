@@ -291,3 +291,19 @@ def test_a_call_that_only_asks_what_it_would_do_is_asked_again() -> None:
         request = kind(validate_only=True).SerializeToString()
         assert forwarded(method, request) == (ErrorCode.INVALID_ARGUMENT, 2)
         assert forwarded(method, b"\xff") == (ErrorCode.INDETERMINATE, 1)
+
+
+def test_for_how_long_nobody_has_led_is_counted_from_the_last_look_that_found_one() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        view = FakeView()
+        client = ControllerClient(cast("Network", FakeNetwork([])), ports.clock, view)
+        assert client.without_leader_ms() == 0
+        await ports.clock.sleep(5_000)
+        assert client.leader() is not None
+        view.node_id = None
+        await ports.clock.sleep(1_500)
+        assert client.without_leader_ms() == 1_500
+        view.node_id = 2
+        assert client.without_leader_ms() == 0
+
+    simulate(work)

@@ -1,10 +1,11 @@
 """`tidelog cluster describe`."""
 
 import argparse
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import admin_client, print_json
+from tidelog.cli.frame.admin import admin_client, print_json, stale_text
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.show.clock_text import clock_text
 from tidelog.cli.show.errors import EXIT_OK
@@ -20,7 +21,8 @@ DESCRIPTION: Final = (
     "release, how many partitions need a look, and each broker with how many replicas it leads "
     "and holds, the bytes of those, its data directories that have stopped, and whether its clock "
     "is right: a broker whose clock is not deletes nothing by time. `-`: the broker could not be "
-    "asked. What the controller knows of each broker: `tidelog broker list`."
+    "asked. Without a controller the second line says since when, and a broker that has not "
+    "answered is `not reached`. What the controller knows of each broker: `tidelog broker list`."
 )
 EXAMPLES: Final = (
     ("tidelog cluster describe", "the cluster at the default address"),
@@ -47,7 +49,8 @@ def configure(parser: Parser) -> None:
         "leader_count, replica_count, size_bytes, directory_count, failed_directory_count, "
         "clock_state, clock_skew_ms}], "
         "partitions: {topic_count, partition_count, offline_count, under_replicated_count, "
-        "under_min_isr_count, not_preferred_count, reassigning_count}}; -1: not known; "
+        "under_min_isr_count, not_preferred_count, reassigning_count}, without_controller_ms}; "
+        "-1: not known; without_controller_ms: how old all this is where nobody decides, else 0; "
         "clock_state: right, off, no_majority, alone, held, unknown",
     )
     add_bootstrap(parser)
@@ -64,11 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
         except TidelogError:
             # An older broker, or one that is busy: the rest is worth showing.
             found = []
-        try:
-            clocks = {each.broker_id: each for each in admin.list_brokers()}
-        except TidelogError:
-            # Without a controller nobody compares clocks.
-            clocks = {}
+        clocks: dict[int, BrokerStatus] = {}
+        if not cluster.without_controller_ms:
+            # Nobody else compares clocks.
+            with contextlib.suppress(TidelogError):
+                clocks = {each.broker_id: each for each in admin.list_brokers()}
     directories = {each.broker_id: each for each in found if each.failure is None}
     if arguments.json:
         print_json(as_json(cluster, directories, clocks))
@@ -84,15 +87,20 @@ def as_text(
 ) -> str:
     """What a person reads."""
     rows = []
+    stale = stale_text(cluster)
     for each in cluster.brokers:
         size_bytes, total, failed = _figures((directories or {}).get(each.broker_id))
+        state = "fenced" if each.is_fenced else "live"
+        if stale and total < 0 and not each.is_fenced:
+            # Nobody tells of its death, and it has said nothing itself.
+            state = "not reached"
         told = "-" if total < 0 else f"{total}, {failed} failed" if failed else str(total)
         rows.append(
             (
                 each.broker_id,
                 each.address,
                 each.rack or "-",
-                "fenced" if each.is_fenced else "live",
+                state,
                 each.leader_count,
                 each.replica_count,
                 size(size_bytes),
@@ -105,7 +113,8 @@ def as_text(
         f"ClusterId: {cluster.cluster_id}  Controller: {known(cluster.controller_id)}  "
         f"Release: {cluster.release}"
     )
-    return "\n".join([head, partitions_text(cluster), *(f"  {line}" for line in lines)])
+    told_first = [head, stale] if stale else [head]
+    return "\n".join([*told_first, partitions_text(cluster), *(f"  {line}" for line in lines)])
 
 
 def partitions_text(cluster: "ClusterDescription") -> str:
@@ -169,4 +178,5 @@ def as_json(
         "release": cluster.release,
         "brokers": brokers,
         "partitions": msgspec.structs.asdict(cluster.partitions),
+        "without_controller_ms": cluster.without_controller_ms,
     }

@@ -12,12 +12,17 @@ from tidelog.cli.show.errors import BadInput, print_stderr
 
 if TYPE_CHECKING:
     from tidelog.client import AdminClient
+    from tidelog.client.types.records import ClusterDescription
 
 CLIENT_ID: Final = "tidelog-cli"
 REACH_TIMEOUT_MS: Final = 3_000
 """A person waits: an address that nobody answers at is told after so long."""
 ANSWER_TIMEOUT_MS: Final = 10_000
 """The same for a quorum that has no leader; an election takes two seconds."""
+MAJORITY_TEXT: Final = (
+    "The metadata quorum needs a majority of its voters: start them; if they are gone for good, "
+    "see `tidelog quorum recover --help`"
+)
 
 
 def bootstrap_servers(arguments: argparse.Namespace) -> list[str]:
@@ -67,8 +72,42 @@ def quorum_hint() -> Iterator[None]:
             error.code,
             tried="ask the metadata quorum",
             happened=error.happened,
-            hint="it needs a majority of its voters: start them; if they are gone for good, "
-            "see `tidelog quorum recover --help`",
+            hint=MAJORITY_TEXT,
+        ) from None
+
+
+def stale_text(cluster: "ClusterDescription") -> str:
+    """One line on metadata that nobody keeps up to date; empty: there is a controller."""
+    if not cluster.without_controller_ms:
+        return ""
+    seconds = max(1, cluster.without_controller_ms // 1000)
+    return (
+        f"No controller for {seconds} s: this is as it was then, and may have changed. "
+        f"{MAJORITY_TEXT}"
+    )
+
+
+@contextlib.contextmanager
+def controller_hint(admin: "AdminClient") -> Iterator[None]:
+    """Where a call got no answer and nobody leads, that is what to mend."""
+    from tidelog.wire.errors import ErrorCode, TidelogError
+
+    try:
+        yield
+    except TidelogError as error:
+        if error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED):
+            raise
+        try:
+            stale = admin.describe_cluster().without_controller_ms
+        except TidelogError:
+            raise error from None
+        if not stale:
+            raise
+        raise TidelogError(
+            error.code,
+            tried=error.tried,
+            happened=f"{error.happened}; no controller for {max(1, stale // 1000)} s",
+            hint=MAJORITY_TEXT,
         ) from None
 
 

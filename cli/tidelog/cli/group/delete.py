@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.group.arguments import unknown_groups
 from tidelog.cli.show.errors import EXIT_FAILED, EXIT_OK
@@ -34,7 +34,7 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say what goes; delete it if that was asked for."""
     names = list(dict.fromkeys([arguments.group, *arguments.groups]))
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         unknown = unknown_groups(admin, names)
         known = [name for name in names if name not in unknown]
         outcomes = dict(unknown) | admin.try_delete_groups(

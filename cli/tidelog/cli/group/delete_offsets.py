@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.group.arguments import check_known, is_meant, place
 from tidelog.cli.partition.arguments import shown
@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say what goes; forget it if that was asked for."""
     group, places = arguments.group, arguments.places
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         check_known(admin, group)
         committed = admin.list_group_offsets(group, ANSWER_TIMEOUT_MS)[group]
         offsets = {name: at.offset for name, at in committed.items() if is_meant(name, places)}

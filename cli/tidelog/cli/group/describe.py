@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.group.arguments import DELETED, check_known
 from tidelog.cli.show.errors import EXIT_OK
@@ -59,7 +59,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print them."""
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         found = described(admin, list(dict.fromkeys(arguments.groups)))
     if arguments.only_with_lag:
         found = [behind(each) for each in found]

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.show.errors import EXIT_FAILED, EXIT_OK, print_stderr
 from tidelog.cli.show.table import count, known, table
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tidelog.client.types.groups import GroupState
 
     states = [GroupState(each) for each in arguments.state]
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         found = admin.try_list_groups(states, timeout_ms=ANSWER_TIMEOUT_MS)
     groups = [each for each in found.groups if each.lag or not arguments.only_with_lag]
     if arguments.json:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.group.arguments import check_known
 from tidelog.cli.group.describe import shown_partitions
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             "it says both some and all" if named else "it does not say which members",
             "name them with --member or --instance, or say --all",
         )
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         check_known(admin, group)
         (found,) = admin.describe_groups([group], ANSWER_TIMEOUT_MS)
         chosen = chosen_of(found.members, arguments)

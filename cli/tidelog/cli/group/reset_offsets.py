@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json, number
 from tidelog.cli.group.arguments import add_places, is_meant
 from tidelog.cli.group.targets import COMMAND, OFFSET_MAX
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, have the cluster check it, show it; set it if that was asked for."""
     target = target_of(arguments, time.time_ns() // 1_000_000)
     filed = _filed(arguments)
-    with admin_client(arguments) as admin:
+    with admin_client(arguments) as admin, controller_hint(admin):
         steps = plan(admin, arguments.group, arguments.places, target, filed)
         # What is only written to a file may be that of a group at work.
         if arguments.execute or arguments.export is None:

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import admin_client, print_json
+from tidelog.cli.frame.admin import admin_client, print_json, stale_text
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
-from tidelog.cli.show.errors import EXIT_OK
+from tidelog.cli.show.errors import EXIT_OK, print_stderr
 from tidelog.cli.show.table import known, listed, size, table
 
 if TYPE_CHECKING:
@@ -83,13 +83,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Print them."""
     with admin_client(arguments) as admin:
         found = admin.describe_topics(arguments.topics or None, with_replicas=True)
+        cluster = admin.describe_cluster()
+    live = {each.broker_id for each in cluster.brokers if not each.is_fenced}
+    if stale := stale_text(cluster):
+        # Also beside JSON, which has no place for it.
+        print_stderr(stale)
     is_wanted = choice(arguments)
     if is_wanted is not None:
         found = [topic for each in found if (topic := chosen(each, is_wanted)).partitions]
     if arguments.json:
         print_json([as_json(topic) for topic in found])
     elif found:
-        print("\n\n".join(as_text(topic, replicas=arguments.replicas) for topic in found))
+        texts = (as_text(topic, replicas=arguments.replicas, live=live) for topic in found)
+        print("\n\n".join(texts))
     else:
         print("there are no topics yet" if is_wanted is None else "there are no such partitions")
     return EXIT_OK
@@ -127,8 +133,10 @@ def chosen(topic: "TopicDescription", is_wanted: IsWanted) -> "TopicDescription"
     return msgspec.structs.replace(topic, partitions=kept)
 
 
-def as_text(topic: "TopicDescription", *, replicas: bool = False) -> str:
-    """What a person reads."""
+def as_text(
+    topic: "TopicDescription", *, replicas: bool = False, live: "set[int] | None" = None
+) -> str:
+    """What a person reads; `live`: the brokers that are there, where that is known."""
     configs = ",".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
     head = "  ".join(
         (
@@ -156,7 +164,7 @@ def as_text(topic: "TopicDescription", *, replicas: bool = False) -> str:
     if replicas:
         below = [row for part in topic.partitions for row in _replica_rows(part)]
         lines += ["", *table(_REPLICA_HEAD, below, right=_REPLICA_RIGHT).splitlines()]
-    lines += [line for part in topic.partitions for line in troubles(part)]
+    lines += [line for part in topic.partitions for line in troubles(part, live)]
     return "\n".join([head, *(f"  {line}".rstrip() for line in lines)])
 
 
@@ -194,12 +202,12 @@ def _state(part: "PartitionDescription", replica: "ReplicaDescription") -> str:
     return "in sync" if replica.broker_id in part.isr else "out of sync"
 
 
-def troubles(part: "PartitionDescription") -> Iterator[str]:
+def troubles(part: "PartitionDescription", live: "set[int] | None" = None) -> Iterator[str]:
     """What an operator should know of a partition, a line each."""
     if part.leader < 0:
         yield (
             f"partition {part.partition} has no leader; may lead without a loss: "
-            f"{listed(part.eligible) if part.eligible else 'nobody'}"
+            f"{listed(part.eligible) if part.eligible else 'nobody'}{_waits_for(part, live)}"
         )
     for replica in part.ineligible:
         yield (
@@ -216,6 +224,16 @@ def troubles(part: "PartitionDescription") -> Iterator[str]:
             )
             if error.hint:
                 yield f"  hint: {error.hint}"
+
+
+def _waits_for(part: "PartitionDescription", live: "set[int] | None") -> str:
+    """Whose logs nobody has seen yet: one of them may be what all wait for."""
+    away = [] if live is None else [each for each in part.replicas if each not in live]
+    if not away:
+        return ""
+    if len(away) == 1:
+        return f"; broker {listed(away)}, which has a replica of it, is not there: start it"
+    return f"; brokers {listed(away)}, which have replicas of it, are not there: start them"
 
 
 def as_json(topic: "TopicDescription") -> dict[str, object]:

@@ -214,3 +214,6 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerDescription, ...]
     release: str
     partitions: PartitionSummary = PartitionSummary()
+    without_controller_ms: int = 0
+    """For how long that broker has known no active controller: all this is as of then. 0: it knows
+    one."""

@@ -457,6 +457,7 @@ def read_cluster_description(data: bytes) -> ClusterDescription:
             for broker in answer.brokers
         ),
         release=answer.release,
+        without_controller_ms=answer.without_controller_ms,
         partitions=PartitionSummary(
             topic_count=answer.partitions.topic_count,
             partition_count=answer.partitions.partition_count,

@@ -75,6 +75,10 @@ class ClusterMetadata:
         leader = self._controller.leader()
         return None if leader is None else BrokerId(leader.node_id)
 
+    def without_controller_ms(self) -> int:
+        """See `Metadata`."""
+        return self._controller.without_leader_ms()
+
     async def create_topics(
         self,
         context: RequestContext,

@@ -47,10 +47,19 @@ class ControllerClient:
         self._clock = clock
         self._view = view
         self._trouble = trouble
+        self._led_ns = clock.monotonic_ns()
+        """When a leader was known last; a node looks every second."""
 
     def leader(self) -> Leader | None:
         """The active controller, as far as this node knows."""
-        return self._view.leader()
+        leader = self._view.leader()
+        if leader is not None:
+            self._led_ns = self._clock.monotonic_ns()
+        return leader
+
+    def without_leader_ms(self) -> int:
+        """For how long none has been known, to the second or so; 0: one is."""
+        return 0 if self.leader() is not None else max(1, self._ms_since(self._led_ns))
 
     async def call(
         self, method: str, message: bytes, *, tried: str, timeout_ms: int, may_repeat: bool = True

@@ -74,6 +74,10 @@ class AdminHandler:
             self._metadata.image(), context.listener, self._metadata.controller_id(), ()
         )
 
+    def without_controller_ms(self) -> int:
+        """For how long this broker has known nobody who decides; 0: it knows somebody."""
+        return self._metadata.without_controller_ms()
+
     def count(self, view: ClusterView) -> PartitionCounts:
         """How all partitions stand; what did not change since is not counted again."""
         return self._counts.count(view.image)

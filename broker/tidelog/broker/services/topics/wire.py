@@ -53,6 +53,7 @@ class AdminRpc:
         response = admin_pb2.DescribeClusterResponse(
             cluster_id=view.image.cluster_id, controller_id=controller_id, release=self._release
         )
+        response.without_controller_ms = self._handler.without_controller_ms()
         leaders, replicas = _count_replicas(view.image)
         for broker in view.brokers():
             response.brokers.add(
