@@ -281,6 +281,34 @@ def test_7_a_path_that_is_not_as_it_should_be_is_told_from_a_disk_that_has_faile
     assert world.run(run()) == [b"goes on"]
 
 
+@pytest.mark.needs(Ability.LOCK_FILES)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_7_an_append_that_finds_a_file_locked_names_it_and_writes_to_none(
+    world: World, place: int
+) -> None:
+    async def run() -> list[bytes]:
+        disk = await world.disk()
+        files = [await disk.open(path, create=True) for path in ("a", "b", "c")]
+        whole = [Append(file, [b"1"]) for file in files]
+        await disk.append(whole)
+        locked = files[place]
+        with world.locked(locked.path):
+            with pytest.raises(FileUnusable) as caught:
+                await disk.append(whole)
+            assert caught.value.paths == (locked.path,)
+            assert "EPERM" in caught.value.happened
+            assert [file.size_bytes for file in files] == [1, 1, 1]
+            await disk.append([each for each in whole if each.file is not locked])
+            await disk.flush([file for file in files if file is not locked])
+        await append(disk, locked, b"2")
+        await disk.flush(files)
+        return [await read_all(disk, file) for file in files]
+
+    expected = [b"11", b"11", b"11"]
+    expected[place] = b"12"
+    assert world.run(run()) == expected
+
+
 MOVES = [("a/log", "a/log.bak"), ("a/log", ""), ("a", "a.bak"), ("a", ""), ("other", "a/log")]
 """What another program does: the file is renamed, removed, or replaced, or its directory is."""
 

@@ -218,24 +218,43 @@ def test_a_flush_that_cannot_be_prepared_fails_alone(tmp_path: Path) -> None:
     run_with_disk(tmp_path, work)
 
 
-def test_a_write_that_the_system_cuts_short_fails_with_the_reason_and_leaves_a_tear(
+def test_a_file_that_may_not_grow_is_told_alone_and_the_write_is_taken_back(
     tmp_path: Path,
 ) -> None:
     async def work(disk: RealDisk) -> None:
-        file = await disk.open("log", create=True)
+        short, file = await disk.open("short", create=True), await disk.open("log", create=True)
         await append(disk, file, b"0123456789")
         with file_size_limit(15):
-            error = await fail(append(disk, file, b"abcdefghij"))
-        assert error.code is ErrorCode.STORAGE_FAILED
+            error = await fail(disk.append([Append(short, [b"s"]), Append(file, [b"abcdefghij"])]))
+            await append(disk, short, b"t")
+        assert isinstance(error, FileUnusable)
+        assert error.paths == ("log",)
         assert "EFBIG" in error.happened
-        assert file.size_bytes == 15, "the part that was written shows"
-        refused = await fail(append(disk, file, b"x"))
-        assert "truncate" in refused.happened
-        await disk.truncate(file, 10)
+        assert "ulimit -f" in error.hint
+        assert (tmp_path / "log").stat().st_size == file.size_bytes == 10
         await append(disk, file, b"whole")
         assert await disk.read(file, 0, 100) == b"0123456789whole"
+        assert await disk.read(short, 0, 100) == b"t"
 
     run_with_disk(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENFILE, "fs.file-max"),
+        (errno.EDQUOT, "quota"),
+        (errno.EPERM, "lsattr"),
+        (errno.EACCES, "lsattr"),
+        (errno.EIO, "replace the disk"),
+    ],
+)
+def test_the_hint_of_an_error_sends_to_what_is_at_fault(number: int, told: str) -> None:
+    error = disk_io.storage_error(OSError(number, os.strerror(number)), "append to log")
+    assert told in error.hint
+    assert ("replace the disk" in error.hint) == (number == errno.EIO)
 
 
 def test_a_directory_that_may_not_be_written_fails_as_storage_failed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tidelog.ports.certificates import (
     NoCertificates,
 )
 from tidelog.ports.clock import Clock
-from tidelog.ports.disk import Append, Disk, File, FileUnusable, gone
+from tidelog.ports.disk import Append, Disk, File, FileUnusable, gone, unusable
 from tidelog.ports.host import Host
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
@@ -83,4 +83,5 @@ __all__ = [
     "WatchedServer",
     "Worker",
     "gone",
+    "unusable",
 ]

@@ -17,7 +17,8 @@ simulated disk (tests/ports holds both to it):
     there, something else is, or it may not be touched), STORAGE_FULL (no space),
     STORAGE_IN_USE (lock), CLOSED (after shutdown or close). An append that failed may have taken
     effect in part: until the file is truncated, further appends to it fail, so that nothing is
-    written behind a tear. One that failed with FileUnusable has written nothing.
+    written behind a tear. One that failed with FileUnusable has written nothing to any of its
+    files, and names those that are at fault.
  8. A `flush` of a file or a directory that is no longer found under its name, though nobody
     removed it through this port, makes nothing durable that a start would find: it raises
     FileUnusable, which names each of them. The others are flushed by a call that leaves these out.
@@ -50,6 +51,17 @@ PUT_BACK: Final = (
     "file of an only replica comes back from a backup. Leave the data directory to the node."
 )
 """What to do about a file that is not found under its name any more."""
+
+
+def unusable(error: FileUnusable, tried: str, paths: Sequence[str]) -> FileUnusable:
+    """The same fault, of these files."""
+    shown = ", ".join(paths[:NAMES_SHOWN_MAX])
+    more = f" and {len(paths) - NAMES_SHOWN_MAX} more" if len(paths) > NAMES_SHOWN_MAX else ""
+    found = FileUnusable(
+        error.code, tried=f"{tried}: {shown}{more}", happened=error.happened, hint=error.hint
+    )
+    found.paths = tuple(paths)
+    return found
 
 
 def gone(tried: str, paths: Sequence[str]) -> FileUnusable:

@@ -9,3 +9,4 @@ class Ability(enum.Enum):
     CRASH_MACHINE = "the machine dies: the medium keeps what was flushed and any part of the rest"
     KILL_PROCESS = "the process dies: the page cache stays"
     FILL_DISK = "space runs out"
+    LOCK_FILES = "another program makes a file immutable"

@@ -73,6 +73,11 @@ class World(Protocol):
         """
         ...
 
+    def locked(self, path: str) -> AbstractContextManager[None]:
+        """Another program lets nobody write to a file of the data directory, nor open it. Ability
+        LOCK_FILES."""
+        ...
+
     def move_behind_its_back(self, old: str, new: str) -> None:
         """Another program renames a file or directory of the data directory; `new` may be empty:
         then it removes it."""

@@ -1,14 +1,16 @@
 """Real adapters in a temporary directory and on loopback."""
 
+import array
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import shutil
 import socket
 import struct
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,6 +19,7 @@ from tests.ports.support.mounts import can_mount, mounted
 from tests.support.waiting import HANG_SECONDS
 from tidelog.ports import DeathHint
 from tidelog.ports.real.clock import RealClock
+from tidelog.ports.real.disk import io as disk_io
 from tidelog.ports.real.disk.disk import RealDisk, open_disk
 from tidelog.ports.real.disk.flush import Flusher
 from tidelog.ports.real.host import RealHost
@@ -27,6 +30,10 @@ from tidelog.ports.real.worker.worker import ProcessWorker
 T = TypeVar("T")
 
 SMALL_FILE_SYSTEM: Final = "size=256k"
+_GET_FLAGS: Final = 0x80086601
+_SET_FLAGS: Final = 0x40086602
+"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of Linux, with 64 bits."""
+_IMMUTABLE: Final = 0x10
 
 
 class RealWorld:
@@ -39,7 +46,10 @@ class RealWorld:
     @property
     def abilities(self) -> frozenset[Ability]:
         """A small file system has to be mounted."""
-        return frozenset({Ability.FILL_DISK} if can_mount() else ())
+        found = {Ability.FILL_DISK} if can_mount() else set[Ability]()
+        if _can_lock(self._directory):
+            found.add(Ability.LOCK_FILES)
+        return frozenset(found)
 
     @property
     def shows_every_order(self) -> bool:
@@ -97,7 +107,9 @@ class RealWorld:
     async def disk(self, *, is_flush_failing: bool = False) -> RealDisk:
         """The one data directory of this world."""
         disk = await open_disk(
-            self._directory / "data", make_flusher=_failing_flusher if is_flush_failing else Flusher
+            self._directory / "data",
+            make_flusher=_failing_flusher if is_flush_failing else Flusher,
+            write_all=_write_all_or_fail,
         )
         self._closing.push_async_callback(disk.shutdown)
         return disk
@@ -111,7 +123,7 @@ class RealWorld:
 
     @contextlib.contextmanager
     def cramped(self, size_bytes: int) -> Iterator[None]:
-        """Writes beyond the limit fail with EFBIG, after a short one that ends at it."""
+        """Writes beyond the limit fail with EIO, after a short one that ends at it."""
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
         try:
@@ -129,6 +141,15 @@ class RealWorld:
         else:
             (root / old).unlink()
 
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """By the attribute that `chattr +i` sets."""
+        _set_immutable(self._directory / "data" / path, is_on=True)
+        try:
+            yield
+        finally:
+            _set_immutable(self._directory / "data" / path, is_on=False)
+
     def crash(self, *, is_machine: bool) -> None:
         """Real machines crash in the lab, not in a test."""
         raise AssertionError(f"no ability to crash (machine: {is_machine})")
@@ -138,6 +159,40 @@ class RealWorld:
         worker = ProcessWorker()
         self._closing.push_async_callback(worker.close)
         return worker
+
+
+def _write_all_or_fail(descriptor: int, pieces: Sequence[disk_io.Piece], byte_position: int) -> int:
+    """The limit of the process stands for a disk that fails: EFBIG says something of one file."""
+    try:
+        return disk_io.write_all(descriptor, pieces, byte_position)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+
+
+def _set_immutable(path: Path, *, is_on: bool) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        flags = array.array("L", [0])
+        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+        flags[0] = flags[0] | _IMMUTABLE if is_on else flags[0] & ~_IMMUTABLE
+        fcntl.ioctl(descriptor, _SET_FLAGS, flags)
+    finally:
+        os.close(descriptor)
+
+
+def _can_lock(directory: Path) -> bool:
+    probe = directory / "lockable"
+    probe.write_bytes(b"")
+    try:
+        _set_immutable(probe, is_on=True)
+        _set_immutable(probe, is_on=False)
+    except OSError:
+        return False
+    finally:
+        probe.unlink()
+    return True
 
 
 def _failing_flusher(root: str) -> Flusher:

@@ -12,7 +12,7 @@ from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.ports.clock import SimulatedClock
 from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.chaos.sim.ports.host import SimulatedHost
-from tidelog.chaos.sim.ports.medium import Directory
+from tidelog.chaos.sim.ports.medium import Directory, Inode
 from tidelog.chaos.sim.ports.network import SimulatedNetwork
 from tidelog.chaos.sim.ports.worker import SimulatedWorker
 from tidelog.ports import DeathHint, Listener
@@ -111,6 +111,17 @@ class SimulatedWorld:
             yield
         finally:
             medium.capacity_bytes = before
+
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """On the medium."""
+        place = self._world.machine("node").medium().find(path)
+        assert isinstance(place, Inode)
+        place.is_locked = True
+        try:
+            yield
+        finally:
+            place.is_locked = False
 
     def move_behind_its_back(self, old: str, new: str) -> None:
         """On the medium."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.server.cluster.test_damage_in_world import replica
+from tests.server.cluster.test_damage_in_world import kept, replica
 from tests.server.support.cluster_in_world import Cluster
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.log.names import directory_name
@@ -320,3 +320,43 @@ async def second_alone(cluster: Cluster) -> TopicId:
     answer = await cluster.call(1, "AdminService/CreateTopics", request)
     (result,) = admin_pb2.CreateTopicsResponse.FromString(answer).results
     return TopicId(result.topic_id)
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_file_that_is_locked_while_a_node_runs_stops_its_partition_until_it_is_not(
+    is_leader: bool,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster)
+        other = await second_topic(cluster)
+        for each in (topic, other):
+            await each.produce(5)
+            await each.in_sync(1, 2, 3)
+        leader = topic.now().leader_id
+        victim = leader if is_leader else next(each for each in (1, 2, 3) if each != leader)
+        place = cluster.world.machine(f"n{victim}").medium("data").find(directory_name(topic.key))
+        assert isinstance(place, Directory)
+        locked = place.seen[max(each for each in place.seen if each.endswith(".log"))]
+        assert isinstance(locked, Inode)
+        locked.is_locked = True
+        for _ in range(20):
+            await topic.produce(2)
+            await other.produce(2)
+            assert replica(other, victim).directory.failure is None
+            assert replica(other, victim).log.failure is None
+            await asyncio.sleep(0.2)
+        assert not is_served(topic, victim)
+        failure = replica(topic, victim).log.failure
+        assert failure is not None
+        assert directory_name(topic.key) in failure.tried
+        assert "EPERM" in failure.happened
+        assert sorted(other.now().in_sync_replicas) == [1, 2, 3]
+        locked.is_locked = False
+        await topic.in_sync(1, 2, 3)
+        await cluster.wait(lambda: is_served(topic, victim))
+        await topic.produce(2)
+        for each in (topic, other):
+            await each.holds_all()
+        assert kept(topic, victim) == []
+
+    Cluster(controllers=3, roles="broker,controller").run(work)

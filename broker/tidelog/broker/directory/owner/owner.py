@@ -49,13 +49,15 @@ from tidelog.broker.log.marks.file import MarksFile
 from tidelog.broker.log.marks.marks import MarkKind, PartitionMarks
 from tidelog.broker.log.names import PartitionKey, SegmentKey, partition_of
 from tidelog.broker.log.opening.log import OpenedLog
-from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope, gone
+from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope, unusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 
 def _not_of_one_log(error: FileUnusable) -> TidelogError:
-    return TidelogError(ErrorCode.STORAGE_FAILED, tried=error.tried, happened=error.happened)
+    return TidelogError(
+        ErrorCode.STORAGE_FAILED, tried=error.tried, happened=error.happened, hint=error.hint
+    )
 
 
 def _nobody_waits(key: PartitionKey) -> None:
@@ -276,14 +278,14 @@ class DirectoryOwner(OwnerRequests):
         return unusable
 
     async def _unusable(self, error: FileUnusable) -> dict[PartitionKey, TidelogError]:
-        """The partitions that have lost files; raises if the directory has lost its own."""
+        """The partitions of which files are at fault; raises if the directory's own are."""
         await self._check_there(error)
         found = dict[PartitionKey, TidelogError]()
         for path in error.paths:
             key = partition_of(path)
             if key is None:
                 raise _not_of_one_log(error)
-            found.setdefault(key, gone(f"use {self._disk.name}", [path]))
+            found.setdefault(key, unusable(error, f"use {self._disk.name}", [path]))
         if not found:
             raise _not_of_one_log(error)
         return found

@@ -17,7 +17,7 @@ from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.ports.clock import sleep_ns
 from tidelog.chaos.sim.ports.disk_turns import Turns, Work
 from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
-from tidelog.ports.disk import Append, File, FileUnusable, gone
+from tidelog.ports.disk import Append, File, FileUnusable, gone, unusable
 from tidelog.ports.real.disk.lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -246,6 +246,8 @@ class SimulatedDisk:
             self._medium.change_names(NameChange(added=(parent, name, place)))
         if not isinstance(place, Inode):
             raise _unusable(tried, "there is no such file")
+        if place.is_locked:
+            raise _locked(tried)
         self._trace.note(self.name, "disk:create" if create else "disk:open", path)
         for file in self._files:
             if file.inode is place:
@@ -259,6 +261,8 @@ class SimulatedDisk:
         self, work: Sequence[tuple[SimulatedFile, bytes]], tried: str, is_dying: bool
     ) -> None:
         self._check_written(tried)
+        if locked := [file.path for file, _ in work if file.inode.is_locked]:
+            raise unusable(_locked(tried), f"append in {self.name}", locked)
         total = sum(len(data) for _, data in work)
         failing = None
         room = total
@@ -309,6 +313,8 @@ class SimulatedDisk:
 
     def _truncate_now(self, file: SimulatedFile, size_bytes: int, tried: str) -> None:
         self._check_writable(tried)
+        if file.inode.is_locked:
+            raise _locked(tried)
         if not 0 <= size_bytes <= file.size_bytes:
             raise _storage_failed(tried, f"the file has {file.size_bytes} bytes")
         self._check_open(file)
@@ -459,6 +465,12 @@ def _storage_full(tried: str) -> TidelogError:
 
 def _unusable(tried: str, happened: str) -> TidelogError:
     return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)
+
+
+def _locked(tried: str) -> FileUnusable:
+    return FileUnusable(
+        ErrorCode.STORAGE_FAILED, tried=tried, happened="EPERM Operation not permitted"
+    )
 
 
 def _storage_failed(tried: str, happened: str) -> TidelogError:

@@ -41,6 +41,8 @@ class Inode:
         """Changes ever made; the pending ones are the last of them."""
         self.certain_bytes = 0
         """What flushes have covered; bytes behind survived a crash by luck, if at all."""
+        self.is_locked = False
+        """Another program lets nobody write to it, nor open it."""
         self.is_lost = False
         """A flush of it failed: its pages count as clean, and no later flush writes them."""
 

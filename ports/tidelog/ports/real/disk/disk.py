@@ -38,6 +38,7 @@ class RealDisk:
         flusher: Flusher,
         *,
         descriptors_max: int,
+        write_all: disk_io.WriteAll,
     ) -> None:
         self._root = str(directory)
         self._lock = lock
@@ -47,7 +48,9 @@ class RealDisk:
         self._flusher = flusher
         self._cached = disk_io.CachedReader(CACHED_READ_BYTES_MAX)
         self._readers = ReaderPool(self._root, self._handover)
-        self._writer = Writer(self._root, self._descriptors, self._flusher, self._handover)
+        self._writer = Writer(
+            self._root, self._descriptors, self._flusher, self._handover, write_all=write_all
+        )
         self._is_shut_down = False
 
     @property
@@ -76,8 +79,9 @@ class RealDisk:
 
     async def append(self, appends: Sequence[Append]) -> None:
         """Write all of them, in order, in one turn of the writer."""
-        files = [_real(append.file) for append in appends]
-        request = self._request(lambda: self._append(appends), f"append to {_names(files)}")
+        work = [(_real(append.file), append.pieces) for append in appends]
+        tried = f"append to {_names([file for file, _ in work])}"
+        request = self._request(lambda: self._writer.append_all(work), tried)
         self._writer.submit(request)
         await request.future
 
@@ -173,11 +177,6 @@ class RealDisk:
         self._flusher.close()
         os.close(self._lock)
 
-    def _append(self, appends: Sequence[Append]) -> None:
-        with self._writer.holding([_real(append.file) for append in appends]):
-            for append in appends:
-                self._writer.append(_real(append.file), append.pieces)
-
     def _read(self, file: RealFile, byte_position: int, length_bytes: int) -> bytes:
         descriptor = self._descriptors.pin(file)
         try:
@@ -238,6 +237,7 @@ async def open_disk(
     *,
     descriptors_max: int | None = None,
     make_flusher: Callable[[str], Flusher] = Flusher,
+    write_all: disk_io.WriteAll = disk_io.write_all,
 ) -> RealDisk:
     """Make the directory if it is missing, and take its lock.
 
@@ -266,7 +266,7 @@ async def open_disk(
         ) from error
     if descriptors_max is None:
         descriptors_max = open_files.table_size()
-    return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max)
+    return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max, write_all=write_all)
 
 
 def _make_root(directory: Path) -> None:

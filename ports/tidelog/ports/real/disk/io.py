@@ -9,10 +9,10 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tidelog.ports.disk import FileUnusable
+from tidelog.ports.disk import FileUnusable, gone, unusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 IOVEC_MAX: Final = 1_024
@@ -30,12 +30,37 @@ _OF_THE_PATH: Final = frozenset(
         errno.ELOOP,
         errno.ENAMETOOLONG,
         errno.ESTALE,
+        errno.ETXTBSY,
+        errno.EFBIG,
     }
 )
-"""What a look at a path may meet on a disk in order: somebody has moved, replaced or locked a file.
-EIO, EROFS and all else say that the disk has failed."""
+"""What a look at a path may meet on a disk in order: somebody has moved, replaced or locked a file,
+or none may be as long. EIO, EROFS and all else say that the disk has failed."""
+_GONE: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ESTALE}
+)
+_LOCKED: Final = (
+    "Somebody has locked it, or this user may not use it: look at owner, mode and attributes of "
+    "the file and its directory (`ls -l`, `lsattr`). Once they are right it is opened by itself."
+)
+_HINTS: Final = {
+    errno.EACCES: _LOCKED,
+    errno.EPERM: _LOCKED,
+    errno.ETXTBSY: _LOCKED,
+    errno.EFBIG: "The disk is sound: a limit of the process, or its file system, admits no longer "
+    "files. Raise the limit (`ulimit -f`, LimitFSIZE= of a systemd unit), start the node again.",
+    errno.EMFILE: "The disk is sound: this process may open no more files. Raise the limit "
+    "(`ulimit -n`, LimitNOFILE= of a systemd unit), start the node again.",
+    errno.ENFILE: "The disk is sound: the machine may open no more files. Raise fs.file-max, start "
+    "the node again.",
+    errno.EDQUOT: "The disk has room: the quota of the user or project that the node runs as is "
+    "used up. Raise the quota, or let retention delete more.",
+}
+"""Where the reader of an error has something else to look at than the disk."""
 
 Piece = bytes | bytearray | memoryview
+WriteAll = Callable[[int, Sequence[Piece], int], int]
+"""As `write_all`."""
 
 
 def is_of_the_path(error: OSError) -> bool:
@@ -43,14 +68,31 @@ def is_of_the_path(error: OSError) -> bool:
     return error.errno in _OF_THE_PATH
 
 
+def is_gone(error: OSError) -> bool:
+    """Whether something else, or nothing, is found under the path."""
+    return error.errno in _GONE
+
+
 def storage_error(error: OSError, tried: str) -> TidelogError:
     """An operating system's error as one of the storage errors."""
     name = errno.errorcode.get(error.errno or 0, "")
     happened = f"{name} {error.strerror or error}".strip()
+    hint = _HINTS.get(error.errno or 0, "")
     if is_of_the_path(error):
-        return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened)
+        return FileUnusable(ErrorCode.STORAGE_FAILED, tried=tried, happened=happened, hint=hint)
     code = ErrorCode.STORAGE_FULL if error.errno in _FULL else ErrorCode.STORAGE_FAILED
-    return TidelogError(code, tried=tried, happened=happened)
+    return TidelogError(code, tried=tried, happened=happened, hint=hint)
+
+
+def files_error(tried: str, errors: Mapping[str, OSError]) -> FileUnusable:
+    """For files that are at fault, and no disk: one error that names them all."""
+    paths = list(errors)
+    locked = [path for path in paths if not is_gone(errors[path])]
+    if not locked:
+        return gone(tried, paths)
+    told = storage_error(errors[locked[0]], tried)
+    assert isinstance(told, FileUnusable), "only errors of paths are told together"
+    return unusable(told, tried, [*locked, *(path for path in paths if path not in locked)])
 
 
 def write_all(descriptor: int, pieces: Sequence[Piece], byte_position: int) -> int:

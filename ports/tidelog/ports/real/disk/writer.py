@@ -13,10 +13,9 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tidelog.ports.disk import gone
 from tidelog.ports.real.disk import io as disk_io
 from tidelog.ports.real.disk.descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk.flush import Flusher, Round
@@ -49,9 +48,16 @@ class Writer:
     """One thread; everything that changes the directory passes through it."""
 
     def __init__(
-        self, name: str, descriptors: Descriptors, flusher: Flusher, handover: Handover
+        self,
+        name: str,
+        descriptors: Descriptors,
+        flusher: Flusher,
+        handover: Handover,
+        *,
+        write_all: disk_io.WriteAll,
     ) -> None:
         self._name = name
+        self._write_all = write_all
         self._descriptors = descriptors
         self._flusher = flusher
         self._handover = handover
@@ -100,9 +106,9 @@ class Writer:
     def holding(self, files: Sequence[RealFile]) -> Iterator[None]:
         """Called on the writer thread: all descriptors are had before the first byte is written.
 
-        A file that lost its own to others is opened again; those that are gone are told of.
+        A file that lost its own to others is opened again; those that cannot be are told of.
         """
-        missing: list[str] = []
+        missing: dict[str, OSError] = {}
         with contextlib.ExitStack() as held:
             for file in files:
                 try:
@@ -110,12 +116,35 @@ class Writer:
                 except OSError as error:
                     if not disk_io.is_of_the_path(error):
                         raise
-                    missing.append(file.path)
+                    missing[file.path] = error
                 else:
                     held.callback(self._descriptors.unpin, file)
             if missing:
-                raise gone(f"append in {self._name}", missing)
+                raise disk_io.files_error(f"append in {self._name}", missing)
             yield
+
+    def append_all(self, appends: Sequence[tuple[RealFile, Sequence[disk_io.Piece]]]) -> None:
+        """Called on the writer thread: all of them, or none if one of the files is at fault."""
+        lengths: dict[RealFile, int] = {}
+        with self.holding([file for file, _ in appends]):
+            for file, pieces in appends:
+                lengths.setdefault(file, file.end_bytes)
+                try:
+                    self.append(file, pieces)
+                except OSError as error:
+                    if not disk_io.is_of_the_path(error):
+                        raise
+                    self._take_back(lengths)
+                    raise disk_io.files_error(
+                        f"append in {self._name}", {file.path: error}
+                    ) from error
+
+    def _take_back(self, lengths: Mapping[RealFile, int]) -> None:
+        """Nobody has seen what was written to the others: they are as long as before."""
+        for file, size_bytes in lengths.items():
+            if file.end_bytes != size_bytes:
+                self.truncate(file, size_bytes)
+            file.is_torn = False
 
     def append(self, file: RealFile, pieces: Sequence[disk_io.Piece]) -> None:
         """Called on the writer thread: write at the file's end."""
@@ -130,7 +159,7 @@ class Writer:
         # Torn until the last byte is written: an exception leaves it so.
         file.is_torn = True
         try:
-            file.end_bytes = disk_io.write_all(descriptor, pieces, file.end_bytes)
+            file.end_bytes = self._write_all(descriptor, pieces, file.end_bytes)
             file.is_torn = False
         except OSError:
             file.end_bytes = os.fstat(descriptor).st_size
