@@ -471,3 +471,55 @@ def test_a_directory_in_which_the_epoch_could_not_be_stored_is_registered_as_fai
         assert [each.is_online for each in second.directories] == [False]
 
     simulate(work)
+
+
+@pytest.mark.parametrize(
+    ("paused_s", "breaks"), [(6, 0), (8, 1)], ids=["shorter than contact", "longer"]
+)
+def test_a_process_that_stood_still_counts_the_silence_whoever_answers_it_first(
+    paused_s: int, breaks: int
+) -> None:
+    world = World(1)
+    counted: list[int] = []
+
+    async def live(ports: SimulatedPorts) -> None:
+        broker = session(ports, FakeController([7], 7), LocalImage())
+        await broker.register()
+        registered = broker.breaks
+
+        async def count() -> None:
+            while True:
+                counted.append(broker.breaks - registered)
+                await ports.clock.sleep(100)
+
+        await asyncio.gather(broker.run(), count())
+
+    async def work() -> None:
+        process = world.machine("m").start("p", live)
+        await asyncio.sleep(5)
+        process.pause()
+        await asyncio.sleep(paused_s)
+        process.resume()
+        await asyncio.sleep(5)
+        assert counted[-1] == breaks
+
+    try:
+        world.run(work())
+        assert world.findings() == []
+    finally:
+        world.close()
+
+
+def test_a_session_that_was_said_to_be_over_is_one_that_breaks() -> None:
+    async def work(ports: SimulatedPorts) -> None:
+        controller = TellingController(ports.clock)
+        broker = session(ports, controller, LocalImage())
+        await broker.register()
+        controller.is_fenced = True
+        before = broker.breaks
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await broker.run()
+        assert broker.breaks > before
+
+    simulate(work)

@@ -1,5 +1,6 @@
 """A broker that hears nothing from a controller says so to those who wait."""
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -9,9 +10,9 @@ from tests.server.cluster.test_replicas_in_world import isolate
 from tests.server.support.cluster_in_world import Cluster
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replicas.watchers import ReplicaWatchers
-from tidelog.metadata_quorum.stream.session_client import BrokerSession
+from tidelog.metadata_quorum.stream.session_client import BrokerSession, contact_ms
 from tidelog.ports import Clock
-from tidelog.server.roles.broker_contact import ContactWatch, contact_ms, is_in_contact
+from tidelog.server.roles.broker_contact import Contact, ContactWatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -22,12 +23,26 @@ class FakeSession:
         self.session_timeout_ms = 9_000
         self.silent_ms = 0
         self.is_fenced = False
+        self.breaks = 1
+
+
+async def confirmed() -> None:
+    """The quorum has answered, and what it named is here."""
+
+
+def shown(session: FakeSession) -> Contact:
+    """Of a broker that has all metadata."""
+    contact = Contact()
+    contact.begin(cast("BrokerSession", session))
+    asyncio.run(contact.show(confirmed))
+    return contact
 
 
 def test_it_is_said_once_in_each_session_s_time_of_silence() -> None:
     watchers, told = ReplicaWatchers(), list[TidelogError]()
     watchers.watch_doubt(told.append)
-    watch = ContactWatch(cast("BrokerSession", None), watchers, cast("Clock", None))
+    nothing = cast("Clock", None), Contact(), confirmed
+    watch = ContactWatch(cast("BrokerSession", None), watchers, *nothing)
     counts = []
     for silent_ms in (0, 9_499, 9_500, 10_000, 18_500, 19_000, 400, 9_500):
         watch.look(silent_ms, 9_000)
@@ -87,17 +102,48 @@ def test_contact_is_lost_before_a_controller_can_have_ended_the_session(
     assert contact_ms(session_timeout_ms) == expected_ms
     session = FakeSession()
     session.session_timeout_ms = session_timeout_ms
+    contact = shown(session)
     session.silent_ms = expected_ms - 1
-    assert is_in_contact(cast("BrokerSession", session))
+    assert contact.holds()
     session.silent_ms = expected_ms
-    assert not is_in_contact(cast("BrokerSession", session))
+    assert not contact.holds()
 
 
 def test_a_broker_that_is_told_to_be_fenced_is_in_no_contact_that_counts() -> None:
     session = FakeSession()
-    assert is_in_contact(cast("BrokerSession", session))
     session.is_fenced = True
-    assert not is_in_contact(cast("BrokerSession", session))
+    contact = shown(session)
+    assert not contact.holds()
+    assert not contact.is_to_be_shown
+
+
+def test_the_answer_after_a_silence_is_no_contact_before_the_quorum_says_who_leads() -> None:
+    session = FakeSession()
+    contact = shown(session)
+    session.breaks = 2
+    assert not contact.holds(), "a controller that stood still as well answers like any other"
+    assert contact.is_to_be_shown
+
+    async def unreachable() -> None:
+        raise TidelogError(ErrorCode.UNAVAILABLE, tried="ask", happened="no majority")
+
+    with pytest.raises(TidelogError, match="no majority"):
+        asyncio.run(contact.show(unreachable))
+    assert not contact.holds()
+    asyncio.run(contact.show(confirmed))
+    assert contact.holds()
+
+
+def test_a_silence_during_the_question_is_not_answered_by_it() -> None:
+    session = FakeSession()
+    contact = shown(session)
+    session.breaks = 2
+
+    async def confirm_late() -> None:
+        session.breaks = 3
+
+    asyncio.run(contact.show(confirm_late))
+    assert not contact.holds()
 
 
 @pytest.mark.slow

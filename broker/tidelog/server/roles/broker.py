@@ -10,6 +10,7 @@ that works, nor leave the clean-shutdown marker unless everything that was accep
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from tidelog.broker.replicas.directory import LogDirectory, RecoverySummary
@@ -39,7 +40,7 @@ from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.ports.node import NodePorts
-from tidelog.server.roles.broker_contact import ContactWatch, is_in_contact
+from tidelog.server.roles.broker_contact import Contact, ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
 from tidelog.server.roles.clock_keeper import ClockKeeper
@@ -93,8 +94,9 @@ class BrokerRole:
         )
 
         self._log_dirs = self._make_log_dirs()
+        self._contact = Contact()
         self._leadership = Leadership(
-            self._read_index, self.replicas.wait_applied, is_in_contact=self._is_in_contact
+            self._read_index, self.replicas.wait_applied, is_in_contact=self._contact.holds
         )
         self._fetch = self._make_fetch()
         self._produce = self._make_produce()
@@ -110,7 +112,7 @@ class BrokerRole:
             broker_id=broker_id,
             broker_epoch=self._epoch,
             address_of=self.replication.address_of,
-            is_in_contact=self._is_in_contact,
+            is_in_contact=self._contact.holds,
         )
 
     def _make_log_dirs(self) -> LogDirsRpc:
@@ -130,7 +132,14 @@ class BrokerRole:
 
     def _make_produce(self) -> ProduceHandler:
         limits = self._configuration.broker_limits()
-        return ProduceHandler(self.replicas, self.time, limits, self._side.metadata, self._meter)
+        return ProduceHandler(
+            self.replicas,
+            self.time,
+            limits,
+            self._side.metadata,
+            self._meter,
+            leadership=self._leadership,
+        )
 
     def _make_produce_peers(self) -> ProducePeers:
         return ProducePeers(
@@ -139,9 +148,6 @@ class BrokerRole:
             address_of=self.replication.address_of,
             timeout_ms=self._configuration.broker_limits().produce_timeout_ms,
         )
-
-    def _is_in_contact(self) -> bool:
-        return self.session is not None and is_in_contact(self.session)
 
     async def _read_index(self, timeout_ms: int) -> int:
         return await self._side.metadata.read_index(timeout_ms=timeout_ms)
@@ -278,8 +284,15 @@ class BrokerRole:
         self._report_directories()
         scope.start(self.replicas.run(), name="replicas")
         scope.start(self._producer_ids.run(), name="producer ids")
-        contact = ContactWatch(session, self.replicas, self._ports.clock)
-        scope.start(contact.run(), name="contact with a controller")
+        self._contact.begin(session)
+        watch = ContactWatch(
+            session,
+            self.replicas,
+            self._ports.clock,
+            self._contact,
+            partial(self._leadership.confirm, "learn who leads by now"),
+        )
+        scope.start(watch.run(), name="contact with a controller")
         self.replication.start(scope)
         self.groups.start(scope)
         session.want_unfence()

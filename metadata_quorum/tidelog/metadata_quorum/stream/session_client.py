@@ -46,12 +46,25 @@ TAKEN_BACK_MAX: Final = 3
 """Calls of earlier processes of this node that may come late; then it is no late call."""
 WISH_MS: Final = 100
 """Between heartbeats while a wish is open."""
+MARGIN_MS: Final = 2_000
+MARGIN_PART: Final = 3
+"""Of the session's time, where that is short."""
 UNREGISTERED: Final = BrokerEpoch(-1)
 _AGAIN: Final = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
 StoreEpoch = Callable[[BrokerEpoch], Awaitable[Mapping[bytes, BrokerEpoch]]]
 """Makes the epoch durable in every data directory that works; what is stored in each then."""
+
+
+def contact_ms(session_timeout_ms: int) -> int:
+    """Within this silence nobody has ended the session for it.
+
+    The controller counts from the moment when a heartbeat comes, this broker from when it left. The
+    margin is for a controller that was just elected: it holds the silence of the one before it
+    against that one's broker, which heard itself until the end.
+    """
+    return session_timeout_ms - min(MARGIN_MS, session_timeout_ms // MARGIN_PART)
 
 
 class _InUse:
@@ -123,6 +136,9 @@ class BrokerSession:
         self._may_shut_down = asyncio.Event()
         self._news = asyncio.Event()
         self._heard_ns = clock.monotonic_ns()
+        self.breaks = 0
+        """Silences in which the session may have ended, as far as a heartbeat was answered since,
+        and answers by which it had. Others may have been made leaders in each of them."""
         self._node_clock = node_clock
         self._taken_back = 0
         self.session_timeout_ms = SESSION_TIMEOUT_MS
@@ -181,6 +197,7 @@ class BrokerSession:
                 continue
             self.trouble = None
             self._heard_ns = asked_ns
+            self.breaks += 1
             registered = stream_session.decode_registered(answer)
             # Of a registration that was written already the answer is the same epoch again.
             if registered.epoch < self.epoch:
@@ -251,13 +268,22 @@ class BrokerSession:
                 heartbeat = self._heartbeat(told)
                 await stream.send(stream_session.encode_heartbeat(self._cluster_id, heartbeat))
                 await self._receive(stream, heartbeat, told)
-                self._heard_ns = sent_ns
+                self._hear(sent_ns)
                 self._told_directories = heartbeat.directories or self._told_directories
                 self.trouble = None
                 self._stale_since_ns = None
                 await self._pause()
         finally:
             stream.cancel()
+
+    def _hear(self, sent_ns: int) -> None:
+        """A heartbeat that was sent then is answered."""
+        silent_ns = sent_ns - self._heard_ns
+        # By the clock, which goes on while the process is stopped. Whoever answers the first
+        # heartbeat after that may have been stopped as well, as the controller of this very node.
+        if self.is_fenced or silent_ns >= contact_ms(self.session_timeout_ms) * 1_000_000:
+            self.breaks += 1
+        self._heard_ns = sent_ns
 
     def _heartbeat(self, told: Reading) -> Heartbeat:
         self._sequence += 1
@@ -316,6 +342,7 @@ class BrokerSession:
     async def _on_stale(self, error: TidelogError) -> None:
         """Whose is the registration now? Another process's: stop. Nobody's: register again."""
         self.is_fenced = True
+        self.breaks += 1
         known = self._known()
         if known is None:
             await self.register()

@@ -15,6 +15,8 @@ from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.produce.admission import ProducerAdmission
 from tidelog.broker.services.produce.batch_contents import check_contents
+from tidelog.broker.services.produce.verdicts import DOUBTED, Verdicts
+from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.shared.errors import internal, invalid
 from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.shared.meter import Meter, count
@@ -31,7 +33,7 @@ from tidelog.wire.batch import (
     verify_checksum,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, TopicId
 
 NO_OFFSET: Final = -1
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -92,6 +94,8 @@ class Submitted(msgspec.Struct, frozen=True):
     outcomes: "Sequence[asyncio.Future[Appended] | TidelogError]"
     name_of: Callable[[TopicId, int], str]
     """A partition in the words of people, for errors."""
+    leader_epochs: Sequence[int] = ()
+    """Of each place, the one in which its batch was judged."""
 
 
 OnAnswers = Callable[[list[PartitionAcknowledgement]], None]
@@ -160,8 +164,11 @@ class ProduceHandler:
         limits: BrokerLimits,
         metadata: ImageSource | None = None,
         meter: Meter | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
+        """Without `leadership` this broker leads whatever it says it leads."""
         self._replicas = replicas
+        self._verdicts = None if leadership is None else Verdicts(replicas, leadership)
         self._time = time
         self._limits = limits
         self._metadata = metadata
@@ -179,13 +186,30 @@ class ProduceHandler:
         _validate_request(request)
         append_time_ms = self._time.wall_ms()
         outcomes: list[asyncio.Future[Appended] | TidelogError] = []
+        leader_epochs: list[int] = []
         for batch in request.batches:
+            leader_epoch = NO_LEADER_EPOCH
             try:
-                outcomes.append(self._submit_batch(context, batch, request.acks, append_time_ms))
+                tried = f"produce to {self._replicas.name_of(batch.topic_id, batch.partition)}"
+                replica = self._replicas.find(
+                    batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
+                )
+                leader_epoch = replica.leader_epoch
+                outcomes.append(
+                    self._submit_batch(context, batch, replica, request.acks, append_time_ms, tried)
+                )
             except TidelogError as error:
                 outcomes.append(error)
+            leader_epochs.append(leader_epoch)
         places = [(batch.topic_id, batch.partition) for batch in request.batches]
-        return Submitted(places, request.acks, request.timeout_ms, outcomes, self._replicas.name_of)
+        return Submitted(
+            places,
+            request.acks,
+            request.timeout_ms,
+            outcomes,
+            self._replicas.name_of,
+            leader_epochs,
+        )
 
     async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
         """The answers, in the order of the request."""
@@ -199,12 +223,35 @@ class ProduceHandler:
 
         pending = self.begin_wait(submitted, on_answers)
         try:
-            return await done
+            answers = await done
         finally:
             pending.cancel()
+        return await self.confirm(submitted, answers) if self.is_doubted(answers) else answers
+
+    def is_doubted(self, answers: Sequence[PartitionAcknowledgement]) -> bool:
+        """Whether `confirm` has to be awaited before they are told."""
+        return self._verdicts is not None and any(
+            each.error is not None and each.error.code in DOUBTED for each in answers
+        )
+
+    async def confirm(
+        self, submitted: Submitted, answers: Sequence[PartitionAcknowledgement]
+    ) -> list[PartitionAcknowledgement]:
+        """The same answers; what only the present leader may say only if this broker is that."""
+        assert self._verdicts is not None, "nothing is doubted without it"
+        epochs = zip(submitted.places, submitted.leader_epochs, strict=True)
+        judged = [(topic_id, partition, epoch) for (topic_id, partition), epoch in epochs]
+        errors = await self._verdicts.confirm(judged, [each.error for each in answers])
+        return [
+            answer
+            if answer.error is error
+            else self._with_leader(msgspec.structs.replace(answer, error=error))
+            for answer, error in zip(answers, errors, strict=True)
+        ]
 
     def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
-        """As `wait`, for those who have many requests at once: calls `on_answers` once."""
+        """As `wait`, for those who have many requests at once: calls `on_answers` once, whose
+        caller looks whether they are doubted."""
         timeout_ms = submitted.timeout_ms or self._limits.produce_timeout_ms
         pending = PendingAnswers(submitted, lambda found: on_answers(self._told(found)))
         pending.begin(min(timeout_ms, DURATION_MS_MAX))
@@ -236,12 +283,14 @@ class ProduceHandler:
         )
 
     def _submit_batch(
-        self, context: RequestContext, batch: PartitionBatch, acks: Acks, append_time_ms: int
+        self,
+        context: RequestContext,
+        batch: PartitionBatch,
+        replica: Replica,
+        acks: Acks,
+        append_time_ms: int,
+        tried: str,
     ) -> "asyncio.Future[Appended]":
-        tried = f"produce to {self._replicas.name_of(batch.topic_id, batch.partition)}"
-        replica = self._replicas.find(
-            batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
-        )
         if replica.is_internal:
             raise internal(replica.topic_name, tried=tried)
         header = _checked_header(batch, replica, tried)

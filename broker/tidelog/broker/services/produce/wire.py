@@ -13,6 +13,7 @@ from tidelog.broker.services.produce.handler import (
     PartitionBatch,
     ProduceHandler,
     ProduceRequest,
+    Submitted,
 )
 from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
 from tidelog.ports import RequestContext, Stream, TaskScope
@@ -126,15 +127,19 @@ class ProduceRpc:
     async def produce_stream(self, context: RequestContext, stream: Stream) -> None:
         """`ProduceStream`: appended in the order of the stream, answered as they are done."""
         pipeline = _Pipeline(self._handler, stream, self._stream_requests_max, self._metering)
-        async with TaskScope() as scope:
-            scope.start(pipeline.send_answers(), name="produce answers")
-            while (message := await stream.receive()) is not None:
-                pipeline.begin(context, message)
-                # What is waited for next may come late: neither counted nor kept meanwhile.
-                del message
-                stream.let_go()
-                await pipeline.wait_room()
-            pipeline.end()
+        try:
+            async with TaskScope() as scope:
+                pipeline.scope = scope
+                scope.start(pipeline.send_answers(), name="produce answers")
+                while (message := await stream.receive()) is not None:
+                    pipeline.begin(context, message)
+                    # What is waited for next may come late: neither counted nor kept meanwhile.
+                    del message
+                    stream.let_go()
+                    await pipeline.wait_room()
+                pipeline.end()
+        finally:
+            pipeline.scope = None
 
 
 class _Pipeline:
@@ -149,6 +154,8 @@ class _Pipeline:
     ) -> None:
         self._handler = handler
         self._metering = metering
+        self.scope: TaskScope | None = None
+        """Of the stream while it lives: for answers that need more than what this broker knows."""
         self._stream = stream
         self._requests_max = requests_max
         self._unanswered = 0
@@ -180,7 +187,28 @@ class _Pipeline:
             if timing is not None:
                 timing(codes=[error.code.name])
             return
-        self._handler.begin_wait(submitted, partial(self._on_answers, correlation_id, timing))
+        tell = partial(self._on_answers, correlation_id, timing)
+        self._handler.begin_wait(submitted, partial(self._check_answers, submitted, tell))
+
+    def _check_answers(
+        self,
+        submitted: Submitted,
+        tell: Callable[[Sequence[PartitionAcknowledgement]], None],
+        answers: Sequence[PartitionAcknowledgement],
+    ) -> None:
+        """Tell them, at once or when it is sure that this broker may say so."""
+        if self.scope is not None and self._handler.is_doubted(answers):
+            self.scope.start(self._confirm(submitted, tell, answers), name="doubted answers")
+        else:
+            tell(answers)
+
+    async def _confirm(
+        self,
+        submitted: Submitted,
+        tell: Callable[[Sequence[PartitionAcknowledgement]], None],
+        answers: Sequence[PartitionAcknowledgement],
+    ) -> None:
+        tell(await self._handler.confirm(submitted, answers))
 
     def _time(self, context: RequestContext, request_bytes: int) -> Callable[..., None] | None:
         """To be called when the request is answered; None: nobody counts."""

@@ -3,12 +3,13 @@
 A broker that was stopped, or that hears nothing, leads by its own metadata while another broker has
 taken over and acknowledges records. What it serves is right all the same: it is committed. But that
 an offset lies beyond the log's end, or below its start, only the present leader may say: a client
-that hears it begins elsewhere, and skips records or reads them again. So the active
+that hears it begins elsewhere, and skips records or reads them again. Nor may it refuse for good
+what a producer sends (`produce.verdicts`). So the active
 controller is asked what is committed by now, this broker waits for metadata that show it, and
 judges the position once more:
 
-    out of range ─▶ index of the quorum ─▶ metadata of that index ─┬─ led still ─▶ said for good
-                            └─ no answer in time ─▶ UNAVAILABLE    └─ not ─▶ NOT_LEADER
+    for good ─▶ index of the quorum ─▶ metadata of that index ─┬─ led still ─▶ said for good
+                        └─ no answer in time ─▶ UNAVAILABLE    └─ not ─▶ NOT_LEADER
 
 Owns the one question that is under way at a time: all who come meanwhile share the next. It must
 never take an answer to an earlier question for one that came later, nor go by how long ago a
@@ -101,7 +102,7 @@ def _uncertain(tried: str, happened: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNAVAILABLE,
         tried=tried,
-        happened=f"the offset is out of range here, but another broker may lead by now: {happened}",
+        happened=f"another broker may lead by now, and the quorum cannot say: {happened}",
         hint="Ask again, or look for the leader at another broker. See `tidelog quorum describe`: "
         "a majority of the voters has to be alive.",
     )
