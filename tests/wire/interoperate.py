@@ -67,7 +67,7 @@ def _read_with_ours(batch: bytes, wanted: list[tuple[object, ...]]) -> None:
     assert plain(decode_batch(batch)) == wanted, "decode_batch reads something else"
     header = read_header(batch)
     body = decompressed_body(batch, header, 0, DEFAULT_LIMITS)
-    one_by_one = read_records(header, body, 0, limits=DEFAULT_LIMITS, is_compacted=False)
+    one_by_one = read_records(header, body, 0, limits=DEFAULT_LIMITS)
     assert plain(one_by_one) == wanted, "read_records reads something else"
     if has_accelerator():
         accelerated = plain(decode_batch_accelerated(batch))

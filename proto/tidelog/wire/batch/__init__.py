@@ -21,7 +21,7 @@ from tidelog.wire.batch.checksum import (
     verify_checksum,
 )
 from tidelog.wire.batch.columns import Columns, Even
-from tidelog.wire.batch.decode import OpenedBatch, decode_batch
+from tidelog.wire.batch.decode import OpenedBatch, decode_batch, decode_parts
 from tidelog.wire.batch.encode import encode_batch, record_size_estimate
 from tidelog.wire.batch.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
 from tidelog.wire.batch.header import BatchHeader, iterate_headers, peek_size, read_header
@@ -81,6 +81,7 @@ __all__ = [
     "checksum",
     "decode_batch",
     "decode_batch_accelerated",
+    "decode_parts",
     "decode_records",
     "decode_uniform_runs",
     "encode_batch",

@@ -123,7 +123,7 @@ def _read_one_by_one(
         head = buffer[position : position + HEADER_BYTES]
         records = _read_accelerated(accelerator, header, head, body, is_compacted)
     if records is None:
-        return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
+        return read_records(header, body, position, limits=limits)
     return records
 
 

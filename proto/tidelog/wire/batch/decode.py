@@ -7,6 +7,7 @@ ValueError; both become CorruptBatch in one place. Numbers stay in zigzag form: 
 and odd for a negative one, which as a length means null.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidelog.wire.batch.checksum import verify_checksum
@@ -52,8 +53,37 @@ def decode_batch(
     )
     records = read_uniform(header, body)
     if records is None:
-        return read_records(header, body, position, limits=limits, is_compacted=is_compacted)
+        return read_records(header, body, position, limits=limits)
     return records
+
+
+def decode_parts(
+    buffer: Buffer,
+    position: int,
+    *,
+    from_offset: int,
+    part_records: int,
+    limits: Limits = DEFAULT_LIMITS,
+    is_compacted: bool = False,
+) -> Iterator[list[DecodedRecord]]:
+    """The records from the offset on, so many at a time: for whoever may not want all of them.
+
+    Those before it are passed over by their lengths; a batch with gaps is read from its beginning,
+    and holds records before the offset.
+    """
+    header, body = open_batch(
+        buffer, position, verify=True, limits=limits, is_compacted=is_compacted
+    )
+    is_whole = header.record_count == header.last_offset_delta + 1
+    before = from_offset - header.base_offset if is_whole else 0
+    return records_in_parts(
+        header,
+        body,
+        position,
+        limits=limits,
+        part_records=part_records,
+        skipped=min(max(before, 0), header.record_count),
+    )
 
 
 class OpenedBatch(NamedTuple):
@@ -90,31 +120,89 @@ def decompressed_body(buffer: Buffer, header: BatchHeader, position: int, limits
 
 
 def read_records(
-    header: BatchHeader, body: bytes, position: int, *, limits: Limits, is_compacted: bool
+    header: BatchHeader, body: bytes, position: int, *, limits: Limits
 ) -> list[DecodedRecord]:
     """The records of a decompressed body, one by one; `position` is the batch's, for errors."""
+    (records,) = records_in_parts(
+        header,
+        body,
+        position,
+        limits=limits,
+        part_records=header.record_count,
+    )
+    return records
+
+
+def records_in_parts(
+    header: BatchHeader,
+    body: bytes,
+    position: int,
+    *,
+    limits: Limits,
+    part_records: int,
+    skipped: int = 0,
+) -> Iterator[list[DecodedRecord]]:
+    """The records of a decompressed body, so many at a time, without the first `skipped`, which
+    must be none of a batch with gaps. Whoever needs no more asks for no more.
+
+    What is wrong with the end of a batch shows only when its end is read.
+    """
+    place = _Place(0, skipped, limits.headers_per_batch_max)
     records: list[DecodedRecord] = []
     try:
-        at = _read_into(records, header, body, limits.headers_per_batch_max, is_compacted)
-        if at != len(body):
-            raise ValueError(f"{len(body) - at} bytes follow the last record")
+        place = place._replace(at=_after(body, skipped))
+        left = header.record_count - skipped
+        while True:
+            records = []
+            count = min(part_records, left)
+            place = _read_into(records, header, body, place, count)
+            left -= count
+            if not left and place.at != len(body):
+                raise ValueError(f"{len(body) - place.at} bytes follow the last record")
+            yield records
+            if not left:
+                return
+            skipped += count
     except BatchTooLarge as error:
         raise BatchTooLarge(
-            tried=_tried_record(len(records), header, position), happened=error.happened
+            tried=_tried_record(skipped + len(records), header, position), happened=error.happened
         ) from None
     except (IndexError, ValueError) as error:
         ended = isinstance(error, IndexError)
         raise CorruptBatch(
-            tried=_tried_record(len(records), header, position),
+            tried=_tried_record(skipped + len(records), header, position),
             happened="the records end before it does" if ended else str(error),
         ) from None
-    return records
+
+
+def _after(body: bytes, count: int) -> int:
+    """Where the record after so many begins, by their lengths alone."""
+    at = 0
+    for _ in range(count):
+        length, at = body[at], at + 1
+        if length > 0x7F:
+            length, at = decode_zigzag(body, at - 1)
+        if length & 1:
+            raise ValueError(f"a record has the length {-(length >> 1) - 1}")
+        at += length >> 1
+    return at
+
+
+class _Place(NamedTuple):
+    """Of the next record."""
+
+    at: int
+    """In the body."""
+    expected: int
+    """The least offset delta that it may have."""
+    headers_left: int
+    """How many headers it and those after it may have together."""
 
 
 def _read_into(
-    records: list[DecodedRecord], header: BatchHeader, body: bytes, headers_left: int, gaps: bool
-) -> int:
-    """The loop that decoding spends its time in; returns the position after the last record.
+    records: list[DecodedRecord], header: BatchHeader, body: bytes, place: _Place, count: int
+) -> _Place:
+    """The loop that decoding spends its time in; returns the place after the last record.
 
     Lengths that mostly take two bytes are read in place, since a call costs more than that.
     """
@@ -125,8 +213,9 @@ def _read_into(
     time_max = _TIME_MAX if -_BASE_MS_MAX < base_ms < _BASE_MS_MAX else -1
     last_delta = header.last_offset_delta
     offsets = counted_varints(last_delta + 2)
-    expected = at = 0
-    for _ in range(header.record_count):
+    at, expected, headers_left = place
+    gaps = header.record_count <= last_delta
+    for _ in range(count):
         length, at = body[at], at + 1
         if length > 0x7F:
             more, at = body[at], at + 1
@@ -168,7 +257,7 @@ def _read_into(
         expected += 1
     if expected > last_delta + 1:
         raise ValueError(f"its offset delta is above the last one, {last_delta}")
-    return at
+    return _Place(at, expected, headers_left)
 
 
 def _read_offset(body: bytes, at: int, lowest: int, highest: int) -> tuple[int, int]:

@@ -53,9 +53,7 @@ class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
             body = decompressed_body(self.data, self.header, 0, DEFAULT_LIMITS)
             records = read_uniform(self.header, body)
             if records is None:
-                records = read_records(
-                    self.header, body, 0, limits=DEFAULT_LIMITS, is_compacted=True
-                )
+                records = read_records(self.header, body, 0, limits=DEFAULT_LIMITS)
         except (CorruptBatch, BatchTooLarge):
             return None
         return OpenBatch(stored=self, body=body, records=records)

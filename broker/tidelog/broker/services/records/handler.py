@@ -3,7 +3,7 @@
 Goes through the same handlers as sealed batches do, so that it gives the same guarantees.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from tidelog.broker.services.produce.handler import (
     ProduceHandler,
     ProduceRequest,
 )
-from tidelog.broker.services.records.decode_turns import DecodeTurns
+from tidelog.broker.services.records.decode_turns import DecodeTurns, caller_of
 from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import RECORDS_ANSWER_BYTES, BrokerLimits
 from tidelog.broker.shared.node_time import WallTime
@@ -30,6 +30,7 @@ from tidelog.wire.batch import (
     DecodedRecord,
     RecordTuple,
     decode_batch,
+    decode_parts,
     encode_batch,
     iterate_headers,
     read_header,
@@ -52,6 +53,9 @@ HEADER_ENVELOPE_BYTES: Final = 16
 
 RECORD_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 64 * 1024
 """Of a single record in an answer; the rest is for the envelope."""
+
+PART_RECORDS: Final = 256
+"""Read of a batch at a time, where not all of it is wanted."""
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
@@ -220,6 +224,7 @@ class RecordsHandler:
                 most,
                 name=f"{request.topic}-{request.partition}",
             ),
+            caller=caller_of(context),
             tried=tried,
         )
         return FetchedRecords(
@@ -338,8 +343,9 @@ def decoded_records(
 ) -> tuple[list[DecodedRecord], int]:
     """Records at or above the offset within both limits, and where to go on.
 
-    One batch is open at a time: a compressed one may be many times its size. A damaged one is an
-    error only where the answer begins, so that a reader gets everything before it.
+    One batch is open at a time: a compressed one may be many times its size. No more of it is read
+    than is asked for. Damage is an error only where the answer begins, so that a reader gets
+    everything before it.
     """
     records: list[DecodedRecord] = []
     next_offset, left_bytes = fetch_offset, RECORDS_ANSWER_BYTES
@@ -348,21 +354,19 @@ def decoded_records(
             next_offset = header.next_offset
             continue
         try:
-            opened = decode_batch(data, position, is_compacted=True)
-        except TidelogError as error:
+            left = count - len(records)
+            for record in _wanted(data, position, header, fetch_offset, left, name):
+                size_bytes = _answer_bytes(record)
+                left_bytes -= size_bytes
+                if len(records) == count or (records and left_bytes < 0):
+                    return records, next_offset
+                _validate_fits(record[0], size_bytes)
+                records.append(record)
+                next_offset = record[0] + 1
+        except TidelogError:
             if records:
                 break
-            raise _unreadable(name, header, error) from None
-        for record in opened:
-            if record[0] < fetch_offset:
-                continue
-            size_bytes = _answer_bytes(record)
-            left_bytes -= size_bytes
-            if len(records) == count or (records and left_bytes < 0):
-                return records, next_offset
-            _validate_fits(record[0], size_bytes)
-            records.append(record)
-            next_offset = record[0] + 1
+            raise
         next_offset = max(next_offset, header.next_offset)
     return records, next_offset
 
@@ -374,9 +378,30 @@ def _unreadable(name: str, header: BatchHeader, error: TidelogError) -> TidelogE
         tried=f"read the batch of {name} at offsets {header.base_offset} to "
         f"{header.next_offset - 1}",
         happened=error.happened,
-        hint=f"Go on at offset {header.next_offset}: nothing of the batch can be read as plain "
+        hint=f"Go on at offset {header.next_offset}: no more of the batch can be read as plain "
         "records. Its producer wrote it so, unless a disk has damaged it.",
     )
+
+
+def _wanted(
+    data: bytes, position: int, header: BatchHeader, fetch_offset: int, count: int, name: str
+) -> Iterator[DecodedRecord]:
+    """Records at or above the offset; the caller stops after `count`, and seldom before."""
+    try:
+        if header.base_offset >= fetch_offset and header.record_count <= count:
+            yield from decode_batch(data, position, is_compacted=True)
+            return
+        parts = decode_parts(
+            data,
+            position,
+            from_offset=fetch_offset,
+            part_records=min(PART_RECORDS, count + 1),
+            is_compacted=True,
+        )
+        for part in parts:
+            yield from (record for record in part if record[0] >= fetch_offset)
+    except TidelogError as error:
+        raise _unreadable(name, header, error) from None
 
 
 def _answer_bytes(record: DecodedRecord) -> int:
