@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.cli.frame.admin import admin_client, note_voter, print_json
+from tidelog.cli.frame.interrupt import on_interrupt
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json, number
 from tidelog.cli.partition.throttle import STAYS, Say, Throttle, add_throttle
 from tidelog.cli.quorum.arguments import node_id
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         throttle = Throttle(admin, arguments.throttle)
         if arguments.wait:
             throttle.remember()
+            on_interrupt(lambda: print_stderr(_advice(throttle)))
         outcome = admin.drain_broker(
             arguments.broker,
             cancel=arguments.cancel,
@@ -126,7 +128,7 @@ def _tell(arguments: argparse.Namespace, outcome: "DrainOutcome") -> None:
 
 def _wait(admin: BrokerLister, throttle: Throttle, arguments: argparse.Namespace) -> None:
     seconds = arguments.timeout or _SECONDS
-    advice = f"it goes on; `tidelog broker list` shows it{throttle.advice()}"
+    advice = _advice(throttle)
     try:
         if not wait_empty(admin, arguments.broker, seconds_max=seconds, say=print_stderr):
             what = f"{COMMAND} {arguments.broker}"
@@ -135,6 +137,10 @@ def _wait(admin: BrokerLister, throttle: Throttle, arguments: argparse.Namespace
         print_stderr(advice)
         raise
     throttle.restore(print_stderr)
+
+
+def _advice(throttle: Throttle) -> str:
+    return f"it goes on; `tidelog broker list` shows it{throttle.advice()}"
 
 
 def wait_empty(

@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.frame.admin import admin_client, print_json
+from tidelog.cli.frame.interrupt import on_interrupt
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json, number
 from tidelog.cli.partition.arguments import shown
 from tidelog.cli.partition.throttle import add_throttle
@@ -147,6 +148,7 @@ def _carry_out(execution: "Execution", arguments: argparse.Namespace) -> None:
     from tidelog.wire.errors import TidelogError
 
     seconds = arguments.timeout or _SECONDS
+    on_interrupt(lambda: print_stderr(execution.advice()))
     try:
         if arguments.no_wait:
             execution.begin()

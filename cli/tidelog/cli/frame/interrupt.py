@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
+from tidelog.cli import end_early
 from tidelog.cli.show.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tidelog.cli.show.terminal import is_terminal
 
@@ -29,19 +30,26 @@ _told: list[int] = []
 
 def install() -> None:
     """From now on Ctrl-C ends this process with 130; for the process's own command only."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, end_early):
         signal.signal(signal.SIGINT, _end)
 
 
 def on_interrupt(last_words: Callable[[], None]) -> None:
-    """What a command says before it ends; it must not wait."""
+    """What a command says before Ctrl-C or SIGTERM ends it; it must not wait."""
     _last_words.append(last_words)
+    _hear_sigterm()
 
 
 def stop_in_order(stop: Callable[[], None]) -> None:
     """The first Ctrl-C, or SIGTERM, calls it instead, and gives the command a moment to end."""
     _in_order.append(stop)
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    _hear_sigterm()
+
+
+def _hear_sigterm() -> None:
+    # Commands that run inside another program's threads leave its signals alone.
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)
 
 

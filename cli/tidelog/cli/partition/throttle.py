@@ -80,8 +80,12 @@ class Throttle:
 
         cluster = ConfigResource(ConfigResourceType.CLUSTER, "", {THROTTLE: self._before})
         self._admin.alter_configs([cluster])
-        was = "removed" if self._before is None else f"{self._before} bytes/s again"
-        say(f"the throttle is {was}")
+        if self._before is None:
+            say("the throttle is removed")
+        else:
+            # Perhaps of a command that was interrupted, which nobody else tells.
+            was = f"{self._before} bytes/s again, as it was set before"
+            say(f"the throttle is {was}; `{REMOVE_THROTTLE}` removes it")
 
     def advice(self) -> str:
         """What a person has to do in its place; begins where another sentence ends."""
