@@ -19,15 +19,16 @@ from bench.peers.kafka.cluster import KafkaCluster
 from bench.peers.kafka.node import KAFKA_VERSION, PeerMissingError, prepare
 from bench.processes import ChildFailedError
 from bench.table import load_average
-from tidelog.chaos.live.cases import CLUSTER_CASES, NODES, exit_code
+from tidelog.chaos.live.cluster.faults.cases import CLUSTER_CASES, NODES, exit_code
 from tidelog.chaos.live.cluster.faults.processes import Kill, Pause
 from tidelog.chaos.live.cluster.load import WRITERS
 from tidelog.chaos.live.cluster.nodes import IN_SYNC_MIN, PARTITIONS, REPLICAS, TidelogCluster
-from tidelog.chaos.live.cluster.rounds import RATE, Budget, Fault
+from tidelog.chaos.live.cluster.rounds import Budget, Fault
 from tidelog.chaos.live.cluster.run import RunDone, figures_of, run_under_fault
 from tidelog.chaos.live.cluster.under_test import StoppableCluster
 from tidelog.chaos.live.processes.toxiproxy import ToxiproxyMissingError
 from tidelog.chaos.live.quorum.rounds import percentile
+from tidelog.chaos.live.shared.case import RATE
 from tidelog.wire.errors import TidelogError
 
 FAULTS: Final[dict[str, Callable[[StoppableCluster], Fault]]] = {

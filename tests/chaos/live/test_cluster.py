@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.chaos.checkers import Anomaly, check_clients
 from tidelog.chaos.checkers.history.history import Outcome
-from tidelog.chaos.live.cases import exit_code, run_cluster_case
+from tidelog.chaos.live.cluster.faults.cases import exit_code, run_cluster_case
 from tidelog.chaos.live.cluster.faults.damage import Hit, named_byte
 from tidelog.chaos.live.cluster.faults.full_disk import Looked
 from tidelog.chaos.live.cluster.gaps import acknowledged_at, longest_gap_ms
@@ -31,6 +31,7 @@ from tidelog.chaos.live.cluster.verdict import (
 )
 from tidelog.chaos.live.processes.planted import SUITE
 from tidelog.chaos.live.processes.server import Place, Reach, server_command, settings_text
+from tidelog.chaos.live.shared.case import Orders
 from tidelog.chaos.sim.planted import load_planted
 
 MS = 1_000_000
@@ -362,10 +363,8 @@ def test_a_node_is_told_to_reach_its_peers_through_proxies_and_what_clients_are_
 def test_a_killed_broker_of_three_loses_nothing_that_was_acknowledged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    budget = Budget(rounds=1, healthy_seconds=0.5)
-    code = run_cluster_case(
-        "broker-kill", tmp_path, budget=budget, seed=7, rate=1_000, partitions=6
-    )
+    orders = Orders(directory=tmp_path, rounds=1, seed=7, rate=1_000)
+    code = run_cluster_case("broker-kill", orders, partitions=6, healthy_seconds=0.5)
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "every acknowledged record is there, once, in order" in printed
@@ -379,15 +378,14 @@ def test_brokers_that_acknowledge_too_early_fail_the_verdict(
 ) -> None:
     """A leader that is cut off from its followers, not from its clients, goes on saying yes: what
     it says until others lead is lost for certain. A kill would have to meet a batch on its way."""
-    code = run_cluster_case(
-        "broker-partition-full",
-        tmp_path,
-        budget=Budget(rounds=1, healthy_seconds=0.5),
+    orders = Orders(
+        directory=tmp_path,
+        rounds=1,
         seed=7,
         rate=1_000,
-        partitions=6,
         planted="acknowledge_before_the_commit",
     )
+    code = run_cluster_case("broker-partition-full", orders, partitions=6, healthy_seconds=0.5)
     printed = capsys.readouterr().out
     assert code == 1, printed
     assert "ANOMALY" in printed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import HANG_SECONDS
-from tidelog.chaos.live.cases import worst
+from tidelog.chaos.live.cluster.faults.cases import worst
 from tidelog.chaos.live.cluster.journal import value_of
 from tidelog.chaos.live.groups.journal import Delivered, MemberJournal, Moved, read_member_journal
 from tidelog.chaos.live.groups.members import GroupMembers

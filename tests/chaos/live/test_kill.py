@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.chaos.checkers import Anomaly
-from tidelog.chaos.live.__main__ import report
-from tidelog.chaos.live.single.kill_while_producing import Round, Verdict, run
+from tidelog.chaos.live.single.kill_while_producing import Round, Verdict, report, run
 
 
 def verdict(*anomalies: Anomaly, under_way: int = 1) -> Verdict:

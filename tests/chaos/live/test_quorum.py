@@ -13,7 +13,7 @@ from tidelog.chaos.checkers.history.linearizability import (
     check_history,
     check_key,
 )
-from tidelog.chaos.live.quorum.cases import CASES
+from tidelog.chaos.live.quorum.cases import QUORUM_CASES
 from tidelog.chaos.live.quorum.load import OwnWrite
 from tidelog.chaos.live.quorum.rounds import first_successes, longest_gap_ms
 from tidelog.chaos.live.quorum.verdict import (
@@ -84,7 +84,7 @@ HISTORY = [
 def test_real_voters_lose_nothing_acknowledged_and_stay_linearizable(
     name: str, rounds: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert CASES[name].run(tmp_path, rounds=rounds, seed=7) == 0
+    assert QUORUM_CASES[name].run(tmp_path, rounds=rounds, seed=7) == 0
     printed = capsys.readouterr().out
     assert "read back from 3 nodes" in printed
     assert "nothing acknowledged is lost" in printed

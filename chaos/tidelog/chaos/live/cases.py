@@ -1,144 +1,48 @@
-"""The live cases of a replicated cluster by name: `python -m tidelog.chaos.live --case NAME`.
+"""The registry of live cases by name: `python -m tidelog.chaos.live --case NAME`."""
 
-Owns names, sizes and exit codes: 0 sound, 1 an anomaly or a partition that stood still until the
-heal, 3 a run that proves nothing.
-"""
+from functools import partial
+from typing import Final
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Final, NamedTuple
-
-from tidelog.chaos.live.cluster.faults.damage import Corrupt
-from tidelog.chaos.live.cluster.faults.full_disk import FullDisk, check_mount
-from tidelog.chaos.live.cluster.faults.processes import (
-    Full,
-    Kill,
-    Latency,
-    OneWay,
-    Pause,
-    Reset,
-    Restart,
-)
-from tidelog.chaos.live.cluster.nodes import PARTITIONS, TidelogCluster
-from tidelog.chaos.live.cluster.rounds import RATE, Budget, Fault
-from tidelog.chaos.live.cluster.run import RunDone, run_under_fault
-from tidelog.chaos.live.cluster.verdict import report
-from tidelog.chaos.live.groups.run import GroupReaders
+from tidelog.chaos.live.cluster.faults.cases import CLUSTER_CASES, run_cluster_case
+from tidelog.chaos.live.cluster.nodes import PARTITIONS
 from tidelog.chaos.live.groups.scaling import run_group_scaling
 from tidelog.chaos.live.growth.cases import GROWTH_CASES, run_growth_case
-from tidelog.chaos.live.quorum.full_disk import small_disk
+from tidelog.chaos.live.quorum.cases import QUORUM_CASES, run_quorum_case
+from tidelog.chaos.live.shared.case import Case, Orders
+from tidelog.chaos.live.single.kill_while_producing import run_producing
+from tidelog.chaos.live.single.slow_clients import run_slow_clients
 
-NODES: Final = 3
-GROUP_SCALING: Final = "group-scaling"
-SMALL: Final = 1
-SMALL_BYTES: Final = 768 * 1024 * 1024
-
-
-Make = Callable[[TidelogCluster], Fault]
+PRODUCING: Final = "producing"
+"""What is run where no case is named."""
 
 
-class ClusterCase(NamedTuple):
-    """One case."""
-
-    fault: Make | None
-    """None: a case with steps of its own, `GROUP_SCALING` or among `GROWTH_CASES`."""
-    rounds: int
-    summary: str
-    has_small_disk: bool = False
-    """Whether node `SMALL` has a disk of its own that can be filled."""
-    members: int = 0
-    """Of a group that reads all the while."""
+def _slow_clients(orders: Orders) -> int:
+    return run_slow_clients(orders.directory)
 
 
-CLUSTER_CASES: Final[dict[str, ClusterCase]] = {
-    "broker-kill": ClusterCase(Kill, 6, "kill -9 of a broker"),
-    "broker-pause": ClusterCase(Pause, 3, "SIGSTOP of a broker"),
-    "broker-partition-one-way": ClusterCase(
-        OneWay, 4, "a broker that its peers do not hear, or that does not hear them"
-    ),
-    "broker-partition-full": ClusterCase(Full, 3, "a broker cut off from its peers"),
-    "broker-latency": ClusterCase(Latency, 3, "late bytes between a broker and its peers"),
-    "broker-reset": ClusterCase(Reset, 3, "connections between a broker and its peers are reset"),
-    "broker-restart": ClusterCase(Restart, 3, "SIGTERM and a start, broker after broker"),
-    "rolling-restart": ClusterCase(
-        Restart, 9, "SIGTERM and a start, broker after broker, while a group reads", members=3
-    ),
-    GROUP_SCALING: ClusterCase(None, 1, "a group of 1, 8 and 3 members, under load"),
-    "corrupt-minority": ClusterCase(Corrupt, 4, "turned bits in the logs of one broker"),
-    "disk-full": ClusterCase(
-        lambda cluster: FullDisk(cluster, SMALL), 2, "no room on the disk of one broker", True
-    ),
-    **{name: ClusterCase(None, 1, case.summary) for name, case in GROWTH_CASES.items()},
+def _group_scaling(orders: Orders) -> int:
+    return run_group_scaling(
+        orders.directory, seconds=orders.seconds, rate=orders.rate, partitions=PARTITIONS
+    )
+
+
+def _growth(name: str, orders: Orders) -> int:
+    return run_growth_case(name, orders.directory, seconds=orders.seconds, rate=orders.rate)
+
+
+CASES: Final[dict[str, Case]] = {
+    PRODUCING: Case("kill -9 of a lone node while it is written to", run_producing),
+    "slow-clients": Case("callers that read, write or end slowly", _slow_clients),
+    **{
+        name: Case(case.summary, partial(run_quorum_case, name))
+        for name, case in QUORUM_CASES.items()
+    },
+    **{
+        name: Case(case.summary, partial(run_cluster_case, name))
+        for name, case in CLUSTER_CASES.items()
+    },
+    "group-scaling": Case("a group of 1, 8 and 3 members, under load", _group_scaling),
+    **{name: Case(case.summary, partial(_growth, name)) for name, case in GROWTH_CASES.items()},
 }
-
-
-def run_cluster_case(
-    name: str,
-    directory: Path,
-    *,
-    budget: Budget,
-    seed: int,
-    rate: float = RATE,
-    partitions: int = PARTITIONS,
-    acks: str = "all",
-    planted: str = "",
-    settings: dict[str, str] | None = None,
-) -> int:
-    """Everything in that directory; the exit code."""
-    case = CLUSTER_CASES[name]
-    if name == GROUP_SCALING:
-        return run_group_scaling(
-            directory, seconds=budget.seconds, rate=rate, partitions=partitions
-        )
-    if case.fault is None:
-        return run_growth_case(name, directory, seconds=budget.seconds, rate=rate)
-    with ExitStack() as stack:
-        data_dirs = {}
-        if case.has_small_disk:
-            disk = stack.enter_context(small_disk(directory / "small", SMALL_BYTES))
-            data_dirs[SMALL] = check_mount(disk) / "data"
-        cluster = stack.enter_context(
-            TidelogCluster(
-                directory,
-                nodes=NODES,
-                partitions=partitions,
-                data_dirs=data_dirs,
-                acks=acks,
-                planted=planted,
-                settings=settings,
-            )
-        )
-        readers = None
-        if case.members:
-            readers = GroupReaders(cluster, directory / "members", case.members)
-            stack.callback(readers.kill)
-            readers.load()
-        fault = case.fault(cluster)
-        done = run_under_fault(
-            cluster, fault, directory, budget=budget, rate=rate, seed=seed, readers=readers
-        )
-        code = exit_code(done)
-        return code if readers is None else worst(code, readers.report())
-
-
-def worst(*codes: int) -> int:
-    """Of several verdicts on one run: an anomaly counts more than a run that proves nothing."""
-    return 1 if 1 in codes else max(codes)
-
-
-def exit_code(done: RunDone) -> int:
-    """Print the verdict; see the module."""
-    code = report(done.verdict)
-    if code == 1:
-        return 1
-    for number, each in enumerate(done.rounds, 1):
-        if each.is_stuck:
-            print(f"STUCK: in round {number} something stood still until the fault was undone")
-            code = 1
-    if code == 1:
-        return 1
-    if not done.is_valid:
-        print("INVALID: in some round nothing was acknowledged before the fault, or nobody felt it")
-        return 3
-    return code
+GROUPS: Final[dict[str, tuple[str, ...]]] = {"quorum": tuple(QUORUM_CASES)}
+"""Several cases under one name, run one after the other."""

@@ -17,8 +17,6 @@ from tidelog.chaos.live.cluster.under_test import ClusterUnderTest
 from tidelog.chaos.live.processes.server import wait_until
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-RATE: Final = 10_500.0
-"""A little above what a run has to sustain: turns that come late are not made up for."""
 WARM_SECONDS_MAX: Final = 120.0
 HEALTHY_SECONDS: Final = 3.0
 RETURN_SECONDS_MAX: Final = 30.0

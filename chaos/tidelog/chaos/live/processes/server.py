@@ -1,12 +1,10 @@
 """One node of a cluster in a process of its own: formatted by the command line, fixed addresses.
 
-Owns the settings file, the directory and the process of one node; ends it by its own process id
-only. Every wait has a deadline, and what does not happen in time raises with the node's log.
+Owns the settings file, the directory and the process of one node. Every wait has a deadline, and
+what does not happen in time raises with the node's log.
 """
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,11 +14,10 @@ from typing import Final
 
 import msgspec
 
+from tidelog.chaos.live.processes.process import Process
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 FORMAT_SECONDS_MAX: Final = 30.0
-END_SECONDS_MAX: Final = 20.0
-LOG_TAIL_CHARACTERS: Final = 3_000
 BOTH_ROLES: Final = ("broker", "controller")
 CONTROLLER: Final = ("controller",)
 
@@ -96,7 +93,7 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-class ServerProcess:
+class ServerProcess(Process):
     """`tidelog server` over a directory that outlives it."""
 
     def __init__(
@@ -110,16 +107,14 @@ class ServerProcess:
         planted: str = "",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(f"node {place.node_id}", directory / "node.log")
         self.place = place
         self.data_dir = data_dir or directory / "data"
-        self.log_file = directory / "node.log"
         self.settings_file = directory / "node.toml"
         self.directory_uuid = b""
         self.environment: dict[str, str] = {}
         """Added to the environment of the next start."""
         self._planted = planted
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_paused = False
         text = settings_text(place, self.data_dir, roles, reach or Reach())
         self.settings_file.write_text(text, encoding="utf-8")
 
@@ -127,22 +122,6 @@ class ServerProcess:
     def node_id(self) -> int:
         """The same after each start."""
         return self.place.node_id
-
-    @property
-    def pid(self) -> int:
-        """Of the running process."""
-        assert self._process is not None, "the node is not running"
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process was started and has not ended; a paused one runs."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it was stopped with SIGSTOP."""
-        return self._is_paused
 
     def format(self, *how: str) -> None:
         """`tidelog storage format`, with the way that is given."""
@@ -155,42 +134,9 @@ class ServerProcess:
 
     def start(self) -> None:
         """Begin the process; whoever needs the node waits for an answer of it."""
-        assert not self.is_running, "the node runs already"
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                server_command(self.settings_file, self._planted),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
-            )
-        self._is_paused = False
-
-    def kill(self) -> None:
-        """SIGKILL: no marker, no flush, no goodbye."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> int:
-        """SIGTERM, and wait for the orderly end; the exit code."""
-        return self._end(signal.SIGTERM)
-
-    def wait_ended(self, seconds_max: float = END_SECONDS_MAX) -> int:
-        """Until it ends by itself; the exit code."""
-        assert self._process is not None, "the node is not running"
-        try:
-            return self._process.wait(seconds_max)
-        except subprocess.TimeoutExpired:
-            raise self.failed("wait for the node's own end", "it runs on") from None
-
-    def pause(self) -> None:
-        """SIGSTOP: alive to the kernel, silent to everybody."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self._is_paused = True
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-        self._is_paused = False
+            command = server_command(self.settings_file, self._planted)
+            self._begin(command, self.environment, output=log, errors=log)
 
     def wipe(self) -> None:
         """Everything that it stored is gone."""
@@ -204,37 +150,6 @@ class ServerProcess:
     def journal(self) -> Path:
         """The quorum's youngest journal file."""
         return sorted((self.data_dir / "quorum").glob("journal-*.log"))[-1]
-
-    def log_text(self) -> str:
-        """What it has said so far, over all its starts."""
-        if not self.log_file.exists():
-            return ""
-        return self.log_file.read_text(encoding="utf-8", errors="replace")
-
-    def failed(self, tried: str, happened: str) -> TidelogError:
-        """An error that ends with the node's log."""
-        tail = self.log_text()[-LOG_TAIL_CHARACTERS:]
-        return TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried=f"{tried} (node {self.node_id})",
-            happened=f"{happened}; its log ends:\n{tail}",
-        )
-
-    def _end(self, number: signal.Signals) -> int:
-        process = self._process
-        assert process is not None, "the node is not running"
-        if process.poll() is None:
-            process.send_signal(number)
-        try:
-            code = process.wait(END_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(END_SECONDS_MAX)
-            raise self.failed("stop the node", f"it ran on for {END_SECONDS_MAX} s") from None
-        finally:
-            self._process = None
-            self._is_paused = False
-        return code
 
 
 def server_command(settings_file: Path, planted: str = "") -> list[str]:

@@ -16,10 +16,13 @@ import msgspec
 
 from tidelog.chaos.checkers import Anomaly, Poll, check_log
 from tidelog.chaos.live.processes.node import NodeProcess
+from tidelog.chaos.live.shared.case import Orders
 from tidelog.chaos.live.single.workload import Ledger, Writer
 from tidelog.client import AdminClient, NewTopic
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+ROUNDS: Final = 10
+"""Where nothing else is said."""
 TOPIC: Final = "chaos"
 PARTITION_COUNT: Final = 6
 WRITER_COUNT: Final = 3
@@ -161,3 +164,38 @@ def _drain(node: NodeProcess, ledger: Ledger) -> int:
 
 def _stuck(tried: str, happened: str) -> TidelogError:
     return TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=happened)
+
+
+def report(verdict: Verdict) -> int:
+    """Print the run as a table, and the verdict."""
+    print("round  acknowledged  under way  indeterminate  down ms")
+    for number, each in enumerate(verdict.rounds, 1):
+        print(
+            f"{number:5}  {each.acknowledged:12}  {each.under_way:9}  {each.indeterminate:13}  "
+            f"{each.down_ms:7}"
+        )
+    print(
+        f"acknowledged {verdict.acknowledged}, indeterminate {verdict.indeterminate}, "
+        f"refused {verdict.failed}; read back {verdict.records_read} by an independent reader"
+    )
+    for anomaly in verdict.anomalies:
+        print(f"ANOMALY {anomaly}")
+    if verdict.anomalies:
+        return 1
+    if not verdict.is_valid:
+        print("INVALID: in some round nothing was acknowledged or nothing was on its way")
+        return 3
+    print("every acknowledged record is there, once, in order")
+    return 0
+
+
+def run_producing(orders: Orders) -> int:
+    """Runs the case; returns the exit code."""
+    return report(
+        run(
+            orders.directory,
+            rounds=orders.rounds or ROUNDS,
+            seed=orders.seed,
+            acknowledged_min=orders.acknowledged_min,
+        )
+    )

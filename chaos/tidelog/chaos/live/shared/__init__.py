@@ -1,0 +1,1 @@
+"""What every live case is told, and what it answers."""
