@@ -50,7 +50,7 @@ def test_every_metric_of_the_catalogue_is_read_back_from_the_plain_format() -> N
     assert metric.type == "counter"
     (sample,) = metric.samples
     assert sample.name == "tidelog_requests_total"
-    assert sample.labels["listener"] == 'listener "quoted" \\ and\nbroken'
+    assert sample.labels["listener"] == 'listener "quoted" \\\\ and\\u000abroken'
 
 
 def test_every_metric_of_the_catalogue_is_read_back_as_openmetrics() -> None:
@@ -120,3 +120,27 @@ def test_a_value_under_a_name_that_nobody_knows_or_with_other_labels_is_a_bug() 
         scrape.set("tidelog_quorum_term", 1, "x")
     with pytest.raises(AssertionError, match="is a histogram"):
         scrape.set("tidelog_request_duration_seconds", 1, "a", "b")
+
+
+STRANGE = (
+    "\x1b[31mred",
+    "a\0b",
+    "a\u2028b",
+    "a\u202eb",
+    "\x85",
+    "\U000e0041",
+    "a\\u0000b",
+    "a\\b",
+    "ü",
+)
+
+
+def test_names_of_strangers_stand_in_labels_without_what_is_not_printed_and_apart() -> None:
+    scrape = Scrape()
+    for number, name in enumerate(STRANGE):
+        scrape.set("tidelog_group_lag_records", number, name)
+    text = written(scrape)
+    assert all(each.isprintable() for each in text.splitlines())
+    assert "ü" in text
+    (family,) = read_plain(text)
+    assert len({sample.labels["group"] for sample in family.samples}) == len(STRANGE)

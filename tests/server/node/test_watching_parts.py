@@ -4,21 +4,27 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+import pytest
+from google.protobuf.descriptor import Descriptor
 
+from tests.server.cluster.test_bounds_in_world import all_methods
 from tidelog.broker.services.middleware.metering import LongCall
 from tidelog.broker.services.middleware.quota import Quotas
 from tidelog.broker.shared.image_counts import ImageCounts
 from tidelog.broker.shared.meter import Meter
 from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, PartitionImage, TopicImage
+from tidelog.metadata_quorum.admin.access import method_name
 from tidelog.ports import ListenerUsage, PageRequest, RequestContext
+from tidelog.server.events import log as log_events
 from tidelog.server.events.image import ImageEvents
 from tidelog.server.events.limit import LimitedEvents
+from tidelog.server.metrics import slow_requests
 from tidelog.server.metrics.gather import Sources
 from tidelog.server.metrics.health import Health
 from tidelog.server.metrics.slow_requests import SlowRequests
 from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.watching.refusal_events import RefusalEvents
-from tidelog.v1 import fetch_pb2
+from tidelog.v1 import broker_peer_pb2, fetch_pb2
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
@@ -321,6 +327,53 @@ def test_a_long_poll_is_slow_by_what_it_takes_beyond_its_wait() -> None:
     assert event == "slow_request"
     assert (values["partitions"], values["asked_to_wait_ms"]) == (2, 5_000)
     assert (values["method"], values["client_id"], values["took_ms"]) == ("Fetch", "c", 5_101)
+
+
+def test_a_long_poll_that_another_broker_passes_on_is_judged_as_a_clients() -> None:
+    fetch = fetch_pb2.FetchRequest(max_wait_ms=5_000, positions=[fetch_pb2.FetchPosition()])
+    request = broker_peer_pb2.FetchOwnRequest(fetch=fetch).SerializeToString()
+    call = msgspec.structs.replace(
+        long_call(5_050, request), method="/tidelog.v1.BrokerPeerService/FetchOwn"
+    )
+    assert slow(call).lines == []
+    late = msgspec.structs.replace(call, duration_ns=5_101 * MS)
+    ((_, _, values),) = slow(late).lines
+    assert (values["partitions"], values["asked_to_wait_ms"]) == (1, 5_000)
+
+
+def test_every_request_that_asks_for_a_wait_is_known_to_the_log_of_slow_ones() -> None:
+    asking = {
+        method_name(method)
+        for method in all_methods()
+        if not method.client_streaming and _asks_to_wait(method.input_type)
+    }
+    assert asking == {name for name in slow_requests._KNOWN if "Produce" not in name}
+
+
+def _asks_to_wait(message: Descriptor) -> bool:
+    return any(
+        field.name == "max_wait_ms"
+        or (field.message_type is not None and _asks_to_wait(field.message_type))
+        for field in message.fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("plain", "plain"),
+        ("ü", "ü"),
+        ("two words", '"two words"'),
+        ("\x1b[31mred", '"\\u001b[31mred"'),
+        ("a\0b", '"a\\u0000b"'),
+        ("a\u2028b", '"a\\u2028b"'),
+        ("a\u202eb", '"a\\u202eb"'),
+        ("\x7f", '"\\u007f"'),
+        ("a\u00a0b", '"a\\u00a0b"'),
+    ],
+)
+def test_a_line_of_the_log_holds_nothing_that_is_not_printed(value: str, written: str) -> None:
+    assert log_events._text(value) == written
 
 
 def test_a_slow_request_that_cannot_be_read_is_told_without_its_parts() -> None:

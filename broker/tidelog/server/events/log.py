@@ -8,6 +8,8 @@ import logging
 import sys
 from typing import Final
 
+from tidelog.broker.shared.visible import escaped
+
 _LOGGER: Final = logging.getLogger("tidelog")
 
 
@@ -43,5 +45,5 @@ def _line(event: str, values: dict[str, object]) -> str:
 
 def _text(value: object) -> str:
     text = str(value)
-    is_plain = bool(text) and not any(each.isspace() or each in '"=' for each in text)
-    return text if is_plain else json.dumps(text, ensure_ascii=False)
+    is_plain = bool(text) and text.isprintable() and not any(each in ' "=' for each in text)
+    return text if is_plain else escaped(json.dumps(text, ensure_ascii=False))

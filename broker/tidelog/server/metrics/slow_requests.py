@@ -13,7 +13,7 @@ from tidelog.broker.services.middleware.metering import NOT_KNOWN, LongCall
 from tidelog.broker.shared.events import EventLog
 from tidelog.ports import Clock
 from tidelog.server.metrics.metered_disk import MeteredDisk
-from tidelog.v1 import fetch_pb2, produce_pb2, records_pb2
+from tidelog.v1 import broker_peer_pb2, fetch_pb2, produce_pb2, records_pb2
 
 NS_PER_MS: Final = 1_000_000
 
@@ -27,6 +27,15 @@ def _fetch(message: bytes) -> tuple[int, int]:
     return len(asked.positions), asked.max_wait_ms
 
 
+def _fetch_own(message: bytes) -> tuple[int, int]:
+    asked = broker_peer_pb2.FetchOwnRequest.FromString(message).fetch
+    return len(asked.positions), asked.max_wait_ms
+
+
+def _produce_own(message: bytes) -> tuple[int, int]:
+    return len(broker_peer_pb2.ProduceOwnRequest.FromString(message).produce.batches), 0
+
+
 def _fetch_records(message: bytes) -> tuple[int, int]:
     return 1, records_pb2.FetchRecordsRequest.FromString(message).max_wait_ms
 
@@ -35,6 +44,8 @@ _KNOWN: Final[Mapping[str, Callable[[bytes], tuple[int, int]]]] = {
     "/tidelog.v1.ProduceService/Produce": _produce,
     "/tidelog.v1.FetchService/Fetch": _fetch,
     "/tidelog.v1.RecordsService/FetchRecords": _fetch_records,
+    "/tidelog.v1.BrokerPeerService/ProduceOwn": _produce_own,
+    "/tidelog.v1.BrokerPeerService/FetchOwn": _fetch_own,
 }
 """How many partitions a request names, and how long it asked to wait."""
 

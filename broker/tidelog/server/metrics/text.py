@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.shared.meter import NS_PER_S
+from tidelog.broker.shared.visible import visible
 from tidelog.server.metrics.catalogue import METRICS, Kind
 from tidelog.server.metrics.scrape import Scrape
 
@@ -104,7 +105,7 @@ def _samples(name: str, scrape: Scrape) -> "list[Sample]":
     metric = METRICS[name]
     suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
     return [
-        Sample(name + suffix, dict(zip(metric.labels, labels, strict=True)), value)
+        Sample(name + suffix, dict(zip(metric.labels, map(visible, labels), strict=True)), value)
         for labels, value in scrape.values.get(name, {}).items()
     ]
 

@@ -27,6 +27,7 @@ from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, Method, RequestContext, TaskScope
 from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
 from tidelog.server.events import log as log_events
+from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.wire.ids import BrokerEpoch, BrokerId
@@ -50,6 +51,9 @@ class BrokerGroups:
         address_of: Callable[[BrokerId], str | None],
         is_in_contact: Callable[[], bool],
     ) -> None:
+        self._clock = ports.clock
+        # Strangers make groups and members as they like: their ends must not fill the log.
+        self._events = LimitedEvents(log_events, ports.clock)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
@@ -60,7 +64,7 @@ class BrokerGroups:
             broker_id=broker_id,
             make_core=GroupCoordinatorCore,
             is_in_contact=is_in_contact,
-            events=log_events,
+            events=self._events,
             meter=meter,
         )
         self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
@@ -110,6 +114,13 @@ class BrokerGroups:
         scope.start(self.coordinators.run(), name="group coordinators")
         scope.start(self.lag.run(), name="lag of groups")
         scope.start(self.subscriptions.run(), name="subscriptions")
+        scope.start(self._tell_left_out(), name="events of groups left out")
+
+    async def _tell_left_out(self) -> None:
+        """Also when nothing else comes that would tell it."""
+        while True:
+            await self._clock.sleep(WINDOW_MS)
+            self._events.sweep()
 
 
 def _own_context(broker_id: BrokerId) -> RequestContext:
