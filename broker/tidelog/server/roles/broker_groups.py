@@ -52,8 +52,7 @@ class BrokerGroups:
         is_in_contact: Callable[[], bool],
     ) -> None:
         self._clock = ports.clock
-        # Strangers make groups and members as they like: their ends must not fill the log.
-        self._events = LimitedEvents(log_events, ports.clock)
+        self._events = _limited_events(ports.clock)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
@@ -95,9 +94,8 @@ class BrokerGroups:
             broker_id=broker_id,
             own_context=lambda: _own_context(broker_id),
         )
-        self.subscriptions = Subscriptions(
-            side.source, self._group_of(ports.clock), reads, ports.clock, ports.random
-        )
+        ports_of = self._group_of(ports.clock)
+        self.subscriptions = Subscriptions(side.source, ports_of, reads, ports.clock, ports.random)
 
     def _group_of(self, clock: Clock) -> GroupPorts:
         def own_life() -> BrokerLife:
@@ -121,6 +119,11 @@ class BrokerGroups:
         while True:
             await self._clock.sleep(WINDOW_MS)
             self._events.sweep()
+
+
+def _limited_events(clock: Clock) -> LimitedEvents:
+    """Strangers make groups and members as they like: their ends must not fill the log."""
+    return LimitedEvents(log_events, clock)
 
 
 def _own_context(broker_id: BrokerId) -> RequestContext:
