@@ -34,7 +34,7 @@ from tidelog.client.shared.asking import Answer
 from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.fetch_stream import FetchStream
+from tidelog.client.sync.streams import FetchStream
 from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import TidelogError
 

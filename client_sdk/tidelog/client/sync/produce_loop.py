@@ -38,7 +38,7 @@ from tidelog.client.shared.asking import Answer, OnAnswer
 from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import complete
-from tidelog.client.sync.produce_stream import ProduceStream
+from tidelog.client.sync.streams import ProduceStream
 from tidelog.client.wire import calls as wire
 from tidelog.client.writing.producer_parts import (
     LoopSettings,
