@@ -73,7 +73,8 @@ class GroupAdminServiceServicer(object):
 
     def ListGroups(self, request, context):
         """All groups of the cluster. If a coordinator is missing, its groups are left out and
-        `missing_coordinators` tells.
+        `missing_coordinators` tells. All are asked at once: without a majority of the cluster it takes a
+        few seconds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +89,7 @@ class GroupAdminServiceServicer(object):
 
     def AlterGroupOffsets(self, request, context):
         """Sets committed offsets. Refused with GROUP_NOT_EMPTY while the group has members. All
-        partitions are set together or none. May be sent again.
+        partitions are set together or none. May be sent again. A group that is not there is made by it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,7 +112,8 @@ class GroupAdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMembers(self, request, context):
-        """Makes members leave. A living one notices with its next heartbeat and may join again.
+        """Makes members leave. A living one notices with its next heartbeat and may join again. Who is no
+        member, or of a group that is not there, counts as gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,13 +35,14 @@ class GroupAdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> GroupAdminServiceAsyncStub: ...
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_admin_pb2.ListGroupsRequest, _group_admin_pb2.ListGroupsResponse]
     """All groups of the cluster. If a coordinator is missing, its groups are left out and
-    `missing_coordinators` tells.
+    `missing_coordinators` tells. All are asked at once: without a majority of the cluster it takes a
+    few seconds.
     """
     DescribeGroups: _grpc.UnaryUnaryMultiCallable[_group_admin_pb2.DescribeGroupsRequest, _group_admin_pb2.DescribeGroupsResponse]
     """Members, what they own, and how far each partition was read."""
     AlterGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_admin_pb2.AlterGroupOffsetsRequest, _group_admin_pb2.AlterGroupOffsetsResponse]
     """Sets committed offsets. Refused with GROUP_NOT_EMPTY while the group has members. All
-    partitions are set together or none. May be sent again.
+    partitions are set together or none. May be sent again. A group that is not there is made by it.
     """
     DeleteGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_admin_pb2.DeleteGroupOffsetsRequest, _group_admin_pb2.DeleteGroupOffsetsResponse]
     """Forgets committed offsets of partitions that no member subscribes to. May be sent again: what
@@ -52,7 +53,9 @@ class GroupAdminServiceStub:
     again it fails with GROUP_NOT_FOUND.
     """
     RemoveMembers: _grpc.UnaryUnaryMultiCallable[_group_admin_pb2.RemoveMembersRequest, _group_admin_pb2.RemoveMembersResponse]
-    """Makes members leave. A living one notices with its next heartbeat and may join again."""
+    """Makes members leave. A living one notices with its next heartbeat and may join again. Who is no
+    member, or of a group that is not there, counts as gone.
+    """
 
 @_typing.type_check_only
 class GroupAdminServiceAsyncStub(GroupAdminServiceStub):
@@ -61,13 +64,14 @@ class GroupAdminServiceAsyncStub(GroupAdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_admin_pb2.ListGroupsRequest, _group_admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
     """All groups of the cluster. If a coordinator is missing, its groups are left out and
-    `missing_coordinators` tells.
+    `missing_coordinators` tells. All are asked at once: without a majority of the cluster it takes a
+    few seconds.
     """
     DescribeGroups: _aio.UnaryUnaryMultiCallable[_group_admin_pb2.DescribeGroupsRequest, _group_admin_pb2.DescribeGroupsResponse]  # type: ignore[assignment]
     """Members, what they own, and how far each partition was read."""
     AlterGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_admin_pb2.AlterGroupOffsetsRequest, _group_admin_pb2.AlterGroupOffsetsResponse]  # type: ignore[assignment]
     """Sets committed offsets. Refused with GROUP_NOT_EMPTY while the group has members. All
-    partitions are set together or none. May be sent again.
+    partitions are set together or none. May be sent again. A group that is not there is made by it.
     """
     DeleteGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_admin_pb2.DeleteGroupOffsetsRequest, _group_admin_pb2.DeleteGroupOffsetsResponse]  # type: ignore[assignment]
     """Forgets committed offsets of partitions that no member subscribes to. May be sent again: what
@@ -78,7 +82,9 @@ class GroupAdminServiceAsyncStub(GroupAdminServiceStub):
     again it fails with GROUP_NOT_FOUND.
     """
     RemoveMembers: _aio.UnaryUnaryMultiCallable[_group_admin_pb2.RemoveMembersRequest, _group_admin_pb2.RemoveMembersResponse]  # type: ignore[assignment]
-    """Makes members leave. A living one notices with its next heartbeat and may join again."""
+    """Makes members leave. A living one notices with its next heartbeat and may join again. Who is no
+    member, or of a group that is not there, counts as gone.
+    """
 
 class GroupAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Groups, for operators and tools. Served by every broker, which asks the coordinators."""
@@ -90,7 +96,8 @@ class GroupAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_admin_pb2.ListGroupsResponse, _abc.Awaitable[_group_admin_pb2.ListGroupsResponse]]:
         """All groups of the cluster. If a coordinator is missing, its groups are left out and
-        `missing_coordinators` tells.
+        `missing_coordinators` tells. All are asked at once: without a majority of the cluster it takes a
+        few seconds.
         """
 
     @_abc_1.abstractmethod
@@ -108,7 +115,7 @@ class GroupAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_admin_pb2.AlterGroupOffsetsResponse, _abc.Awaitable[_group_admin_pb2.AlterGroupOffsetsResponse]]:
         """Sets committed offsets. Refused with GROUP_NOT_EMPTY while the group has members. All
-        partitions are set together or none. May be sent again.
+        partitions are set together or none. May be sent again. A group that is not there is made by it.
         """
 
     @_abc_1.abstractmethod
@@ -137,6 +144,8 @@ class GroupAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_admin_pb2.RemoveMembersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_admin_pb2.RemoveMembersResponse, _abc.Awaitable[_group_admin_pb2.RemoveMembersResponse]]:
-        """Makes members leave. A living one notices with its next heartbeat and may join again."""
+        """Makes members leave. A living one notices with its next heartbeat and may join again. Who is no
+        member, or of a group that is not there, counts as gone.
+        """
 
 def add_GroupAdminServiceServicer_to_server(servicer: GroupAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -343,7 +343,9 @@ class SubscribeAssignment(_message.Message):
     def revoked(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscribePosition]:
         """Those just taken away. Acknowledgements for them sent before the client saw this still count if
         they arrive in time; the broker holds the partition back until then for at most the
-        `acknowledge_timeout_ms`, or until the client has acknowledged all that it was sent.
+        `acknowledge_timeout_ms`, or until the client has acknowledged all that it was sent. Partitions of
+        a topic that was deleted are given up at once. One that is made again under its name is another
+        topic: its partitions are assigned anew, and positions mean them from then on.
         """
 
     def __init__(
@@ -374,7 +376,7 @@ class SubscribeAcknowledged(_message.Message):
     @_builtins.property
     def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscribeFailure]:
         """Partitions whose offset was not stored; the others were. STALE_ASSIGNMENT: the partition
-        belongs to another member, which will get the records again. COORDINATOR_NOT_AVAILABLE and
+        belongs to another member, which will get the records again, or its topic was deleted. COORDINATOR_NOT_AVAILABLE and
         others that are `retriable`: it is not known to be stored; acknowledge again while the partition
         is assigned.
         """

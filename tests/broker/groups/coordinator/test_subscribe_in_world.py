@@ -9,7 +9,7 @@ import pytest
 from tests.broker.support.group_world import CALL_S, Groups, Member, settle
 from tests.server.support.cluster_in_world import Cluster
 from tidelog.ports import Stream
-from tidelog.v1 import subscribe_pb2
+from tidelog.v1 import subscribe_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
@@ -337,6 +337,30 @@ def test_without_a_majority_every_wait_ends_with_what_is_missing(is_coordinator:
                 assert other.error.retriable
                 assert "not ready to read" in other.error.happened
             reader.stream.cancel()
+
+    three().run(work)
+
+
+@pytest.mark.parametrize("group", ["g", ""])
+def test_a_topic_that_is_deleted_and_made_again_is_read_at_once(group: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        groups = Groups(cluster)
+        await groups.topic("t", 2)
+        await groups.produce("t", 0, 3)
+        async with subscribed(cluster, group=group) as reader:
+            await reader.until(lambda: len(reader.records) == 3)
+            request = topic_admin_pb2.DeleteTopicsRequest()
+            request.topics.add(name="t")
+            await cluster.call(1, "TopicAdminService/DeleteTopics", request.SerializeToString())
+            await reader.until(lambda: bool(reader.revoked))
+            assert await reader.acknowledge(("t", 0, 3)) == [ErrorCode.STALE_ASSIGNMENT]
+            await groups.topic("t", 2)
+            await groups.produce("t", 0, 1)
+            began_ns = cluster.world.loop.now_ns
+            await reader.until(lambda: len(reader.records) == 4)
+            took_ms = (cluster.world.loop.now_ns - began_ns) // 1_000_000
+            assert took_ms < 8_000, f"it took {took_ms} ms"
+            assert await reader.acknowledge(("t", 0, 1)) == []
 
     three().run(work)
 

@@ -147,6 +147,7 @@ class Subscriptions:
             if not topic.is_internal
         )
         for runner, begin in self._runners.items():
+            runner.forget(image.topics)
             if not begin.group:
                 runner.show(self._partitions(begin))
 

@@ -8,7 +8,7 @@ never send anything that the core has not said, nor keep a read after what it is
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import Final, Protocol, assert_never
 
 import msgspec
@@ -37,7 +37,7 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, TopicId
 
 NS_PER_MS: Final = 1_000_000
 ForClient = SendRecords | SendAssignment | SendAcknowledged
@@ -170,6 +170,10 @@ class SubscriptionRunner:
     def show(self, partitions: Mapping[PartitionKey, str]) -> None:
         """Without a group: all partitions of its topics."""
         self._perform(self._core.on_topics(partitions, self._now_ms()))
+
+    def forget(self, living: Container[TopicId]) -> None:
+        """All topics but these were deleted."""
+        self._perform(self._core.on_deleted(living, self._now_ms()))
 
     # -- effects ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ cannot be stored for too long is answered with what is missing, so that no clien
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import msgspec
@@ -134,9 +134,22 @@ class Commits:
             error = outcome if isinstance(outcome, TidelogError) else outcome.errors[place]
             if error is None:
                 on_stored(offset.key, offset.committed_offset)
+            elif error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                topic, partition = first.topics[offset.key], offset.key.partition
+                first.failures.append((topic, partition, deleted(topic, partition)))
             else:
                 first.failures.append((first.topics[offset.key], offset.key.partition, error))
         return self._answer_first()
+
+    def forget(self, gone: Container[PartitionKey]) -> None:
+        """Their topics were deleted. What is under way the coordinator refuses by itself."""
+        for waiting in self._queue:
+            if self._sent is not None and waiting is self._queue[0]:
+                continue
+            for key in [key for key in waiting.offsets if key in gone]:
+                del waiting.offsets[key]
+                topic = waiting.topics[key]
+                waiting.failures.append((topic, key.partition, deleted(topic, key.partition)))
 
     def take_late(self, now_ms: int) -> list[SendAcknowledged]:
         """Answers to those that have waited for too long; perhaps one of them is stored yet."""
@@ -179,6 +192,16 @@ def stale(name: str) -> TidelogError:
         ErrorCode.STALE_ASSIGNMENT,
         tried=f"acknowledge records of {name}",
         happened="this stream does not own the partition any more",
+    )
+
+
+def deleted(topic: str, partition: int) -> TidelogError:
+    """STALE_ASSIGNMENT as well: nobody can ever store it."""
+    return TidelogError(
+        ErrorCode.STALE_ASSIGNMENT,
+        tried=f"acknowledge records of {topic}-{partition}",
+        happened=f"topic {topic} was deleted",
+        hint="Nothing: nobody gets these records again.",
     )
 
 

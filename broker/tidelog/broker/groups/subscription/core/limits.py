@@ -18,6 +18,8 @@ next acknowledgement ends the stream. What is on its way to be stored may still 
 POSITIONS_MAX: Final = 10_000
 """Of one acknowledgement: as many as a commit may have."""
 TOPICS_MAX: Final = 1_000
+DELETED_MAX: Final = 1_000
+"""Deleted topics of which a stream remembers the names, to say so of what comes of them."""
 ACKNOWLEDGE_MS_DEFAULT: Final = 300_000
 ACKNOWLEDGE_MS_MIN: Final = 1_000
 ACKNOWLEDGE_MS_MAX: Final = 24 * 60 * 60 * 1000

@@ -61,7 +61,9 @@ class Membership:
         return self.is_member and now_ms >= self._heard_ms + self._session_ms
 
     def hurry(self, now_ms: int) -> None:
-        """There is something to report."""
+        """Something was given up: what is owned is reported soon, also if that was reported last:
+        the coordinator may have given it something since."""
+        self._reported = None
         self._due_ms = min(self._due_ms, now_ms)
 
     def heartbeat(self, owned: Iterable[PartitionKey], now_ms: int) -> Heartbeat:
@@ -102,7 +104,8 @@ class Membership:
         # The coordinator counts from when it took it: not before this, but before its answer came.
         self._heard_ms = self._sent_ms
         self._session_ms = answer.session_timeout_ms or NEVER_MS
-        self._due_ms = now_ms + max(1, answer.heartbeat_interval_ms)
+        has_news = self._reported is None
+        self._due_ms = now_ms if has_news else now_ms + max(1, answer.heartbeat_interval_ms)
 
     def fail(self, now_ms: int) -> None:
         """It could not be asked: once more, soon; what it was told it may not have heard."""

@@ -4,7 +4,7 @@ Owns the partitions of the stream, credit and deadlines. It must never send a re
 that it does not own, nor give one up while the client may still acknowledge what it was sent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.groups.state.answers import CommitAnswer, HeartbeatAnswer
@@ -15,6 +15,7 @@ from tidelog.broker.groups.subscription.core.commits import (
     Commits,
     Refusal,
     Waiting,
+    deleted,
     silent,
     stale,
 )
@@ -39,6 +40,7 @@ from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import invalid
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
 
 _LOST: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 
@@ -67,6 +69,8 @@ class Subscription:
         self._announced: dict[PartitionKey, Position] | None = None
         """What the client was told last; None: nothing yet."""
         self._was_idle = False
+        self._deleted: dict[str, None] = {}
+        """Names of topics that were deleted under the stream and not made again, newest last."""
         self._is_finishing = False
         """The client says nothing more: what it acknowledged is stored, nothing more is sent."""
         self._is_over = False
@@ -163,6 +167,7 @@ class Subscription:
         for key, topic in wanted.items():
             partition = self._partitions.get(key)
             if partition is None:
+                self._deleted.pop(topic, None)
                 self._partitions[key] = Partition(key=key, topic=topic)
                 self._find_due_ms = now_ms
             elif partition.is_leaving:
@@ -175,6 +180,22 @@ class Subscription:
         self._give_up_done(now_ms)
         effects: list[Effect] = [ChangeReads()]
         return effects + (self._find() if now_ms >= self._find_due_ms else [])
+
+    def on_deleted(self, living: Container[TopicId], now_ms: int) -> list[Effect]:
+        """These topics are there; what was read of others cannot be acknowledged any more."""
+        gone = {key: each for key, each in self._partitions.items() if key.topic_id not in living}
+        for key, partition in gone.items():
+            del self._partitions[key]
+            self._deleted.pop(partition.topic, None)
+            self._deleted[partition.topic] = None
+            if len(self._deleted) > limits.DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
+        if not gone:
+            return []
+        self._commits.forget(gone)
+        if self._member is not None:
+            self._member.hurry(now_ms)
+        return [ChangeReads(), *self._announce(), *self._commit(now_ms)]
 
     def _give_up_done(self, now_ms: int) -> None:
         done = [key for key, each in self._partitions.items() if each.is_leaving and each.is_done]
@@ -425,6 +446,8 @@ class Subscription:
         )
 
     def _objection(self, key: PartitionKey | None, position: Position) -> TidelogError | None:
+        if key is None and position.topic in self._deleted:
+            return deleted(position.topic, position.partition)
         if key is None:
             return TidelogError(
                 ErrorCode.STALE_ASSIGNMENT,
