@@ -74,9 +74,10 @@ def asked(method: MethodDescriptor, path: Path, number: int, known: dict[str, An
             del message.features[0]
     if isinstance(message, quorum_pb2.AppendEntriesRequest):
         # Heartbeats, unless the number stands in an entry or in the offer of a snapshot.
-        beside = {"entries", "snapshot"} - {field.name for field in path[:1]}
-        for part in beside:
-            message.ClearField(part)
+        if not path or path[0].name != "entries":
+            message.ClearField("entries")
+        if not path or path[0].name != "snapshot":
+            message.ClearField("snapshot")
     data: bytes = message.SerializeToString()
     return data
 
