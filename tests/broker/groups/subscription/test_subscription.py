@@ -311,6 +311,18 @@ def test_its_session_counts_from_when_the_heartbeat_left_not_from_when_the_answe
     assert stream.count(SendRecords) == 0
 
 
+def test_an_answer_that_took_longer_than_the_session_gives_nothing() -> None:
+    stream = Stream()
+    stream.pass_time(0)
+    stream.now_ms += 6_000
+    stream.answer(assigned(P0))
+    assert stream.count(FindPositions) == 0, "the coordinator may have removed it by now"
+    joined = stream.last(SendHeartbeat)
+    assert isinstance(joined, SendHeartbeat)
+    assert joined.request.member_epoch == JOINING_EPOCH
+    assert stream.count(SendHeartbeat) == 2
+
+
 def test_a_client_that_acknowledges_nothing_for_too_long_ends_its_stream() -> None:
     stream = reading(P0)
     stream.brought(P0, 0, 2)

@@ -296,6 +296,8 @@ class GroupModel(RuleBasedStateMachine):
                 else:
                     assert isinstance(answer, HeartbeatAnswer)
                     seat.member.on_answer(sent, answer, seat.sent_ms)
+                    # An answer may take longer than the session that it tells of.
+                    seat.member.on_time(self.house.now_ms)
         for request_id in [each for each in self.commits if each in self.house.answers]:
             answer = self.house.answers.pop(request_id)
             _, _, at, offset = self.commits.pop(request_id)

@@ -150,6 +150,9 @@ class Subscription:
             member.fail(now_ms)
             return []
         member.take(outcome, now_ms)
+        if member.is_over(now_ms):
+            # The answer took longer than the session that it tells of.
+            return self._lose(now_ms, silent) + self.tick(now_ms)
         effects: list[Effect] = []
         if outcome.assignment is not None:
             self._has_answer = True
