@@ -60,7 +60,13 @@ def test_no_error_of_a_command_names_a_call_of_the_client() -> None:
     wrong, of_python = [], 0
     for part, text in said():
         of_python += bool(CLASSES.search(text) or CALL.search(text))
-        error = TidelogError(ErrorCode.INVALID_ARGUMENT, **{**given, part: text})
+        told = {**given, part: text}
+        error = TidelogError(
+            ErrorCode.INVALID_ARGUMENT,
+            tried=told["tried"],
+            happened=told["happened"],
+            hint=told["hint"],
+        )
         for line in told_of(error, "topic create"):
             if CLASSES.search(line) or CALL.search(line):
                 wrong.append(f"{line} ({text})")

@@ -52,8 +52,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Remedy: Check that the node runs and that the address is right, then try again.
     """
     ERROR_CODE_DEADLINE_EXCEEDED: _ErrorCode.ValueType  # 7
-    """The call did not end within its deadline; it may still take effect. Retriable. Remedy: Raise
-    the named timeout, or find out what is slow.
+    """The call did not end within its deadline; it may still take effect. Of a batch without a
+    producer id: not retriable. Retriable. Remedy: Raise the named timeout, or find out what is slow.
     """
     ERROR_CODE_CANCELLED: _ErrorCode.ValueType  # 8
     """The caller withdrew the call; it may still take effect. Not retriable. Remedy: Nothing, if the
@@ -151,8 +151,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     the clock that is off, the sender's or the broker's, or change the topic's timestamp settings.
     """
     ERROR_CODE_INDETERMINATE: _ErrorCode.ValueType  # 45
-    """The outcome is unknown: the records may or may not be stored. Not retriable. Remedy: Read the
-    partition before sending them again, or use an idempotent producer.
+    """The outcome is unknown: the records may or may not be stored. Of a batch with a producer id:
+    retriable. Not retriable. Remedy: Send it again under its sequence; without one read the
+    partition before sending again.
     """
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 46
     """A batch's sequence leaves a gap after the last one stored for its producer. Not retriable.
@@ -312,8 +313,8 @@ ERROR_CODE_UNAVAILABLE: ErrorCode.ValueType  # 6
 Remedy: Check that the node runs and that the address is right, then try again.
 """
 ERROR_CODE_DEADLINE_EXCEEDED: ErrorCode.ValueType  # 7
-"""The call did not end within its deadline; it may still take effect. Retriable. Remedy: Raise
-the named timeout, or find out what is slow.
+"""The call did not end within its deadline; it may still take effect. Of a batch without a
+producer id: not retriable. Retriable. Remedy: Raise the named timeout, or find out what is slow.
 """
 ERROR_CODE_CANCELLED: ErrorCode.ValueType  # 8
 """The caller withdrew the call; it may still take effect. Not retriable. Remedy: Nothing, if the
@@ -411,8 +412,9 @@ ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 44
 the clock that is off, the sender's or the broker's, or change the topic's timestamp settings.
 """
 ERROR_CODE_INDETERMINATE: ErrorCode.ValueType  # 45
-"""The outcome is unknown: the records may or may not be stored. Not retriable. Remedy: Read the
-partition before sending them again, or use an idempotent producer.
+"""The outcome is unknown: the records may or may not be stored. Of a batch with a producer id:
+retriable. Not retriable. Remedy: Send it again under its sequence; without one read the
+partition before sending again.
 """
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 46
 """A batch's sequence leaves a gap after the last one stored for its producer. Not retriable.
@@ -567,7 +569,9 @@ class Error(_message.Message):
     retriable: _builtins.bool
     """Whether the same request may succeed later without any change by the caller. Of a write it does
     not say that the earlier try had no effect: after DEADLINE_EXCEEDED, CANCELLED, UNAVAILABLE in
-    the middle of a call and INDETERMINATE it may have.
+    the middle of a call and INDETERMINATE it may have. Where that would store a batch twice, as of
+    one without a producer id, DEADLINE_EXCEEDED and INDETERMINATE are not retriable. In a single
+    answer it may differ from what the code's description says: this field counts.
     """
     retry_after_ms: _builtins.int
     """How long to wait before the next try, in milliseconds; 0: the client's own backoff."""

@@ -66,7 +66,8 @@ class ProduceRequest(_message.Message):
     """How many replicas must have each batch."""
     timeout_ms: _builtins.int
     """How long the broker may wait for the acknowledgement, in milliseconds; 0: the broker's default.
-    When it is over the batch is answered DEADLINE_EXCEEDED, and its outcome is unknown.
+    When it is over the batch is answered DEADLINE_EXCEEDED, and its outcome is unknown:
+    `retriable` only with a producer id.
     """
     transactional_id: _builtins.str
     """Only for batches of a transaction: the producer's transactional id. The first batch that

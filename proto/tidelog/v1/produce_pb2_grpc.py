@@ -56,8 +56,15 @@ class ProduceServiceServicer(object):
     def Produce(self, request, context):
         """One request, one answer. The answer comes when every batch of the request has met `acks`, has
         failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
-        batch with a producer id in its header may be sent again until it is answered: it is stored
-        once. A batch without one must not be sent again when its outcome is unknown.
+        batch with a producer id in its header carries the sequence of its first record (without one it
+        is refused, INVALID_ARGUMENT), and may be sent again, as it is, until it is answered: it is
+        stored once. A batch without a producer id must not be sent again when its outcome is unknown.
+        The outcome is unknown after INDETERMINATE and DEADLINE_EXCEEDED: their `retriable` is true for
+        batches with a producer id, and false for others. A batch that shares sequences with stored ones
+        and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
+        (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
+        and a timestamp are answered only by a broker that has made sure that it leads, after at most a
+        second; else NOT_LEADER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,8 +38,15 @@ class ProduceServiceStub:
     Produce: _grpc.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
     """One request, one answer. The answer comes when every batch of the request has met `acks`, has
     failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
-    batch with a producer id in its header may be sent again until it is answered: it is stored
-    once. A batch without one must not be sent again when its outcome is unknown.
+    batch with a producer id in its header carries the sequence of its first record (without one it
+    is refused, INVALID_ARGUMENT), and may be sent again, as it is, until it is answered: it is
+    stored once. A batch without a producer id must not be sent again when its outcome is unknown.
+    The outcome is unknown after INDETERMINATE and DEADLINE_EXCEEDED: their `retriable` is true for
+    batches with a producer id, and false for others. A batch that shares sequences with stored ones
+    and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
+    (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
+    and a timestamp are answered only by a broker that has made sure that it leads, after at most a
+    second; else NOT_LEADER.
     """
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
     """A pipeline of the same requests. Requests of one stream are appended in the order in which they
@@ -58,8 +65,15 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     Produce: _aio.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
     """One request, one answer. The answer comes when every batch of the request has met `acks`, has
     failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
-    batch with a producer id in its header may be sent again until it is answered: it is stored
-    once. A batch without one must not be sent again when its outcome is unknown.
+    batch with a producer id in its header carries the sequence of its first record (without one it
+    is refused, INVALID_ARGUMENT), and may be sent again, as it is, until it is answered: it is
+    stored once. A batch without a producer id must not be sent again when its outcome is unknown.
+    The outcome is unknown after INDETERMINATE and DEADLINE_EXCEEDED: their `retriable` is true for
+    batches with a producer id, and false for others. A batch that shares sequences with stored ones
+    and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
+    (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
+    and a timestamp are answered only by a broker that has made sure that it leads, after at most a
+    second; else NOT_LEADER.
     """
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
     """A pipeline of the same requests. Requests of one stream are appended in the order in which they
@@ -81,8 +95,15 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_produce_pb2.ProduceResponse, _abc.Awaitable[_produce_pb2.ProduceResponse]]:
         """One request, one answer. The answer comes when every batch of the request has met `acks`, has
         failed, or `timeout_ms` is over. Each batch succeeds or fails on its own and as a whole. A
-        batch with a producer id in its header may be sent again until it is answered: it is stored
-        once. A batch without one must not be sent again when its outcome is unknown.
+        batch with a producer id in its header carries the sequence of its first record (without one it
+        is refused, INVALID_ARGUMENT), and may be sent again, as it is, until it is answered: it is
+        stored once. A batch without a producer id must not be sent again when its outcome is unknown.
+        The outcome is unknown after INDETERMINATE and DEADLINE_EXCEEDED: their `retriable` is true for
+        batches with a producer id, and false for others. A batch that shares sequences with stored ones
+        and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
+        (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
+        and a timestamp are answered only by a broker that has made sure that it leads, after at most a
+        second; else NOT_LEADER.
         """
 
     @_abc_1.abstractmethod

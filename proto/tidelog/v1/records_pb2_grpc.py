@@ -70,8 +70,9 @@ class RecordsServiceServicer(object):
         failed, or `timeout_ms` is over. Records of one partition keep the order of the request. The
         call fails as a whole only before anything was written; otherwise each place tells, and records
         of one partition share one fate. Send again only the records whose place has an error that is
-        `retriable`, in their order, with `partition` set to that place's partition; where its error is
-        DEADLINE_EXCEEDED they may be stored already. After a broken connection the outcome of all is
+        `retriable`, in their order, with `partition` set to that place's partition. Where its error is
+        DEADLINE_EXCEEDED or INDETERMINATE they may be stored already: `retriable` only with a producer
+        identity, which makes that harmless. After a broken connection the outcome of all is
         unknown: send the request again only with a producer identity, or if duplicates do no harm.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

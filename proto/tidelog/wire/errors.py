@@ -126,7 +126,8 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         retriable=True,
     ),
     ErrorCode.DEADLINE_EXCEEDED: _meaning(
-        "The call did not end within its deadline; it may still take effect.",
+        "The call did not end within its deadline; it may still take effect. Of a batch without a "
+        "producer id: not retriable.",
         "Raise the named timeout, or find out what is slow.",
         retriable=True,
     ),
@@ -237,8 +238,9 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         "timestamp settings.",
     ),
     ErrorCode.INDETERMINATE: _meaning(
-        "The outcome is unknown: the records may or may not be stored.",
-        "Read the partition before sending them again, or use an idempotent producer.",
+        "The outcome is unknown: the records may or may not be stored. Of a batch with a producer "
+        "id: retriable.",
+        "Send it again under its sequence; without one read the partition before sending again.",
     ),
     ErrorCode.OUT_OF_ORDER_SEQUENCE: _meaning(
         "A batch's sequence leaves a gap after the last one stored for its producer.",
@@ -395,8 +397,18 @@ class TidelogError(Exception):
     `fatal` and `txn_requires_abort` are part of the surface that users of Kafka's clients know.
     """
 
-    def __init__(self, code: ErrorCode, *, tried: str, happened: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        code: ErrorCode,
+        *,
+        tried: str,
+        happened: str,
+        hint: str = "",
+        retriable: bool | None = None,
+    ) -> None:
+        """`retriable`: of this request, where that differs from what the catalogue says."""
         super().__init__(code, tried, happened, hint)
+        self._retriable = retriable
         self.code = code
         self.tried = tried
         self.happened = happened
@@ -405,7 +417,7 @@ class TidelogError(Exception):
     @property
     def retriable(self) -> bool:
         """Whether the same call may succeed later without any change by the caller."""
-        return CATALOGUE[self.code].retriable
+        return CATALOGUE[self.code].retriable if self._retriable is None else self._retriable
 
     @property
     def fatal(self) -> bool:
@@ -423,14 +435,22 @@ class TidelogError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling of exceptions, and Spark
         # carries exceptions from its workers to its driver.
-        return (_rebuild, (type(self), self.code, self.tried, self.happened, self.hint))
+        texts = self.tried, self.happened, self.hint
+        return (_rebuild, (type(self), self.code, *texts, self._retriable))
 
 
 def _rebuild(
-    kind: type[TidelogError], code: ErrorCode, tried: str, happened: str, hint: str
+    kind: type[TidelogError],
+    code: ErrorCode,
+    tried: str,
+    happened: str,
+    hint: str,
+    retriable: bool | None = None,
 ) -> TidelogError:
     error = kind.__new__(kind)
-    TidelogError.__init__(error, code, tried=tried, happened=happened, hint=hint)
+    TidelogError.__init__(
+        error, code, tried=tried, happened=happened, hint=hint, retriable=retriable
+    )
     return error
 
 

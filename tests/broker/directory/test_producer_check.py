@@ -67,7 +67,62 @@ def test_a_gap_is_out_of_order() -> None:
 
 def test_what_lies_before_the_window_is_stored_but_its_offset_is_not_known() -> None:
     assert refused(known_of((50, 1)), header(10)) is ErrorCode.DUPLICATE_SEQUENCE
-    assert refused(known_of((50, 4)), header(51)) is ErrorCode.DUPLICATE_SEQUENCE
+    assert refused(known_of((50, 4)), header(47, records=3)) is ErrorCode.DUPLICATE_SEQUENCE
+
+
+@pytest.mark.parametrize(
+    ("sequence", "records", "says"),
+    [
+        (50, 5, "54 to 54 are not stored"),
+        (51, 4, "54 to 54 are not stored"),
+        (47, 9, "54 to 55 are not stored"),
+        (51, 1, "51 to 51 are stored in batches"),
+        (47, 4, "47 to 50 are stored in batches"),
+        (53, 1, "53 to 53 are stored in batches"),
+    ],
+)
+def test_what_overlaps_with_stored_batches_and_is_none_of_them_is_no_duplicate(
+    sequence: int, records: int, says: str
+) -> None:
+    """Who hears of a duplicate takes all of its records for stored."""
+    with pytest.raises(TidelogError) as caught:
+        find_duplicate(
+            known_of((50, 2), (52, 2)), header(sequence, records=records), tried="append"
+        )
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+    assert not caught.value.retriable
+    assert says in caught.value.happened
+    assert "the batch is not stored" in caught.value.happened
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=12),
+    st.integers(0, SEQUENCES - 1),
+    st.integers(0, 40),
+    st.integers(1, 9),
+)
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_of_what_is_called_a_duplicate_every_record_was_stored_before_the_window(
+    counts: list[int], begin: int, back: int, records: int
+) -> None:
+    state, sequence, sent = ProducerState(), begin, 0
+    state.note(header(begin))
+    first = ProducedBatch(begin, 0, 0, 1)
+    batches = [first]
+    sequence = (begin + 1) % SEQUENCES
+    for count in counts:
+        state.note(header(sequence, records=count))
+        batches.append(ProducedBatch(sequence, count - 1, 0, 1))
+        sequence, sent = (sequence + count) % SEQUENCES, sent + count
+    again = header((sequence - back) % SEQUENCES, records=records)
+    found = judged(state, again)
+    window = batches[-WINDOW_BATCHES:]
+    known = sum(each.last_offset_delta + 1 for each in window)
+    if found is ErrorCode.DUPLICATE_SEQUENCE:
+        assert back - records >= known, "no sequence of it is one of the window's"
+    elif found is ErrorCode.INVALID_ARGUMENT:
+        assert back - records < known
+        assert back > 0
 
 
 def test_an_old_epoch_is_fenced_whatever_its_sequence() -> None:

@@ -70,6 +70,19 @@ def test_a_batch_that_is_sent_again_gets_the_offset_of_the_first() -> None:
     with_node(work)
 
 
+def test_a_batch_of_a_producer_that_has_no_sequence_is_refused_and_not_stored_twice() -> None:
+    async def work(client: PlainClient) -> None:
+        topic_id = await client.create_topic("t")
+        await hand_out_ids(client)
+        for _ in range(2):
+            (answer,) = await client.produce(partition_batch(topic_id, 0, numbered(-1)))
+            assert code_of(answer.error) is ErrorCode.INVALID_ARGUMENT
+            assert "no sequence" in answer.error.happened
+        assert await client.read_all(topic_id) == []
+
+    with_node(work)
+
+
 async def produce_records(
     client: PlainClient, sequence: int | None, count: int
 ) -> records_pb2.ProduceRecordsResponse:

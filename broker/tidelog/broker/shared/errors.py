@@ -5,7 +5,25 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 def fresh(error: TidelogError) -> TidelogError:
     """An equal error of its own: one that is kept and raised again would grow its traceback."""
-    return TidelogError(error.code, tried=error.tried, happened=error.happened, hint=error.hint)
+    return reworded(error)
+
+
+def reworded(
+    error: TidelogError,
+    *,
+    tried: str | None = None,
+    happened: str | None = None,
+    hint: str | None = None,
+    retriable: bool | None = None,
+) -> TidelogError:
+    """The same error, told to somebody to whom other words say more."""
+    return TidelogError(
+        error.code,
+        tried=error.tried if tried is None else tried,
+        happened=error.happened if happened is None else happened,
+        hint=error.hint if hint is None else hint,
+        retriable=error.retriable if retriable is None else retriable,
+    )
 
 
 def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:

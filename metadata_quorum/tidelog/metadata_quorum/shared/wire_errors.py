@@ -28,7 +28,13 @@ def read_error(message: errors_pb2.Error) -> TidelogError:
     except ValueError:
         code = ErrorCode.UNKNOWN
         happened = f"{happened} (error code {message.code}, unknown to this release)"
-    return TidelogError(code, tried=message.tried, happened=happened, hint=message.hint)
+    return TidelogError(
+        code,
+        tried=message.tried,
+        happened=happened,
+        hint=message.hint,
+        retriable=message.retriable,
+    )
 
 
 def raise_malformed(name: str, error: DecodeError | str) -> NoReturn:

@@ -10,6 +10,7 @@ followers never judge: they take what their leader has taken. Stop 5 of a record
     continues the last batch              append
     one of the last batches again         answered with the offset that it got
     further ahead                         OUT_OF_ORDER_SEQUENCE: a batch before it is missing
+    overlaps with the last batches        INVALID_ARGUMENT: it is none of them, and not stored
     further back                          DUPLICATE_SEQUENCE: stored, its offset is forgotten
 
 Sequences are 31 bits and begin again at 0 behind the highest: what is ahead and what is back is
@@ -63,11 +64,39 @@ def find_duplicate(
         if is_same:
             return batch
     is_ahead = (header.base_sequence - expected) % SEQUENCES < SEQUENCES // 2
+    if not is_ahead:
+        _refuse_overlap(known, header, expected, tried)
     raise TidelogError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE if is_ahead else ErrorCode.DUPLICATE_SEQUENCE,
         tried=tried,
         happened=f"producer {header.producer_id} sent sequence {header.base_sequence}, "
         f"{expected} is its next",
+    )
+
+
+def _refuse_overlap(known: Producer, header: BatchHeader, expected: int, tried: str) -> None:
+    """Whoever hears of a duplicate takes all of its records for stored: of what overlaps with the
+    last batches, and is none of them, the leader knows that some are not, or that they were sent
+    in other batches."""
+    count = header.last_offset_delta + 1
+    back = (expected - header.base_sequence) % SEQUENCES
+    known_back = (expected - known.batches[0].base_sequence) % SEQUENCES
+    if back - count >= known_back:
+        return
+    sequence, last = header.base_sequence, (header.base_sequence + count - 1) % SEQUENCES
+    if back < count:
+        happened = (
+            f"{expected} to {last} are not stored, those before are: {expected} is its next one"
+        )
+    else:
+        happened = f"{sequence} to {last} are stored in batches with other limits"
+    raise TidelogError(
+        ErrorCode.INVALID_ARGUMENT,
+        tried=tried,
+        happened=f"producer {header.producer_id} sent the sequences {sequence} to {last}, of which "
+        f"{happened}; the batch is not stored",
+        hint="Send a batch again with the records and the sequences that it had, and new records "
+        "under the next sequence.",
     )
 
 

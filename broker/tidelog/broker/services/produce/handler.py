@@ -12,10 +12,12 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.produce.admission import ProducerAdmission
 from tidelog.broker.services.produce.batch_contents import check_contents
 from tidelog.broker.services.produce.verdicts import DOUBTED, Verdicts
+from tidelog.broker.services.produce.words import for_sender, with_consequence
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.shared.errors import internal, invalid
 from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
@@ -33,7 +35,7 @@ from tidelog.wire.batch import (
     verify_checksum,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
 
 NO_OFFSET: Final = -1
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -96,6 +98,8 @@ class Submitted(msgspec.Struct, frozen=True):
     """A partition in the words of people, for errors."""
     leader_epochs: Sequence[int] = ()
     """Of each place, the one in which its batch was judged."""
+    have_identity: Sequence[bool] = ()
+    """Of each place, whether its batch is stored once however often it is sent."""
 
 
 OnAnswers = Callable[[list[PartitionAcknowledgement]], None]
@@ -187,20 +191,28 @@ class ProduceHandler:
         append_time_ms = self._time.wall_ms()
         outcomes: list[asyncio.Future[Appended] | TidelogError] = []
         leader_epochs: list[int] = []
+        have_identity: list[bool] = []
         for batch in request.batches:
-            leader_epoch = NO_LEADER_EPOCH
+            leader_epoch, has_identity = NO_LEADER_EPOCH, False
             try:
                 tried = f"produce to {self._replicas.name_of(batch.topic_id, batch.partition)}"
                 replica = self._replicas.find(
                     batch.topic_id, batch.partition, batch.leader_epoch, tried=tried
                 )
                 leader_epoch = replica.leader_epoch
+                if replica.is_internal:
+                    raise internal(replica.topic_name, tried=tried)
+                header = _checked_header(batch, replica, tried)
+                has_identity = header.producer_id >= 0
                 outcomes.append(
-                    self._submit_batch(context, batch, replica, request.acks, append_time_ms, tried)
+                    self._submit_batch(
+                        context, batch.batch, header, replica, request.acks, append_time_ms, tried
+                    )
                 )
             except TidelogError as error:
                 outcomes.append(error)
             leader_epochs.append(leader_epoch)
+            have_identity.append(has_identity)
         places = [(batch.topic_id, batch.partition) for batch in request.batches]
         return Submitted(
             places,
@@ -209,6 +221,7 @@ class ProduceHandler:
             outcomes,
             self._replicas.name_of,
             leader_epochs,
+            have_identity,
         )
 
     async def wait(self, submitted: Submitted) -> list[PartitionAcknowledgement]:
@@ -285,20 +298,18 @@ class ProduceHandler:
     def _submit_batch(
         self,
         context: RequestContext,
-        batch: PartitionBatch,
+        batch: bytes,
+        header: BatchHeader,
         replica: Replica,
         acks: Acks,
         append_time_ms: int,
         tried: str,
     ) -> "asyncio.Future[Appended]":
-        if replica.is_internal:
-            raise internal(replica.topic_name, tried=tried)
-        header = _checked_header(batch, replica, tried)
-        check_contents(batch.batch, header, replica.settings, append_time_ms, tried=tried)
+        check_contents(batch, header, replica.settings, append_time_ms, tried=tried)
         self._admit_producer(context, replica, header, append_time_ms, tried)
         submitted = replica.directory.owner.submit(
             replica.log,
-            batch.batch,
+            batch,
             header,
             is_flush_awaited=acks is Acks.ALL,
             append_time_ms=append_time_ms,
@@ -373,6 +384,13 @@ def _checked_header(batch: PartitionBatch, replica: Replica, tried: str) -> Batc
         raise invalid(tried, "the batch is marked as a control batch")
     if header.is_transactional:
         raise _no_transactions(tried)
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise invalid(
+            tried,
+            f"the batch has the producer id {header.producer_id} and no sequence: sent again it "
+            "would be stored twice",
+            "Number the batches of a producer from 0 in each partition, or send none of both.",
+        )
     if header.timestamp_type is not TimestampType.CREATE or header.has_delete_horizon:
         raise invalid(tried, "the batch is marked with what only a broker sets: BATCH.md")
     return header
@@ -387,22 +405,34 @@ def _no_transactions(tried: str) -> TidelogError:
 def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:
     """What is known; of a batch that is under way still, that the time is over."""
     answers = []
-    for place, outcome in zip(submitted.places, submitted.outcomes, strict=True):
+    for number, (place, outcome) in enumerate(
+        zip(submitted.places, submitted.outcomes, strict=True)
+    ):
         if isinstance(outcome, TidelogError):
-            answers.append(_answer(place, outcome))
+            answers.append(_answer(place, _worded(outcome, submitted, number)))
         elif outcome.done() and not outcome.cancelled():
             failed = outcome.exception()
             assert failed is None or isinstance(failed, TidelogError), "an owner refuses typed"
-            answers.append(_answer(place, failed or outcome.result()))
+            if failed is None:
+                answers.append(_answer(place, outcome.result()))
+            else:
+                answers.append(_answer(place, _worded(failed, submitted, number)))
         else:
-            topic_id, partition = place
             late = TidelogError(
                 ErrorCode.DEADLINE_EXCEEDED,
-                tried=f"produce to {submitted.name_of(topic_id, partition)}",
+                tried=f"produce to {submitted.name_of(*place)}",
                 happened=f"not acknowledged within {timeout_ms} ms; it may still be stored",
             )
-            answers.append(_answer(place, late))
+            answers.append(_answer(place, _worded(late, submitted, number)))
     return answers
+
+
+def _worded(error: TidelogError, submitted: Submitted, number: int) -> TidelogError:
+    topic_id, partition = submitted.places[number]
+    key = PartitionKey(topic_id, PartitionId(partition))
+    named = for_sender(error, key, submitted.name_of(topic_id, partition))
+    is_numbered = bool(submitted.have_identity) and submitted.have_identity[number]
+    return with_consequence(named, has_identity=is_numbered)
 
 
 def _answer(place: Place, outcome: Appended | TidelogError | None) -> PartitionAcknowledgement:

@@ -18,6 +18,7 @@ from tidelog.broker.services.produce.handler import (
     ProduceHandler,
     ProduceRequest,
 )
+from tidelog.broker.services.produce.words import with_consequence
 from tidelog.broker.services.records.decode_turns import DecodeTurns, caller_of
 from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import RECORDS_ANSWER_BYTES, BrokerLimits
@@ -168,7 +169,13 @@ class RecordsHandler:
             target = self._broker_id if leader_id == NO_LEADER else leader_id
             batch = self._seal(request, topic, partition, places)
             by_leader.setdefault(target, []).append(batch)
-        return _places(partitions, await self._write(context, by_leader, request.timeout_ms))
+        answers = await self._write(context, by_leader, request.timeout_ms)
+        # Where another broker wrote them, only this one knows that no answer came.
+        has_identity = request.producer is not None
+        return [
+            _with_consequence(place, has_identity=has_identity)
+            for place in _places(partitions, answers)
+        ]
 
     async def _write(
         self,
@@ -324,6 +331,13 @@ def _places(
         offset = -1 if answer.error else answer.base_offset + number
         places.append(RecordPlace(partition, offset, answer.error, answer.leader_id))
     return places
+
+
+def _with_consequence(place: RecordPlace, *, has_identity: bool) -> RecordPlace:
+    if place.error is None:
+        return place
+    error = with_consequence(place.error, has_identity=has_identity)
+    return msgspec.structs.replace(place, error=error)
 
 
 def _validate_producer(who: ProducerIdentity, tried: str) -> None:
