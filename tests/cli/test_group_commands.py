@@ -82,6 +82,11 @@ def test_groups_are_listed_with_state_and_lag(server: GroupServer, desk: Desk) -
     out, errors = desk.type("list", "-q", code=1)
     assert out.split() == ["billing", "reports"]
     assert errors == "1 coordinator could not be asked: their groups are missing here\n"
+    server.members.clear()
+    server.offsets.clear()
+    out, errors = desk.type("list", code=1)
+    assert out == "", "nobody knows that there are none"
+    assert_three_lines(errors, why="1 coordinator could not be asked", hint="")
 
 
 def test_a_group_is_described(server: GroupServer, desk: Desk) -> None:

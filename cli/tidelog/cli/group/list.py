@@ -48,10 +48,19 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print them."""
     from tidelog.client.types.groups import GroupState
+    from tidelog.wire.errors import ErrorCode, TidelogError
 
     states = [GroupState(each) for each in arguments.state]
     with admin_client(arguments) as admin, controller_hint(admin):
         found = admin.try_list_groups(states, timeout_ms=ANSWER_TIMEOUT_MS)
+        if found.missing_coordinators and not found.groups:
+            # "No groups yet" would be a guess.
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried="list the groups",
+                happened=f"{count(found.missing_coordinators, 'coordinator')} could not be asked, "
+                "and the others know of no group",
+            )
     groups = [each for each in found.groups if each.lag or not arguments.only_with_lag]
     if arguments.json:
         print_json([as_json(each) for each in groups])
