@@ -1,5 +1,6 @@
 """The suite of clients: a slice of its seeds is clean, replays alike, and finds planted bugs."""
 
+import gc
 from collections.abc import Iterator
 from types import CodeType
 
@@ -14,6 +15,7 @@ from tidelog.chaos.sim.clients.strikes import Fault, Role
 from tidelog.chaos.sim.clients.suite import CLIENTS
 from tidelog.chaos.sim.clients.writing_scenes import WRITING
 from tidelog.chaos.sim.planted.of_clients import PLANTED
+from tidelog.chaos.sim.world.world import World
 from tidelog.client import aio
 
 PLANTS_MIN = 5
@@ -32,6 +34,19 @@ class TestClientsSuite(SuiteContract):
 
     suite = CLIENTS
     planted = PLANTED
+
+
+def worlds() -> int:
+    """How many are in memory."""
+    gc.collect()
+    return sum(isinstance(each, World) for each in gc.get_objects())
+
+
+@pytest.mark.slow
+def test_a_world_that_was_played_is_let_go() -> None:
+    before = worlds()
+    CLIENTS.run(0, None)
+    assert worlds() == before, "each one that stays takes 9 MB"
 
 
 def test_there_are_enough_planted_bugs() -> None:

@@ -24,6 +24,7 @@ from tidelog.chaos.sim.clients.channel import SimulatedChannel
 from tidelog.chaos.sim.ports.clock import WALL_START_MS
 from tidelog.chaos.sim.world.process import Process
 from tidelog.chaos.sim.world.world import World
+from tidelog.client.shared.lifecycle import hold
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -124,10 +125,15 @@ def sdk_within(world: World) -> Iterator[ClientLog]:
                 ("time", time, clock),
                 ("uuid", uuid, ids),
                 ("_log", logging.getLogger("tidelog.client"), log),
+                ("hold", hold, _hold_nothing),
             ):
                 if getattr(module, name, None) is real:
                     _put(undo, module, name, substitute)
         yield log
+
+
+def _hold_nothing(_: object) -> None:
+    """Nobody forks here, and clients that are killed let nothing go: their world would stay."""
 
 
 def _put(undo: ExitStack, owner: object, name: str, substitute: object) -> None:
