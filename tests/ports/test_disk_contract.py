@@ -8,7 +8,7 @@ import pytest
 from tests.ports.support.abilities import Ability
 from tests.ports.support.adapters import World
 from tests.ports.support.disk_steps import append, codes_of, read_all
-from tidelog.ports import Append, FileUnusable, TaskScope
+from tidelog.ports import Append, DirectoryGone, FileUnusable, TaskScope
 from tidelog.wire.errors import ErrorCode
 
 BAD_PATHS = ["", "/etc/passwd", "..", "../x", "a/../../x", "a//b", "./a", "a/.", "a/"]
@@ -358,6 +358,63 @@ def test_8_what_is_renamed_or_removed_through_the_port_is_flushed_like_anything_
         return [await read_all(disk, file) for file in files]
 
     assert world.run(run()) == [b"1"] * 4
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_9_a_directory_that_is_not_under_its_name_is_changed_no_more_and_none_is_made(
+    world: World, is_replaced: bool
+) -> None:
+    async def run() -> bytes:
+        disk = await world.disk()
+        await disk.make_directory("a")
+        file = await disk.open("a/log", create=True)
+        await append(disk, file, b"1")
+        await disk.flush([file], directories=["", "a"])
+        world.move_directory_away(is_replaced=is_replaced)
+
+        async def refused(*works: Awaitable[object]) -> None:
+            for work in works:
+                with pytest.raises(DirectoryGone) as caught:
+                    await work
+                assert caught.value.code is ErrorCode.STORAGE_FAILED
+                assert "start the node again" in caught.value.hint
+
+        await refused(disk.open("a/log"), disk.open("gone"), disk.list(), disk.list("a"))
+        await refused(disk.free_bytes())
+        changes = (
+            lambda: disk.flush([file]),
+            lambda: disk.flush([], directories=["", "a"]),
+            lambda: append(disk, file, b"2"),
+            lambda: disk.open("new", create=True),
+            lambda: disk.open("a/new", create=True),
+            lambda: disk.make_directory("b"),
+            lambda: disk.rename("a", "b"),
+            lambda: disk.remove("a"),
+            lambda: disk.truncate(file, 0),
+        )
+        await refused(*(change() for change in changes))
+        assert world.made_in_its_place() == []
+        world.move_directory_back()
+        # What was written before may have been lost with a disk that was not the same.
+        await refused(*(change() for change in changes))
+        return await read_all(disk, file)
+
+    assert world.run(run()) == b"1"
+
+
+def test_9_a_directory_that_was_away_while_nobody_asked_goes_on(world: World) -> None:
+    async def run() -> bytes:
+        disk = await world.disk()
+        file = await disk.open("log", create=True)
+        world.move_directory_away(is_replaced=False)
+        with pytest.raises(DirectoryGone):
+            await disk.list()
+        world.move_directory_back()
+        await append(disk, file, b"1")
+        await disk.flush([file], directories=[""])
+        return await read_all(disk, file)
+
+    assert world.run(run()) == b"1"
 
 
 def test_a_cancelled_append_takes_effect_or_does_not_but_keeps_the_order(world: World) -> None:

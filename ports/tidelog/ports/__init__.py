@@ -14,7 +14,16 @@ from tidelog.ports.certificates import (
     NoCertificates,
 )
 from tidelog.ports.clock import Clock
-from tidelog.ports.disk import Append, Disk, File, FileUnusable, gone, unusable
+from tidelog.ports.disk import (
+    Append,
+    DirectoryGone,
+    Disk,
+    File,
+    FileUnusable,
+    directory_gone,
+    gone,
+    unusable,
+)
 from tidelog.ports.host import Host
 from tidelog.ports.network import (
     MESSAGE_BYTES_MAX,
@@ -52,6 +61,7 @@ __all__ = [
     "Certificates",
     "Clock",
     "DeathHint",
+    "DirectoryGone",
     "Disk",
     "File",
     "FileUnusable",
@@ -82,6 +92,7 @@ __all__ = [
     "UnaryMethod",
     "WatchedServer",
     "Worker",
+    "directory_gone",
     "gone",
     "unusable",
 ]

@@ -22,7 +22,11 @@ simulated disk (tests/ports holds both to it):
  8. A `flush` of a file or a directory that is no longer found under its name, though nobody
     removed it through this port, makes nothing durable that a start would find: it raises
     FileUnusable, which names each of them. The others are flushed by a call that leaves these out.
- 9. What was submitted takes effect although its caller is cancelled; the pieces of an append
+ 9. A data directory that is itself no longer found under its name (unmounted, renamed, replaced) is
+    changed no more: whatever opens, lists, makes, changes or flushes anything looks first, and
+    fails with DirectoryGone; after a change that failed so, every later one does. Nothing is made
+    in its place.
+10. What was submitted takes effect although its caller is cancelled; the pieces of an append
     belong to the disk until it has ended.
 """
 
@@ -43,6 +47,22 @@ class FileUnusable(TidelogError):
 
     paths: tuple[str, ...] = ()
     """Relative to the data directory; empty where a call named one path only."""
+
+
+class DirectoryGone(TidelogError):
+    """STORAGE_FAILED, of the whole data directory: it is not where its name leads any more."""
+
+
+def directory_gone(tried: str, name: str) -> DirectoryGone:
+    """The error for a data directory that was moved away, unmounted or replaced."""
+    return DirectoryGone(
+        ErrorCode.STORAGE_FAILED,
+        tried=tried,
+        happened=f"the directory {name} is not there under its name any more, or another one is: "
+        "it was unmounted, renamed or replaced. Nothing was made in its place",
+        hint="Mount it, or put it back under its name, and start the node again: it goes on with "
+        "what the directory holds. Other directories go on meanwhile.",
+    )
 
 
 PUT_BACK: Final = (

@@ -78,6 +78,19 @@ class World(Protocol):
         LOCK_FILES."""
         ...
 
+    def move_directory_away(self, *, is_replaced: bool) -> None:
+        """Another program gives the data directory another name; `is_replaced`: an empty one is in
+        its place, as when a disk is unmounted."""
+        ...
+
+    def move_directory_back(self) -> None:
+        """It has its name again."""
+        ...
+
+    def made_in_its_place(self) -> list[str]:
+        """Names in the place of a directory that was moved away."""
+        ...
+
     def move_behind_its_back(self, old: str, new: str) -> None:
         """Another program renames a file or directory of the data directory; `new` may be empty:
         then it removes it."""

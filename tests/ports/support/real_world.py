@@ -131,6 +131,25 @@ class RealWorld:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
+    def move_directory_away(self, *, is_replaced: bool) -> None:
+        """By the file system."""
+        root = self._directory / "data"
+        root.rename(self._directory / "away")
+        if is_replaced:
+            root.mkdir()
+
+    def move_directory_back(self) -> None:
+        """Over what is there."""
+        root = self._directory / "data"
+        if root.exists():
+            shutil.rmtree(root)
+        (self._directory / "away").rename(root)
+
+    def made_in_its_place(self) -> list[str]:
+        """In the directory that is empty, or not there."""
+        root = self._directory / "data"
+        return sorted(each.name for each in root.iterdir()) if root.exists() else []
+
     def move_behind_its_back(self, old: str, new: str) -> None:
         """By the file system."""
         root = self._directory / "data"

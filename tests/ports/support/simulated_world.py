@@ -123,6 +123,21 @@ class SimulatedWorld:
         finally:
             place.is_locked = False
 
+    def move_directory_away(self, *, is_replaced: bool) -> None:
+        """The medium has one name."""
+        del is_replaced
+        medium = self._world.machine("node").medium()
+        medium.is_away = True
+        self._names = sorted(medium.root.seen)
+
+    def move_directory_back(self) -> None:
+        """At once."""
+        self._world.machine("node").medium().is_away = False
+
+    def made_in_its_place(self) -> list[str]:
+        """Whatever is new on the medium."""
+        return sorted(set(self._world.machine("node").medium().root.seen) - set(self._names))
+
     def move_behind_its_back(self, old: str, new: str) -> None:
         """On the medium."""
         medium = self._world.machine("node").medium()

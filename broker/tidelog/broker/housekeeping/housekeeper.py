@@ -31,7 +31,7 @@ from tidelog.broker.log.marks.ballast import SIZE_BYTES
 from tidelog.broker.log.names import PartitionKey, SegmentKey
 from tidelog.broker.shared.events import Counts, Description, EventLog
 from tidelog.broker.shared.node_time import HouseTime
-from tidelog.ports import Clock, Disk, TaskScope, Worker
+from tidelog.ports import Clock, DirectoryGone, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 LOGS_PER_TURN: Final = 200
@@ -195,6 +195,10 @@ class Housekeeper:
     async def _look_at_space(self) -> None:
         try:
             free_bytes = await self._disk.free_bytes()
+        except DirectoryGone as error:
+            # Nothing need be written for it to be noticed.
+            self._owner.fail_directory(error)
+            return
         except TidelogError as error:
             self._events.warning("free_space_unknown", directory=self._disk.name, error=error)
             return

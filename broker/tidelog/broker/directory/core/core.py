@@ -57,6 +57,7 @@ from tidelog.broker.directory.core.messages import (
     Configure,
     CutEnded,
     Effect,
+    FailDirectory,
     FailPartition,
     Flush,
     FlushAll,
@@ -247,14 +248,10 @@ class DirectoryCore:
                 core_removal.on_remove(self, message, effects)
             case ReleasePartition():
                 core_removal.on_release(self, message, effects)
+            case FailDirectory():
+                core_stop.on_fail_directory(self, message, effects)
             case FailPartition():
-                core_stop.fail_partition(
-                    self,
-                    message.key,
-                    message.error,
-                    effects,
-                    kept_apart_at=message.kept_apart_at,
-                )
+                core_stop.on_fail_partition(self, message, effects)
             case Configure():
                 self._on_configure(message)
             case SetFull():

@@ -187,6 +187,12 @@ class FailPartition(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is wrong with it: its leader of this epoch lacks what is committed here."""
 
 
+class FailDirectory(msgspec.Struct, frozen=True, kw_only=True):
+    """The directory is not where its name leads any more: every partition stops."""
+
+    error: TidelogError
+
+
 class SetFull(msgspec.Struct, frozen=True, kw_only=True):
     """Free space fell below the floor, or is above it again: appends are refused meanwhile."""
 
@@ -263,6 +269,7 @@ Message = (
     | SegmentSealed
     | ReplaceSegments
     | FailPartition
+    | FailDirectory
     | SetFull
     | Tick
     | FlushAll

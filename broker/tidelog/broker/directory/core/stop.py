@@ -10,7 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core.messages import Advanced, AppendBatch, Effect, Refuse
+from tidelog.broker.directory.core.messages import (
+    Advanced,
+    AppendBatch,
+    Effect,
+    FailDirectory,
+    FailPartition,
+    Refuse,
+)
 from tidelog.broker.directory.core.rounds import Cut, Leading, Removal
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -47,6 +54,17 @@ def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> Non
     core.promises, core.written_promises, core.rolls, core.doomed = [], [], [], []
     core.removals = []
     core.are_marks_unflushed = False
+
+
+def on_fail_directory(core: DirectoryCore, message: FailDirectory, effects: list[Effect]) -> None:
+    """It is not where its name leads any more, or has stopped for another reason already."""
+    if core.failure is None:
+        stop(core, message.error, effects)
+
+
+def on_fail_partition(core: DirectoryCore, message: FailPartition, effects: list[Effect]) -> None:
+    """It is damaged, or its leader lacks what is committed here."""
+    fail_partition(core, message.key, message.error, effects, kept_apart_at=message.kept_apart_at)
 
 
 def fail_partition(

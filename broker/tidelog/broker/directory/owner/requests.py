@@ -18,6 +18,7 @@ from tidelog.broker.directory.core.messages import (
     CommitTo,
     Configure,
     Done,
+    FailDirectory,
     FailPartition,
     FlushAll,
     Follow,
@@ -365,6 +366,10 @@ class OwnerRequests:
     ) -> None:
         """Stop the partition: it is damaged, or its leader lacks what is committed here."""
         self._tell(FailPartition(key=key, error=error, kept_apart_at=kept_apart_at))
+
+    def fail_directory(self, error: TidelogError) -> None:
+        """Stop all of them: the directory is gone."""
+        self._tell(FailDirectory(error=error))
 
     def set_full(self, *, is_full: bool) -> None:
         """Refuse appends from now on, or take them again."""

@@ -17,7 +17,7 @@ from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.ports.clock import sleep_ns
 from tidelog.chaos.sim.ports.disk_turns import Turns, Work
 from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium, NameChange
-from tidelog.ports.disk import Append, File, FileUnusable, gone, unusable
+from tidelog.ports.disk import Append, File, FileUnusable, directory_gone, gone, unusable
 from tidelog.ports.real.disk.lock import LOCK_NAME
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -86,6 +86,8 @@ class SimulatedDisk:
         self._flushes = Turns(loop)
         """Nobody who waits for no flush stands behind one."""
         self._is_shut = False
+        self._is_gone = False
+        """A change has found the directory gone."""
 
     @property
     def name(self) -> str:
@@ -139,6 +141,7 @@ class SimulatedDisk:
         """Durable is what had ended before the call; of the rest nobody may rely on anything."""
         tried = f"flush {len(files)} files and {len(directories)} directories of {self.name}"
         owned = [self._own(file) for file in files]
+        self._check_there(tried)
         covered = [(file.inode, file.inode.made) for file in owned]
         places = self._named(owned, directories)
         names = [(place, place.made) for place in places]
@@ -158,6 +161,7 @@ class SimulatedDisk:
             _check_path(directory, tried)
         await self._wait(_READ_NS, tried)
         self._check_usable(tried)
+        self._check_there(tried)
         place = self._medium.find(directory)
         if not isinstance(place, Directory):
             return []
@@ -187,6 +191,7 @@ class SimulatedDisk:
 
     async def free_bytes(self) -> int:
         """What the capacity leaves."""
+        self._check_there(f"ask for free space of {self.name}")
         return max(0, self._medium.capacity_bytes - self._medium.used_bytes())
 
     async def shutdown(self) -> None:
@@ -234,6 +239,7 @@ class SimulatedDisk:
 
     def _open_now(self, path: str, create: bool, tried: str) -> File:
         self._check_writable(tried) if create else self._check_usable(tried)
+        self._check_there(tried)
         place = self._medium.find(path)
         if create:
             if place is not None:
@@ -395,8 +401,14 @@ class SimulatedDisk:
         if self._is_shut:
             raise TidelogError(ErrorCode.CLOSED, tried=tried, happened="the disk was shut down")
 
+    def _check_there(self, tried: str) -> None:
+        if self._is_gone or self._medium.is_away:
+            raise directory_gone(tried, self.name)
+
     def _check_written(self, tried: str) -> None:
         self._check_usable(tried)
+        self._is_gone = self._is_gone or self._medium.is_away
+        self._check_there(tried)
         if self._medium.is_failed:
             raise _storage_failed(tried, "an earlier flush failed, so nothing is written any more")
 

@@ -143,6 +143,8 @@ class Medium:
         self.name = name
         self.capacity_bytes = capacity_bytes
         self.root = Directory()
+        self.is_away = False
+        """Its name leads to nothing, or to something else: it was unmounted or renamed."""
         self.is_failed = False
         """A flush failed: nothing is written any more until the machine starts again."""
         self.owes_failure = False

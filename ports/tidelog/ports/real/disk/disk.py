@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from tidelog.ports.disk import NAMES_SHOWN_MAX, Append, File
+from tidelog.ports.disk import NAMES_SHOWN_MAX, Append, File, FileUnusable
 from tidelog.ports.real.disk import io as disk_io
 from tidelog.ports.real.disk import open_files
 from tidelog.ports.real.disk.descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk.flush import Flusher
 from tidelog.ports.real.disk.lock import LOCK_NAME, take_lock
+from tidelog.ports.real.disk.root import Root
 from tidelog.ports.real.disk.threads import Handover, ReaderPool, Request
 from tidelog.ports.real.disk.writer import FlushRequest, Writer
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -37,11 +38,13 @@ class RealDisk:
         lock: int,
         flusher: Flusher,
         *,
+        root: Root,
         descriptors_max: int,
         write_all: disk_io.WriteAll,
     ) -> None:
         self._root = str(directory)
         self._lock = lock
+        self._place = root
         self._loop = asyncio.get_running_loop()
         self._handover = Handover(self._loop)
         self._descriptors = Descriptors(self._root, descriptors_max)
@@ -49,7 +52,12 @@ class RealDisk:
         self._cached = disk_io.CachedReader(CACHED_READ_BYTES_MAX)
         self._readers = ReaderPool(self._root, self._handover)
         self._writer = Writer(
-            self._root, self._descriptors, self._flusher, self._handover, write_all=write_all
+            self._root,
+            self._descriptors,
+            self._flusher,
+            self._handover,
+            root=root,
+            write_all=write_all,
         )
         self._is_shut_down = False
 
@@ -75,7 +83,7 @@ class RealDisk:
     async def close(self, file: File) -> None:
         """Give the descriptor back. The file's unflushed bytes stay unflushed."""
         real = _real(file)
-        await self._look(f"close {file.path}", lambda: self._descriptors.close(real))
+        await self._look(f"close {file.path}", lambda: self._descriptors.close(real), by_name=False)
 
     async def append(self, appends: Sequence[Append]) -> None:
         """Write all of them, in order, in one turn of the writer."""
@@ -100,6 +108,7 @@ class RealDisk:
         return await self._look(
             f"read {file.path} at {byte_position}",
             lambda: self._read(real, byte_position, length_bytes),
+            by_name=False,
         )
 
     async def truncate(self, file: File, size_bytes: int) -> None:
@@ -175,6 +184,7 @@ class RealDisk:
         self._readers.stop()
         self._descriptors.close_all()
         self._flusher.close()
+        self._place.close()
         os.close(self._lock)
 
     def _read(self, file: RealFile, byte_position: int, length_bytes: int) -> bytes:
@@ -201,15 +211,25 @@ class RealDisk:
         tried: str,
         work: Callable[[], _Result],
         discard: Callable[[object], None] | None = None,
+        *,
+        by_name: bool = True,
     ) -> _Result:
-        """Something that alters nothing: on a reader thread."""
+        """Something that alters nothing: on a reader thread. What is found by its name is found in
+        the directory that is meant, or not at all."""
         self._check_open(tried)
+        tried = f"{tried} in {self._root}"
 
         def looked() -> object:
             try:
+                if by_name:
+                    self._place.check(tried)
                 return work()
             except OSError as error:
-                raise disk_io.storage_error(error, f"{tried} in {self._root}") from error
+                failure = disk_io.storage_error(error, tried)
+                if isinstance(failure, FileUnusable):
+                    # A file may have been opened again for this, by its name.
+                    self._place.check(tried)
+                raise failure from error
 
         request = Request(self._loop.create_future(), looked, discard)
         self._readers.submit(request)
@@ -248,7 +268,12 @@ async def open_disk(
         _make_root(directory)
         lock = take_lock(directory)
         try:
-            flusher = make_flusher(str(directory))
+            root = Root(str(directory))
+            try:
+                flusher = make_flusher(str(directory))
+            except OSError:
+                root.close()
+                raise
         except OSError:
             os.close(lock)
             raise
@@ -266,7 +291,9 @@ async def open_disk(
         ) from error
     if descriptors_max is None:
         descriptors_max = open_files.table_size()
-    return RealDisk(directory, lock, flusher, descriptors_max=descriptors_max, write_all=write_all)
+    return RealDisk(
+        directory, lock, flusher, root=root, descriptors_max=descriptors_max, write_all=write_all
+    )
 
 
 def _make_root(directory: Path) -> None:

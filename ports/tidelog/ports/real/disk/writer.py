@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from tidelog.ports.disk import DirectoryGone, directory_gone
 from tidelog.ports.real.disk import io as disk_io
 from tidelog.ports.real.disk.descriptors import Descriptors, RealFile
 from tidelog.ports.real.disk.flush import Flusher, Round
+from tidelog.ports.real.disk.root import Root
 from tidelog.ports.real.disk.threads import Handover, Request, run
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -54,14 +56,17 @@ class Writer:
         flusher: Flusher,
         handover: Handover,
         *,
+        root: Root,
         write_all: disk_io.WriteAll,
     ) -> None:
         self._name = name
+        self._root = root
         self._write_all = write_all
         self._descriptors = descriptors
         self._flusher = flusher
         self._handover = handover
-        self._failure = ""
+        self._failure: TidelogError | None = None
+        """Why nothing is written any more."""
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"{name} writer", daemon=True)
         self._thread.start()
@@ -82,11 +87,13 @@ class Writer:
         self._thread.join()
 
     def guard(self, work: Callable[[], object], tried: str) -> Callable[[], object]:
-        """Work that is refused once a flush has failed, and whose OSError becomes ours."""
+        """Work that is refused once a flush has failed or the directory is gone, and whose OSError
+        becomes ours."""
 
         def guarded() -> object:
             self.check_usable(tried)
             try:
+                self._check_there(tried)
                 return work()
             except OSError as error:
                 raise disk_io.storage_error(error, f"{tried} in {self._name}") from error
@@ -94,13 +101,23 @@ class Writer:
         return guarded
 
     def check_usable(self, tried: str) -> None:
-        """Refuse after a failed flush."""
-        if self._failure:
+        """Refuse after a failed flush, and in a directory that was found gone."""
+        failure = self._failure
+        if isinstance(failure, DirectoryGone):
+            raise directory_gone(f"{tried} in {self._name}", self._name)
+        if failure is not None:
             raise TidelogError(
                 ErrorCode.STORAGE_FAILED,
                 tried=f"{tried} in {self._name}",
-                happened=f"an earlier flush failed: {self._failure}",
+                happened=f"an earlier flush failed: {failure.happened}",
             )
+
+    def _check_there(self, tried: str) -> None:
+        """Once it is found gone it stays so: what was written meanwhile may be in another one."""
+        gone = self._root.find_gone(f"{tried} in {self._name}")
+        if gone is not None:
+            self._failure = gone
+            raise gone
 
     @contextlib.contextmanager
     def holding(self, files: Sequence[RealFile]) -> Iterator[None]:
@@ -213,7 +230,7 @@ class Writer:
             round_.flush()
         except OSError as error:
             failure = disk_io.storage_error(error, f"flush {self._name}")
-            self._failure = failure.happened
+            self._failure = failure
             for request in accepted:
                 request.failure = TidelogError(
                     ErrorCode.STORAGE_FAILED, tried=failure.tried, happened=failure.happened
@@ -227,6 +244,7 @@ class Writer:
     def _prepare(self, round_: Round, request: FlushRequest) -> bool:
         try:
             self.check_usable("flush")
+            self._check_there("flush")
             round_.add(request.files, request.directories)
         except TidelogError as error:
             request.failure = error
