@@ -80,14 +80,19 @@ def test_an_epoch_counts_for_the_very_next_entry_only() -> None:
     assert {each.log_start_epoch for each in decode_marks(of_another).values()} == {-1}
 
 
-def test_an_epoch_that_has_rotted_leaves_the_start_to_nobody() -> None:
-    data = bytearray(encode_marks([*start_marks(KEY, 4, 7), *start_marks(KEY, 6, 8)]))
+def test_a_start_behind_a_damaged_entry_is_left_to_the_other_file() -> None:
+    earlier = start_marks(KEY, 4, 7)
+    data = bytearray(encode_marks([*earlier, *start_marks(KEY, 6, 8)]))
     data[2 * ENTRY_BYTES + 30] ^= 1
-    assert decode_marks(bytes(data)) == {KEY: PartitionMarks(log_start_offset=6)}
-    data[3 * ENTRY_BYTES + 30] ^= 1
     assert decode_marks(bytes(data)) == {
         KEY: PartitionMarks(log_start_offset=4, log_start_epoch=7)
-    }, "of both entries nothing is left: the start before it counts, as it was"
+    }, "torn off by a crash nobody had acted on it; else the other file has both"
+    data = bytearray(encode_marks([flushed(KEY, 3), flushed(KEY, 5), flushed(KEY, 6)]))
+    data[ENTRY_BYTES + 30] ^= 1
+    assert decode_marks(bytes(data)) == {KEY: PartitionMarks(flushed_offset=6)}
+    data = bytearray(encode_marks([*earlier, *start_marks(KEY, 6, 8)]))
+    data[3 * ENTRY_BYTES + 30] ^= 1
+    assert decode_marks(bytes(data)) == {KEY: PartitionMarks(log_start_offset=4, log_start_epoch=7)}
 
 
 def test_a_start_with_its_epoch_is_stored_as_it_was_in_the_first_release_that_had_it() -> None:

@@ -5,8 +5,10 @@ below what was flushed, the lower mark is written and flushed.
 
 Where a log begins is told by two entries, one directly behind the other: the leader epoch that
 moved the start there, then the start. A start without such an entry right before it was stored by
-an earlier version, or its epoch has rotted: then nobody knows who moved it, which is the safe
-reading (`replication/log_start`). An epoch without a start behind it says nothing.
+an earlier version: then nobody knows who moved it, which is the safe reading
+(`replication/log_start`). One right behind a damaged entry is not believed: a crash has torn them
+apart before anybody acted on them, or the epoch has rotted, and then both stand in the other file
+(`marks.file`). An epoch without a start behind it says nothing.
 
 An entry that tells of a flush is written after the flush has ended, and becomes durable with the
 next round: a crash of the machine may lose the marks of the last round, and then less is known; the
@@ -124,13 +126,18 @@ def decode_marks(data: bytes) -> Mapping[PartitionKey, PartitionMarks]:
     found: dict[PartitionKey, PartitionMarks] = {}
     before: tuple[PartitionKey, int] | None = None
     """What the entry before says of the next one, if it is a LOG_START_EPOCH."""
+    is_behind_damage = False
     for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         epoch_of, before = before, None
+        is_torn_off, is_behind_damage = is_behind_damage, False
         body = data[position : position + _BODY.size]
         (stored,) = _SUM.unpack_from(data, position + _BODY.size)
         if checksum(body) != stored:
+            is_behind_damage = True
             continue
         topic_id, partition, kind, value = _BODY.unpack(body)
+        if kind == MarkKind.LOG_START and is_torn_off:
+            continue
         if kind not in _KINDS:
             continue
         if kind == MarkKind.STAMP:
