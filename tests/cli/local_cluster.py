@@ -56,8 +56,9 @@ class LocalCluster:
         done = run_cli("storage", "format", "--config", str(self.file(node)), *arguments)
         assert (done.code, done.err) == (0, ""), done
 
-    def format_voters(self, *nodes: int, strangers: Sequence[int] = ()) -> None:
-        """The nodes as the first voters of a new cluster; strangers believe in another one."""
+    def format_voters(self, *nodes: int, strangers: Sequence[int] = ()) -> dict[int, str]:
+        """The nodes as the first voters of a new cluster; strangers believe in another one. Their
+        directories' uuids."""
         drawn = run_cli("storage", "random-uuid", "-n", str(len(nodes))).out.decode().split()
         voters = ",".join(
             f"{node}@{self.cluster[node]}/{uuid}" for node, uuid in zip(nodes, drawn, strict=True)
@@ -65,6 +66,7 @@ class LocalCluster:
         for node in nodes:
             cluster_id = f"not-{CLUSTER_ID}" if node in strangers else CLUSTER_ID
             self.format(node, "-C", cluster_id, "--initial-voters", voters)
+        return dict(zip(nodes, drawn, strict=True))
 
     def start(self, *nodes: int) -> None:
         """All of them at once; returns when each serves."""

@@ -5,11 +5,13 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.cli.local_cluster import CLUSTER_ID, LocalCluster, without_uuids
 from tests.cli.running import assert_three_lines
+from tests.support.certificates import Authority
 from tests.support.waiting import wait_until
 from tidelog.cli.quorum.recover import SENTENCE
 
@@ -266,3 +268,63 @@ def test_topics_and_settings_change_while_the_cluster_runs(five: LocalCluster) -
     last = five.run("quorum", "remove-voter", "1")
     assert last.code == 2
     assert_three_lines(last.err, why="last voter", hint="")
+
+
+TLS: Final = """
+[listeners.cluster.tls]
+certificate = "{certificate}"
+key = "{key}"
+client_ca = "{authority}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "leaders_word", "own_word"),
+    [
+        ("another host", "certificate is for another host name", "refused their vote"),
+        ("another authority", "authority that is not trusted here", "client's certificate"),
+        ("plaintext", "does not speak TLS", "closed the connection at once"),
+        ("formatted anew", "which has", "format it with --join"),
+    ],
+)
+def test_a_voter_that_the_others_cannot_reach_is_told_with_the_cause_on_both_sides(
+    five: LocalCluster, tmp_path: Path, mistake: str, leaders_word: str, own_word: str
+) -> None:
+    cluster = five
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+
+    def secure(node: int, signer: Authority, name: str = "IP:127.0.0.1") -> None:
+        pair = signer.issue(f"{mistake.split()[-1]}{node}", names=(name,))
+        text = TLS.format(certificate=pair.certificate, key=pair.key, authority=ours.certificate)
+        plain = cluster.file(node).read_text("utf-8").partition("[listeners.cluster.tls]")[0]
+        cluster.file(node).write_text(plain + text, encoding="utf-8")
+
+    if mistake != "formatted anew":
+        for node in (1, 2, 3):
+            secure(node, ours)
+    uuids = cluster.format_voters(1, 2, 3)
+    cluster.start(1, 2, 3)
+    if cluster.quorum().leader_id == 3:
+        cluster.ok("quorum", "transfer", "1")
+    cluster.stop(3)
+    match mistake:
+        case "another host":
+            secure(3, ours, "DNS:elsewhere.example")
+        case "another authority":
+            secure(3, theirs)
+        case "plaintext":
+            plain = cluster.file(3).read_text("utf-8").partition("[listeners.cluster.tls]")[0]
+            cluster.file(3).write_text(plain, encoding="utf-8")
+        case _:
+            cluster.data(3).rename(cluster.directory / "old")
+            new = "0123456789abcdef0123456789abcdef"
+            voters = ",".join(
+                f"{node}@{cluster.cluster[node]}/{new if node == 3 else uuids[node]}"
+                for node in (1, 2, 3)
+            )
+            cluster.format(3, "-C", CLUSTER_ID, "--initial-voters", voters)
+    cluster.begin(3)
+    leader = cluster.quorum().leader_id
+    cluster.wait_logged(leader, "quorum_member_unreached")
+    cluster.wait_logged(leader, leaders_word)
+    cluster.wait_logged(3, own_word)

@@ -160,6 +160,31 @@ def test_a_certificate_for_another_host_is_refused(shop: Shop) -> None:
     assert error.death_hint is DeathHint.NONE
 
 
+@pytest.mark.parametrize("way", ["send", "receive"])
+def test_a_stream_that_never_came_to_be_is_told_as_a_call_is(shop: Shop, way: str) -> None:
+    elsewhere = shop.ours.issue("elsewhere", names=("DNS:elsewhere.example",))
+
+    async def use(stream: Stream) -> None:
+        while True:
+            await (stream.send(b"x") if way == "send" else stream.receive())
+
+    async def run() -> str:
+        async with serving(elsewhere.files()) as (server, _):
+            network = GrpcNetwork(RealClock(), outbound=shop.trust)
+            stream = network.stream(server.address, ECHO)
+            try:
+                with pytest.raises(PeerUnreachable):
+                    await use(stream)
+                (news,) = network.certificates.refresh()
+                assert news.peer == server.address
+                assert news.refusal is not None
+                return news.refusal.happened
+            finally:
+                await network.close()
+
+    assert "its certificate is for another host name" in asyncio.run(run())
+
+
 def test_an_unknown_authority_is_refused(shop: Shop, tmp_path: Path) -> None:
     theirs = Authority(tmp_path, "theirs")
     error = refusal(shop.node.files(), TlsFiles(authorities=str(theirs.certificate)))

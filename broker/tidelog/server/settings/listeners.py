@@ -15,7 +15,7 @@ from tidelog.broker.services.middleware.node_callers import NODE_ID, SETTING, No
 from tidelog.ports import ListenerLimits, TlsFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
 _LOOPBACK: Final = {"localhost": "127.0.0.1"}
 
 
@@ -205,7 +205,7 @@ def is_same_place(bind: str, other: str) -> bool:
     if int(port) != int(other_port) or not int(port):
         return False
     hosts = {_LOOPBACK.get(each, each) for each in (host.strip("[]"), other_host.strip("[]"))}
-    return len(hosts) == 1 or not hosts.isdisjoint(_EVERYWHERE)
+    return len(hosts) == 1 or not hosts.isdisjoint(EVERYWHERE)
 
 
 def is_loopback(bind: str) -> bool:

@@ -7,6 +7,7 @@ the thousand so many lines and a number. What it sees is counted for the metrics
 from typing import Final
 
 from tidelog.metadata_quorum.raft.effects import Role
+from tidelog.metadata_quorum.raft.types import MemberId
 from tidelog.ports import TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.image import ImageEvents
@@ -28,6 +29,8 @@ REFUSALS_MS: Final = 10_000
 LOST_AFTER: Final = 3
 LOST_AGAIN_AFTER: Final = 60
 """Looks in a row without an active controller before that is worth a line."""
+SILENT_MS: Final = 5_000
+"""A member that was not heard for so long is worth a line: longer than a restart in order takes."""
 NS_PER_MS: Final = 1_000_000
 
 
@@ -66,6 +69,7 @@ class NodeWatch:
             if self._controller is not None:
                 scope.start(self._watch_quorum(self._controller), name="quorum log")
                 scope.start(self._watch_quorum_disk(self._controller), name="quorum disk log")
+                scope.start(self._watch_members(self._controller), name="quorum member log")
 
     async def _watch_storage(self, broker: BrokerRole) -> None:
         """Say once when a directory has failed: the node goes on answering, with errors for the
@@ -91,6 +95,25 @@ class NodeWatch:
                 log_events.info("quorum_disk_has_room")
             is_full = error is not None
             await self._clock.sleep(WATCH_MS)
+
+    async def _watch_members(self, controller: ControllerRole) -> None:
+        """Say as the leader which members do not hear it, and why: they know it least of all."""
+        told: dict[MemberId, str] = {}
+        while True:
+            await self._clock.sleep(WATCH_MS)
+            quorum = controller.quorum
+            silent = {
+                each.id: error
+                for each in quorum.describe().progress
+                if not 0 <= each.last_contact_ms < SILENT_MS
+                if (error := quorum.peer_error(each.id)) is not None
+            }
+            for member_id, error in silent.items():
+                if told.get(member_id) != error.happened:
+                    self._events.warning(
+                        "quorum_member_unreached", node_id=member_id.node_id, error=error
+                    )
+            told = {member_id: error.happened for member_id, error in silent.items()}
 
     async def _watch_loop(self) -> None:
         """Say when the loop was late: whoever holds it up holds up every deadline of the node."""

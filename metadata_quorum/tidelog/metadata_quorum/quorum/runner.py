@@ -34,7 +34,7 @@ from tidelog.metadata_quorum.quorum.snapshot_take import SnapshotTaker
 from tidelog.metadata_quorum.quorum.storage_task import StorageTask
 from tidelog.metadata_quorum.quorum.transport import QuorumTransport
 from tidelog.metadata_quorum.quorum.waiting import again, terms_are_spent
-from tidelog.metadata_quorum.quorum.wire.route import Identity
+from tidelog.metadata_quorum.quorum.wire.route import NO_LEADER, Identity
 from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.core import RaftCore
 from tidelog.metadata_quorum.raft.core_port import Core
@@ -209,6 +209,9 @@ class QuorumRunner(RequestDesk):
         if self._core.describe().term >= NUMBER_MAX:
             return terms_are_spent(self._core.describe().term)
         unanswered = self._transport.why_unanswered()
+        led = {node.node_id: leader for node, leader in self._transport.refusals().items()}
+        if leaders := set(led.values()) - {NO_LEADER, self.member_id.node_id}:
+            return self._is_left_out(sorted(led), sorted(leaders))
         if not unanswered:
             return None
         reasons = "; ".join(
@@ -219,6 +222,19 @@ class QuorumRunner(RequestDesk):
             ErrorCode.UNAVAILABLE,
             tried="find a leader of the metadata quorum",
             happened=f"a majority is missing: {reasons}",
+        )
+
+    def _is_left_out(self, voters: Sequence[int], leaders: Sequence[int]) -> TidelogError:
+        """The others are a quorum, and their leader does not come through to this node."""
+        own = self.member_id
+        return TidelogError(
+            ErrorCode.UNAVAILABLE,
+            tried="find a leader of the metadata quorum",
+            happened=f"{_nodes(voters)} answered and refused their vote: {_nodes(leaders)} leads, "
+            f"and does not reach node {own.node_id} with the directory {own.directory_uuid.hex()}",
+            hint=f"The log of {_nodes(leaders)} says why (quorum_member_unreached). Where `tidelog "
+            f"quorum describe` shows another directory of node {own.node_id}, this one was "
+            "formatted anew: format it with --join, not with --initial-voters.",
         )
 
     @property
@@ -419,3 +435,8 @@ class QuorumRunner(RequestDesk):
         self._proposals.lose(f"the quorum's disk is full: {error.happened}", hint=error.hint)
         if self._role is Role.LEADER:
             self._inbox.put(Transfer(request_id=self._next_request_id(), to=None))
+
+
+def _nodes(node_ids: Sequence[int]) -> str:
+    listed = " and ".join(map(str, node_ids))
+    return f"node {listed}" if len(node_ids) == 1 else f"nodes {listed}"

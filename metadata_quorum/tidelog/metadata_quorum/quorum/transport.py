@@ -81,6 +81,8 @@ class QuorumTransport:
         self._calls: dict[MemberId, int] = {}
         self._unanswered: dict[MemberId, TidelogError] = {}
         """Why the last call to a member failed, until one works."""
+        self._refusals: dict[MemberId, int] = {}
+        """Who refused this node its vote when asked last: the leader that it named, or -1."""
         self._probes: dict[MemberId, None] = {}
         self._scope: TaskScope | None = None
         self.incoming = Incoming(limits)
@@ -132,6 +134,11 @@ class QuorumTransport:
     def why_unanswered(self) -> dict[MemberId, TidelogError]:
         """Of the present members that did not answer when they were asked last, for operators."""
         return {key: error for key, error in self._unanswered.items() if key in self._addresses}
+
+    def refusals(self) -> dict[MemberId, int]:
+        """Of the present members that refused their vote when they were asked last: which node they
+        say leads, -1: none. For operators."""
+        return {key: leader for key, leader in self._refusals.items() if key in self._addresses}
 
     # -- out -------------------------------------------------------------------------------------
 
@@ -198,7 +205,12 @@ class QuorumTransport:
         data = await self._unary(
             request.receiver, "RequestVote", quorum_convert.encode_vote_request(here, request)
         )
-        self._ports.deliver(quorum_convert.decode_vote_response(here, data), len(data))
+        response = quorum_convert.decode_vote_response(here, data)
+        if response.is_granted:
+            self._refusals.pop(request.receiver, None)
+        else:
+            self._refusals[request.receiver] = quorum_convert.read_vote_leader(data)
+        self._ports.deliver(response, len(data))
 
     async def _hand_over(self, request: TimeoutNow) -> None:
         here = self._ports.here

@@ -224,6 +224,11 @@ def decode_vote_response(here: Identity, data: bytes) -> VoteResponse:
     )
 
 
+def read_vote_leader(data: bytes) -> int:
+    """Which node a voter says leads; -1: it knows of none."""
+    return parse(quorum_pb2.RequestVoteResponse, data).leader_id
+
+
 def encode_timeout_now(here: Identity, request: TimeoutNow) -> bytes:
     """What a leader sends that hands over."""
     message = quorum_pb2.TimeoutNowRequest(term=request.term)

@@ -24,7 +24,7 @@ _StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 Report = Callable[[str, TidelogError | None], None]
-"""Told how each call to a peer ended."""
+"""Told how each call to a peer ended, and how its streams fare."""
 
 
 class Connection:
@@ -75,7 +75,7 @@ class Connection:
         """Begin a stream."""
         call: _StreamCall = self._channel.stream_stream(method)(metadata=self._metadata)
         tried = f"stream {method} at {self._peer}"
-        return CallerStream(call, tried, is_encrypted=self._is_encrypted)
+        return CallerStream(call, tried, is_encrypted=self._is_encrypted, report=self._report)
 
     async def close(self) -> None:
         """Break all calls and streams of this connection."""
@@ -86,10 +86,18 @@ class Connection:
 class CallerStream:
     """The calling end of a stream."""
 
-    def __init__(self, call: _StreamCall, tried: str, *, is_encrypted: bool = False) -> None:
+    def __init__(
+        self,
+        call: _StreamCall,
+        tried: str,
+        *,
+        is_encrypted: bool = False,
+        report: Callable[[TidelogError | None], None] = lambda _error: None,
+    ) -> None:
         self._call = call
         self._tried = tried
         self._is_encrypted = is_encrypted
+        self._report = report
 
     async def send(self, message: bytes) -> None:
         """Queue a message; waits while the other side is slow."""
@@ -98,7 +106,9 @@ class CallerStream:
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted) from None
+            failure = from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted)
+            self._report(failure)
+            raise failure from None
         except asyncio.InvalidStateError:
             raise await self._end() from None
         except asyncio.CancelledError:
@@ -112,11 +122,14 @@ class CallerStream:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted) from None
+            failure = from_rpc_error(error, self._tried, is_encrypted=self._is_encrypted)
+            self._report(failure)
+            raise failure from None
         except asyncio.CancelledError:
             if _cancellations() > cancellations:
                 raise
             raise closed(self._tried) from None
+        self._report(None)
         return message if isinstance(message, bytes) else None
 
     def let_go(self) -> None:
@@ -140,13 +153,15 @@ class CallerStream:
         if status is grpc.StatusCode.OK or self._call.cancelled():
             return closed(self._tried)
         trailer = (await self._call.trailing_metadata()).get(network_errors.TRAILER)
-        return network_errors.from_status(
+        failure = network_errors.from_status(
             status,
             await self._call.details() or "",
             trailer if isinstance(trailer, bytes) else None,
             tried=self._tried,
             is_encrypted=self._is_encrypted,
         )
+        self._report(failure)
+        return failure
 
 
 def printable(client_id: str) -> str:

@@ -82,6 +82,8 @@ _REFUSALS: Final[dict[grpc.StatusCode, ErrorCode]] = {
 }
 
 _REFUSED: Final = "Connection refused"
+_LAST_ERROR: Final = "last error: "
+CAUSE_CHARACTERS_MAX: Final = 200
 _TOO_LARGE: Final = "larger than max"
 
 
@@ -164,7 +166,21 @@ def _happened(details: str, *, is_encrypted: bool) -> str:
     mistake = tls_reasons.find(details)
     if mistake is None and is_encrypted and tls_reasons.is_closed_after_handshake(details):
         mistake = tls_reasons.CLIENT_REFUSED
-    return details if mistake is None else f"{TLS_PREFIX}{mistake.happened} ({details})"
+    cause = cause_of(details, is_encrypted=is_encrypted)
+    return cause if mistake is None else f"{TLS_PREFIX}{mistake.happened} ({cause})"
+
+
+def cause_of(details: str, *, is_encrypted: bool) -> str:
+    """What gRPC says at length of a connection that never came to be, without its frame; where it
+    is a common thing, in a few words."""
+    if tls_reasons.NEVER_CONNECTED not in details:
+        return details
+    cause = details.rpartition(_LAST_ERROR)[2].removeprefix("UNKNOWN:").strip()
+    if _REFUSED in cause:
+        return "connection refused, nothing listens there"
+    if not is_encrypted and any(mark in cause for mark in tls_reasons.CLOSED):
+        return "it closed the connection at once: a node with TLS, which this one has not, or none"
+    return cause if len(cause) <= CAUSE_CHARACTERS_MAX else f"{cause[:CAUSE_CHARACTERS_MAX]}…"
 
 
 def death_hint(details: str, *, is_encrypted: bool = False) -> DeathHint:

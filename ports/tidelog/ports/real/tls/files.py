@@ -125,6 +125,35 @@ def prove(files: TlsFiles, material: Material, user: str) -> Identity:
     return identity
 
 
+def prove_place(files: TlsFiles, user: str, host: str, authorities: str) -> None:
+    """Refuse a listener's certificate that those would not believe who connect to `host`, trusting
+    `authorities`; empty: whomever."""
+    tried = f"use the certificate {files.certificate} for {user} at {host}"
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        server.load_cert_chain(files.certificate, files.key, password=_no_password)
+        client.load_verify_locations(authorities or files.certificate)
+        serving = server.wrap_bio(there, back, server_side=True)
+        calling = client.wrap_bio(back, there, server_hostname=host)
+        for _ in range(_HANDSHAKE_TURNS_MAX):
+            if _step(calling) and _step(serving):
+                return
+            _step(serving)
+    except ssl.SSLCertVerificationError as error:
+        raise _unusable(
+            tried,
+            f"whoever connects there refuses it: {error.verify_message}",
+            f"Have it issued for {host} by an authority of {authorities or 'the callers'}, or "
+            "advertise a name that it holds.",
+        ) from None
+    except (ssl.SSLError, OSError):
+        # What no handshake could use `prove` tells.
+        return
+
+
 def _read(name: str, what: str, user: str) -> bytes:
     if not name:
         return b""
