@@ -55,3 +55,12 @@ def test_a_start_is_an_offset_within_the_partition() -> None:
 def test_an_offset_outside_names_the_partition_and_its_bounds(offset: int) -> None:
     with pytest.raises(BadInput, match="orders-1 begins at 10 and ends before 20"):
         at(Start("offset", offset))
+
+
+def test_a_time_in_seconds_is_refused_with_what_was_meant() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_start("@1795153973")
+    assert "looks like seconds (2026-11-20T05:52:53Z)" in caught.value.why
+    assert "@1795153973000" in caught.value.hint
+    assert parse_start("@1795153973000").number == 1_795_153_973_000
+    assert parse_start("@0").number == 0

@@ -22,6 +22,11 @@ __all__ = [
 ]
 
 
+def with_article(name: str) -> str:
+    """`an AdminClient`, `a Producer`."""
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 class ArgumentTypeError(TidelogError, TypeError):
     """An argument is of a type that the call does not take; nothing was done.
 

@@ -24,6 +24,7 @@ _T = TypeVar("_T")
 class AsyncTestCluster(ClusterBase):
     """As TestCluster, with coroutines and asyncio clients."""
 
+    @checked
     def __init__(self, brokers: int = 1, settings: Settings | None = None) -> None:
         super().__init__(brokers, settings)
         self._clients: list[AsyncProducer | AsyncConsumer | AsyncAdminClient] = []

@@ -33,15 +33,16 @@ class ClusterBase(Client):
     """No test, whatever its name begins with."""
 
     def __init__(self, brokers: int, settings: Settings | None) -> None:
-        super().__init__()
         if not 1 <= brokers <= BROKERS_MAX:
             raise TidelogError(
                 ErrorCode.INVALID_ARGUMENT,
                 tried=f"make a test cluster of {brokers} brokers",
                 happened=f"1 to {BROKERS_MAX} fit into one process",
             )
+        given = {name: _text(value) for name, value in (settings or {}).items()}
+        super().__init__()
         self._brokers = brokers
-        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self._settings = given
         self._thread: LoopThread | None = None
         self._running: ClusterCore | None = None
 

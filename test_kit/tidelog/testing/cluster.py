@@ -23,6 +23,7 @@ class TestCluster(ClusterBase):
     `with TestCluster(brokers=3) as cluster: cluster.producer().send("t", b"value").get(10)`
     """
 
+    @checked
     def __init__(self, brokers: int = 1, settings: Settings | None = None) -> None:
         super().__init__(brokers, settings)
         self._clients: list[Producer | Consumer | AdminClient] = []

@@ -1,6 +1,7 @@
 """Topics that are deleted, created again or given partitions, as both cores see it."""
 
 import msgspec
+import pytest
 
 from tests.client.engine.test_engine_consumer import T0, World, batch, part
 from tests.client.support.engine_world import TOPIC_ID, ProducerWorld, failure, view
@@ -161,3 +162,40 @@ def test_what_the_leader_of_a_deleted_topic_refuses_late_ends_with_what_waits_of
     assert [
         outcome.code for outcome in world.outcomes.values() if isinstance(outcome, TidelogError)
     ] == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_records_for_a_deleted_topic_fail_once_it_was_looked_for_again(is_idempotent: bool) -> None:
+    world = ProducerWorld(is_idempotent=is_idempotent)
+    world.step(TopicWanted(topic="t"))
+    world.step(MetadataArrived(view=view({"t": [(1, 3)]})))
+    identity = ProducerIdentity(producer_id=7, producer_epoch=0, batches_in_flight_max=16)
+    world.step(ProducerIdAllocated(identity=identity))
+    world.step(MetadataArrived(view=without_topic(2)))
+    for _ in range(2):
+        world.append("t", 0)
+        world.seal_all()
+    world.tick(0)
+    assert not world.outcomes, "another broker may know better"
+    version = 3
+    while not world.outcomes:
+        assert version < 50, "it is looked for until the delivery timeout"
+        world.tick(500)
+        world.step(MetadataArrived(view=without_topic(version)))
+        version += 1
+    told = [each for each in world.outcomes.values() if isinstance(each, TidelogError)]
+    assert [each.code for each in told] == [ErrorCode.UNKNOWN_TOPIC] * 2
+    assert not world.core.lanes
+
+
+def test_a_record_that_stood_behind_others_tells_what_hindered_all() -> None:
+    world = ProducerWorld(is_idempotent=False)
+    world.step(TopicWanted(topic="t"))
+    world.step(MetadataArrived(view=view({"t": [(-1, 3)]})))
+    for _ in range(2):
+        world.append("t", 0)
+        world.seal_all()
+    world.tick(0)
+    world.tick(world.core.settings.delivery_timeout_ms + 1_000)
+    told = [each for each in world.outcomes.values() if isinstance(each, TidelogError)]
+    assert ["has no leader" in each.happened for each in told] == [True, True]

@@ -138,6 +138,18 @@ def test_a_leader_tells_who_left_and_who_joined_its_in_sync_set() -> None:
     assert (events.counts.in_sync_shrinks, events.counts.in_sync_expands) == (1, 1)
 
 
+def test_a_replica_that_was_moved_away_is_no_trouble() -> None:
+    moved = image(2, in_sync=(1,))
+    topics = list(moved.topics.values())
+    (part,) = topics[0].partitions
+    part = msgspec.structs.replace(part, replicas=(BrokerId(1),))
+    topic = msgspec.structs.replace(topics[0], partitions=(part,))
+    after = msgspec.structs.replace(moved, topics=ImageMap.of({topic.topic_id: topic}))
+    assert told(image(1), after).lines == [
+        ("info", "replica_moved_away", {"partition": "t-0", "brokers": "2"})
+    ]
+
+
 def test_a_follower_leaves_the_in_sync_set_to_its_leader() -> None:
     assert told(image(1, leader=2), image(2, leader=2, in_sync=(2,))).lines == []
 

@@ -83,6 +83,7 @@ class _Cluster:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop_requested.set)
+        print(f"starting {self._options.brokers} brokers ...", file=sys.stderr, flush=True)
         cluster = await open_or_make(
             self._directory,
             RealRandom(),

@@ -113,11 +113,16 @@ class ImageEvents:
         came = [each for each in new.in_sync_replicas if each not in old.in_sync_replicas]
         in_sync = ",".join(map(str, new.in_sync_replicas))
         name = f"{topic.name}-{new.partition}"
-        if left:
-            self.counts.in_sync_shrinks += len(left)
-            self._events.warning(
-                "in_sync_shrunk", partition=name, without=",".join(map(str, left)), in_sync=in_sync
+        self.counts.in_sync_shrinks += len(left)
+        # Nobody is in trouble whose replica was ordered away.
+        moved = [each for each in left if each not in new.replicas]
+        if moved:
+            self._events.info(
+                "replica_moved_away", partition=name, brokers=",".join(map(str, moved))
             )
+        lost = ",".join(str(each) for each in left if each not in moved)
+        if lost:
+            self._events.warning("in_sync_shrunk", partition=name, without=lost, in_sync=in_sync)
         if came:
             self.counts.in_sync_expands += len(came)
             self._events.info(

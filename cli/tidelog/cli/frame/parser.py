@@ -96,8 +96,10 @@ class Parser(argparse.ArgumentParser):
         if not options:
             raise BadInput(self.prog, f"`{extra[0]}` is one argument too many", self.help_hint())
         name = options[0].partition("=")[0]
-        found = nearest_name(name, [name for name in self.option_names() if name.startswith("--")])
-        hint = f"did you mean {found}? ({self.prog} --help)" if found else f"{self.prog} --help"
+        # Without the dashes, which all have: they would make any two alike.
+        known = [each[2:] for each in self.option_names() if each.startswith("--")]
+        found = nearest_name(name.lstrip("-"), known)
+        hint = f"did you mean --{found}? ({self.prog} --help)" if found else f"{self.prog} --help"
         raise BadInput(self.prog, f"there is no option `{name}`", hint)
 
 

@@ -143,7 +143,9 @@ def lines(data: "Buffer", what: str, *, with_records: bool) -> Iterator[str]:
             raise CommandError(
                 f"{what}: damage at byte {position} of {len(data)} [{error.code.name}]",
                 error.happened,
-                "a torn end is cut off when the node starts; keep a copy of anything else",
+                "a torn end is cut off when the node starts; keep a copy of anything else"
+                if position or what.endswith(".log")
+                else "it begins with no batch: name a segment (*.log), or a file beside segments",
             ) from None
         position += header.size_bytes
 

@@ -3,13 +3,16 @@
 Owns the spellings: `beginning`, `end`, `N`, `-N`, `@timestamp`.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from tidelog.cli.show.errors import BadInput
 
 _OFFSET_MAX: Final = 2**63 - 1
 _HINT: Final = "beginning, end, N (an offset), -N (N before the end), @TIME (ms or ISO 8601)"
+_SECONDS_MIN: Final = 10**8
+_CLEAR_MS: Final = 10**10
+"""Seconds since 1973 lie between the two, and milliseconds of the first 115 days of 1970."""
 _SYNONYMS: Final = {
     "beginning": "beginning",
     "earliest": "beginning",
@@ -67,6 +70,11 @@ def time_ms(text: str, what: str, *, mark: str = "") -> int:
     """Milliseconds since 1970, written so or as ISO 8601 writes a time; `mark` goes before it."""
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and int(digits) <= _OFFSET_MAX:
+        if _SECONDS_MIN <= int(text) < _CLEAR_MS:
+            # As milliseconds it is a moment of early 1970, which nobody means.
+            told = datetime.fromtimestamp(int(text), UTC).isoformat().replace("+00:00", "Z")
+            why = f"`{text}` looks like seconds ({told}); times are in milliseconds"
+            raise BadInput(what, why, f"write {mark}{text}000, or {mark}{told}")
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -15,7 +15,8 @@ EXAMPLES: Final = (
     ("tidelog topic create orders --config segment.bytes=67108864", "small segments"),
     ("tidelog topic create orders --if-not-exists", "for scripts that may run twice"),
 )
-_COUNT_MAX: Final = 2_147_483_647
+_COUNT_MAX: Final = 10_000
+"""In one call; `tidelog topic alter` adds more."""
 REPLICAS_MAX: Final = 3
 """Advised at most: any one may die while another one is being restarted."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.cli.frame.admin import admin_client, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
 from tidelog.cli.show.errors import EXIT_OK
+from tidelog.cli.show.table import count
 
 if TYPE_CHECKING:
     from tidelog.client.types.records import TopicDescription
@@ -55,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(rows)
         return EXIT_OK
     verb = "deleted" if arguments.execute else "would delete"
-    for row in rows:
-        print(f"{verb} {row['name']}: {row['partition_count']} partitions with all their records")
+    for row, topic in zip(rows, found, strict=True):
+        print(f"{verb} {row['name']}: {count(len(topic.partitions), 'partition')} with all records")
     if rows and not arguments.execute:
         print("nothing was done; add --execute")
     return EXIT_OK

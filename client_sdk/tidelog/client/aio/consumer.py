@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from tidelog.client.aio.group_consumer import AsyncGroupConsumer
 from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.arguments.records import warn_of_seconds
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
 from tidelog.client.reading.chunk import Chunk
@@ -187,6 +188,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, each; None where there is none."""
+        warn_of_seconds(timestamps.values(), "find offsets by time")
         self._check_usable("find offsets by time")
         answers = await self._calls.offsets(
             {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},

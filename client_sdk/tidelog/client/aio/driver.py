@@ -52,7 +52,7 @@ class Driver:
         elif self._task.get_loop() is not loop:
             raise TidelogError(
                 ErrorCode.CONCURRENT_USE,
-                tried=f"use a {self._name}",
+                tried=f"use an {self._name}",
                 happened="it belongs to another event loop, on which it was first used",
                 hint="make a client on each loop",
             )

@@ -305,8 +305,11 @@ class AsyncProducer(ProducerBase):
             value = options.value_serializer(value)
         if options.key_serializer is not None:
             key = options.key_serializer(key)
-        value = value if value is None else as_bytes(value, "value")
-        key = key if key is None else as_bytes(key, "key")
+        if value is not None:
+            is_serialized = options.value_serializer is not None
+            value = as_bytes(value, "value", is_serialized=is_serialized)
+        if key is not None:
+            key = as_bytes(key, "key", is_serialized=options.key_serializer is not None)
         headers = () if headers is None else checked_headers(headers)
         size_bytes = record_size_estimate(key, value, headers)
         if size_bytes > options.max_request_size:

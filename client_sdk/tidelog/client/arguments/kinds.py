@@ -110,7 +110,10 @@ def topic(value: Any, tried: str, name: str) -> str:
 
 def whole(least: int, most: int, what: str = "a whole number") -> Check:
     """A whole number, of Python's or of another library's."""
+    # Where a number may be as large as the machine has them, its bounds tell nobody anything.
     wanted = f"{what} from {least} to {most}"
+    if most >= INT64_MAX:
+        wanted = what if least <= -INT64_MAX else f"{what} from {least} on"
 
     def check(value: Any, tried: str, name: str) -> int:
         try:
@@ -275,12 +278,18 @@ def many(kind: Check, what: str) -> Check:
 
     def check(value: Any, tried: str, name: str) -> list[Any]:
         if is_a(value, *_LETTERS):
-            hint = f"put it into a list: {name}=[{shown(value)}]"
+            hint = f"put it into a list: {name}=[{_one_of(value, what)}]"
             raise wrong_type(tried, name, value, wanted, hint)
         found = _collected(value, tried, name, wanted)
         return [kind(each, tried, f"{name}[{at}]") for at, each in enumerate(found)]
 
     return check
+
+
+def _one_of(value: object, what: str) -> str:
+    """The value as an element of the list that was meant."""
+    made = {"NewTopics": "NewTopic({})", "TopicPartitions": "TopicPartition({}, 0)"}
+    return made.get(what, "{}").format(shown(value))
 
 
 def _collected(value: Any, tried: str, name: str, wanted: str) -> list[Any]:

@@ -13,7 +13,14 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 import msgspec
 
 from tidelog.client.arguments.functions import plain_function
-from tidelog.client.arguments.kinds import INT32_MAX, INT64_MAX, TEXT_BYTES_MAX, is_a, shown
+from tidelog.client.arguments.kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    TEXT_BYTES_MAX,
+    is_a,
+    shown,
+)
+from tidelog.client.errors import with_article
 from tidelog.client.tls.security import check_security, security_variables
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -245,7 +252,7 @@ def _check_type(client: str, kind: type[_Common], name: str, value: Any) -> None
         if value is None:
             return
         if callable(value):
-            plain_function(value, f"make a {client}", name)
+            plain_function(value, f"make {with_article(client)}", name)
             return
         raise invalid(client, f"{name} is {shown(value)}, it can be a function")
     is_number = isinstance(value, int) and not isinstance(value, bool) and float in allowed
@@ -283,7 +290,7 @@ def _check_text(client: str, name: str, value: str) -> None:
 def invalid(client: str, happened: str) -> TidelogError:
     """A setting is wrong; nothing was started."""
     return TidelogError(
-        ErrorCode.INVALID_CONFIGURATION, tried=f"make a {client}", happened=happened
+        ErrorCode.INVALID_CONFIGURATION, tried=f"make {with_article(client)}", happened=happened
     )
 
 
@@ -297,7 +304,7 @@ def not_yet(client: str, argument: str, what: str) -> TidelogError:
     """The argument will mean something, but not in this release."""
     return TidelogError(
         ErrorCode.NOT_IMPLEMENTED,
-        tried=f"make a {client} with {argument}",
+        tried=f"make {with_article(client)} with {argument}",
         happened=f"this release does not have {what} yet",
         hint=f"leave {argument.partition('=')[0]} out",
     )
@@ -308,7 +315,7 @@ def _unknown(client: str, name: str, known: set[str]) -> TidelogError:
     hint = f"did you mean {nearest}?" if nearest else "docs/configuration.md lists the arguments"
     return TidelogError(
         ErrorCode.INVALID_CONFIGURATION,
-        tried=f"make a {client}",
+        tried=f"make {with_article(client)}",
         happened=f"it has no argument {name!r}",
         hint=hint,
     )
@@ -466,7 +473,7 @@ def _address(client: str, entry: str) -> str:
 def _no_address(client: str, entry: str, why: str, hint: str) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_CONFIGURATION,
-        tried=f"make a {client}",
+        tried=f"make {with_article(client)}",
         happened=f"bootstrap_servers: bootstrap address {shown(entry)} is not host:port, {why}",
         hint=hint,
     )

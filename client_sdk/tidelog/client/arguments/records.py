@@ -54,8 +54,8 @@ def accumulator_limits(options: ProducerOptions) -> AccumulatorLimits:
     )
 
 
-def as_bytes(value: Any, name: str, argument: str = "") -> bytes:
-    """Key or value as bytes, or a TypeError that names the serializer."""
+def as_bytes(value: Any, name: str, argument: str = "", *, is_serialized: bool = False) -> bytes:
+    """Key or value as bytes, or a TypeError that names the serializer, also one that made it."""
     try:
         if is_a(value, bytes, bytearray):
             return bytes(value)
@@ -63,11 +63,21 @@ def as_bytes(value: Any, name: str, argument: str = "") -> bytes:
             return bytes(value.tobytes())
     except ValueError as error:
         raise wrong_type(_PRODUCE, name, value, "bytes") from error
+    kind = type(value).__name__
+    as_json = f"lambda {name}: json.dumps({name}).encode()"
+    if is_serialized:
+        raise ArgumentTypeError(
+            tried=_PRODUCE,
+            happened=f"{name}_serializer returned {shown(value)} of type {kind}, it has to return "
+            "bytes",
+            hint=f"let it encode what it returns, such as {name}_serializer={as_json}",
+        )
+    example = "str.encode" if isinstance(value, str) else as_json
+    given = argument or name
     raise ArgumentTypeError(
         tried=_PRODUCE,
-        happened=f"{argument or name} is {shown(value)}: a {name} of type {type(value).__name__} "
-        "needs a serializer",
-        hint=f"give the producer a {name}_serializer, such as {name}_serializer=str.encode, or "
+        happened=f"{given} is {shown(value)}: a {name} of type {kind} needs a serializer",
+        hint=f"give the producer a {name}_serializer, such as {name}_serializer={example}, or "
         f"send bytes as {name}",
     )
 
@@ -114,6 +124,19 @@ class SecondsWatch:
             topic,
             timestamp_ms,
         )
+
+
+def warn_of_seconds(timestamps: Iterable[int], tried: str) -> None:
+    """Times to look for that would be days of ours in seconds: as milliseconds all are later."""
+    for each in timestamps:
+        if _SECONDS_MIN <= each < TIMESTAMP_MS_CLEAR:
+            _log.warning(
+                "%s: %s is a time in 1970, and would be one of our days in seconds: every record "
+                "is later (hint: milliseconds are int(time.time() * 1000))",
+                tried,
+                each,
+            )
+            return
 
 
 def too_large(topic: str, size_bytes: int, limit: int) -> TidelogError:

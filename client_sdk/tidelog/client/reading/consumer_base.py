@@ -43,10 +43,11 @@ class ConsumerBase(Client, ABC):
     def __init__(self, name: str, arguments: ConsumerArguments) -> None:
         options = client_options.build(ConsumerOptions, name, arguments)
         self._security = security_of(name, options)
+        self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
+        # Whatever is refused was refused before: the end of the process asks every client.
         super().__init__()
         self._name = name
         self._options = options
-        self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
         self._chunk: Chunk | None = None
         self._records_read = 0
         self._metadata = MetadataCache()

@@ -27,6 +27,7 @@ from tidelog.client.engine.fetch.messages import (
     TellUnread,
 )
 from tidelog.client.engine.fetch.settings import ConsumerSettings
+from tidelog.client.errors import with_article
 from tidelog.client.shared.client_parts import topic_settings_of
 from tidelog.client.types.records import OffsetAndMetadata, RawBatch, TopicPartition
 from tidelog.client.wire import calls as wire
@@ -183,7 +184,7 @@ def checked_offset(partition: TopicPartition, offset: int | OffsetAndMetadata) -
 
 def first_topics(client: str, topics: tuple[object, ...]) -> list[str]:
     """Names that stand in a constructor's call one after another."""
-    tried = f"make a {client}"
+    tried = f"make {with_article(client)}"
     for at, each in enumerate(topics):
         if is_a(each, list, tuple, set, frozenset):
             hint = f"write them one after another: {client}('a', 'b'), or {client}(*topics)"

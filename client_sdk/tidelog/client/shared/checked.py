@@ -151,7 +151,8 @@ def _word(value: Any, tried: str, name: str) -> str:
 
 _SPEC: Final = either(str, _word, either(OffsetTimestamp, anything, _TIME_MS))
 _OFFSETS: Final = mapping(partition, place, "TopicPartition: offset")
-_AS_OF: Final = either(Mapping, mapping(_COUNT, _BYTES, "partition: offset"), _BYTES)
+_PLACE: Final = whole(0, INT64_MAX, "an offset")
+_AS_OF: Final = either(Mapping, mapping(_COUNT, _PLACE, "partition: offset"), _PLACE)
 
 TABLE: Final[Mapping[str, Check]] = {
     # Everywhere.
@@ -257,6 +258,8 @@ TABLE: Final[Mapping[str, Check]] = {
     "offset_specs": mapping(partition, _SPEC, "TopicPartition: place"),
     "members": optional(many(_MEMBER, "MembersToRemove")),
     # Test clusters.
+    "brokers": whole(-INT32_MAX, INT32_MAX, "a number of brokers"),
+    "settings": optional(mapping(_TEXT, anything, "settings")),
     "node": whole(1, INT32_MAX, "a node's number"),
     "leader_of.partition": whole(0, INT32_MAX, "a partition's number"),
     "create_topic.name": topic,

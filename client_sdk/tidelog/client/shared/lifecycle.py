@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from tidelog.client.errors import ForkedClientError
+from tidelog.client.errors import ForkedClientError, with_article
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _THREAD_NAMES: Final = ("grpc_global_tim", "event_engine", "lifeguard")
@@ -86,7 +86,7 @@ class Client:
         name = type(self).__name__
         if _process.is_forked_after_grpc:
             raise ForkedClientError(
-                tried=f"make a {name}",
+                tried=f"make {with_article(name)}",
                 happened="this process was forked from one that had started gRPC, "
                 "which does not work on this side of a fork",
             )

@@ -284,8 +284,9 @@ def error_of(call: Any, *, address: str, tried: str, timeout_ms: int | None = No
         return TidelogError(
             ErrorCode.UNAVAILABLE,
             tried=tried,
-            happened=f"{address}: what listens there is not a Tidelog node, "
-            f"or of a release without this call ({details})",
+            happened=f"{address}: what listens there does not serve this call ({details}): it is a "
+            "node's cluster listener, a node of another release, or no Tidelog node",
+            hint="connect to the client listener of a node, by default port 9192",
         )
     if NEVER_CONNECTED in details and (mistake := _tls_mistake(details)) is not None:
         return _mistaken(mistake, address, tried)

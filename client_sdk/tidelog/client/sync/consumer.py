@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 
 from tidelog.client.arguments.functions import check_plain_listener
 from tidelog.client.arguments.options import ConsumerArguments
+from tidelog.client.arguments.records import warn_of_seconds
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
 from tidelog.client.reading.chunk import Chunk
@@ -119,6 +120,7 @@ class Consumer(GroupConsumer):
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, each; None where there is none."""
+        warn_of_seconds(timestamps.values(), "find offsets by time")
         with self._exclusive("find offsets by time"):
             answers = self._calls.offsets(
                 {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},

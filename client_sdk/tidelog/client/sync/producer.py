@@ -88,11 +88,11 @@ class Producer(ProducerBase):
         size_bytes = _OVERHEAD_BYTES
         if value is not None:
             if value.__class__ is not bytes:
-                value = as_bytes(value, "value")
+                value = as_bytes(value, "value", is_serialized=self._serialize_value is not None)
             size_bytes += len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                key = as_bytes(key, "key")
+                key = as_bytes(key, "key", is_serialized=self._serialize_key is not None)
             size_bytes += len(key)
         if headers is not None:
             headers = checked_headers(headers)

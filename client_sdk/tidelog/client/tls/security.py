@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from tidelog.client.errors import with_article
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -175,5 +176,8 @@ def _authorities_of_the_system() -> str:
 
 def _invalid(client: str, happened: str, hint: str) -> TidelogError:
     return TidelogError(
-        ErrorCode.INVALID_CONFIGURATION, tried=f"make a {client}", happened=happened, hint=hint
+        ErrorCode.INVALID_CONFIGURATION,
+        tried=f"make {with_article(client)}",
+        happened=happened,
+        hint=hint,
     )

@@ -35,10 +35,11 @@ class ProducerBase(Client):
     def __init__(self, name: str, arguments: ProducerArguments) -> None:
         options = client_options.build(ProducerOptions, name, arguments)
         self._security = security_of(name, options)
+        self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
+        # Whatever is refused was refused before: the end of the process asks every client.
         super().__init__()
         self._name = name
         self._options = options
-        self._bootstrap = client_options.bootstrap_addresses(name, options.bootstrap_servers)
         self._metadata = MetadataCache()
         self._seconds_watch = SecondsWatch()
         self._accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)

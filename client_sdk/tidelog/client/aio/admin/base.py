@@ -28,6 +28,9 @@ class AsyncAdminBase(Client):
     def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
         options = client_options.build(AdminOptions, "AsyncAdminClient", arguments)
         security = security_of("AsyncAdminClient", options)
+        bootstrap = client_options.bootstrap_addresses(
+            "AsyncAdminClient", options.bootstrap_servers
+        )
         super().__init__()
         self._options = options
         backoff = Backoff(
@@ -38,7 +41,7 @@ class AsyncAdminBase(Client):
         self._connections = AsyncConnections(options.client_id, security)
         self._calls = AsyncClusterCalls(
             self._connections,
-            client_options.bootstrap_addresses("AsyncAdminClient", options.bootstrap_servers),
+            bootstrap,
             MetadataCache(),
             backoff,
             options.bootstrap_timeout_ms,

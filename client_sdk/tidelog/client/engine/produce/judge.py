@@ -107,7 +107,8 @@ class PlainJudge(Judge):
         """End what was not sent in time; what is in flight has its request's timeout."""
         while lane.waiting and now_ns >= lane.waiting[0].opened_at_ns + timeout_ms * NS_PER_MS:
             batch = lane.waiting.popleft()
-            self.finish(batch, undelivered(batch, timeout_ms, _hindered_ms(lane, now_ns)))
+            hindered_ms = _hindered_ms(lane, now_ns)
+            self.finish(batch, undelivered(batch, timeout_ms, hindered_ms, lane.trouble))
 
     def give_up(self, lane: Lane, batch: Batch, error: TidelogError) -> None:
         """It is not sent any more."""
@@ -220,7 +221,8 @@ class SequenceJudge(Judge):
             if batch in in_flight:
                 batch.is_doubtful = True
             make = unanswered if batch.is_doubtful else undelivered
-            self.give_up(lane, batch, make(batch, timeout_ms, _hindered_ms(lane, now_ns)))
+            hindered_ms = _hindered_ms(lane, now_ns)
+            self.give_up(lane, batch, make(batch, timeout_ms, hindered_ms, lane.trouble))
 
     def settle(self, lane: Lane) -> None:
         """With nothing in flight the refused batches go back in front."""

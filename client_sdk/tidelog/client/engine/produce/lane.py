@@ -7,7 +7,7 @@ older one of the lane.
 from collections import deque
 
 from tidelog.client.engine.produce.batch import Batch
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 
 class Lane:
@@ -69,6 +69,9 @@ class Lane:
         """Something hinders it; the first that did tells since when."""
         if self.trouble is None:
             self.trouble_since_ns = now_ns
+        elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
+            # What follows a refused batch is refused as well: the first refusal is the cause.
+            return
         self.trouble = error
 
     def end_trouble(self) -> None:

@@ -62,10 +62,13 @@ def indeterminate(topic: str, partition: int, cause: TidelogError) -> TidelogErr
     )
 
 
-def undelivered(batch: Batch, timeout_ms: int, hindered_ms: int | None) -> TidelogError:
-    """The error of a batch whose time is over and that is not stored."""
+def undelivered(
+    batch: Batch, timeout_ms: int, hindered_ms: int | None, trouble: TidelogError | None = None
+) -> TidelogError:
+    """The error of a batch whose time is over and that is not stored; `trouble`: what hinders its
+    partition, for one that stood behind others."""
     tried = f"produce to {batch.topic}-{batch.partition}"
-    cause = batch.last_error
+    cause = batch.last_error or trouble
     if cause is None:
         return TidelogError(
             ErrorCode.UNAVAILABLE,
@@ -82,11 +85,14 @@ def undelivered(batch: Batch, timeout_ms: int, hindered_ms: int | None) -> Tidel
     )
 
 
-def unanswered(batch: Batch, timeout_ms: int, hindered_ms: int | None) -> TidelogError:
+def unanswered(
+    batch: Batch, timeout_ms: int, hindered_ms: int | None, trouble: TidelogError | None = None
+) -> TidelogError:
     """The cause for a batch whose time is over and that may be stored."""
     happened = f"no acknowledgement within delivery_timeout_ms={timeout_ms}"
-    if batch.last_error is not None:
-        happened = f"{happened}: {batch.last_error.happened}{_tries(batch, hindered_ms)}"
+    cause = batch.last_error or trouble
+    if cause is not None:
+        happened = f"{happened}: {cause.happened}{_tries(batch, hindered_ms)}"
     return TidelogError(ErrorCode.DEADLINE_EXCEEDED, tried="produce", happened=happened)
 
 

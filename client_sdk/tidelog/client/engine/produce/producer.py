@@ -47,6 +47,7 @@ from tidelog.client.engine.produce.messages import (
     ProducerIdAllocated,
     ProducerIdFailed,
     ProducerMessage,
+    RefuseTopic,
     SendProduce,
     StreamBroken,
     StreamOpened,
@@ -126,7 +127,12 @@ class ProducerCore:
                 if self.settings.is_idempotent:
                     self.producer_ids.want(now_ns)
             case MetadataArrived():
-                self._effects += self.topics.on_metadata(message.view, now_ns)
+                wanted = set(self.topics.wanted)
+                told = self.topics.on_metadata(message.view, now_ns)
+                self._effects += told
+                for each in told:
+                    if isinstance(each, RefuseTopic) and each.is_final and each.topic in wanted:
+                        self._fail_unrouted(each.topic, each.error)
                 self._follow_leaders()
             case MetadataFailed():
                 self._on_metadata_failed(message.error, now_ns)
@@ -477,6 +483,18 @@ class ProducerCore:
                 leader_epochs=epochs,
             )
         )
+
+    def _fail_unrouted(self, topic: str, error: TidelogError) -> None:
+        """A topic that was in use was looked for again, and is not there: nothing waits for it."""
+        for (name, partition), lane in list(self.lanes.items()):
+            if name != topic:
+                continue
+            while lane.waiting:
+                batch = lane.waiting.popleft()
+                self._judge_as.give_up(lane, batch, error)
+                if self.sequencer is not None:
+                    self.sequencer.forget(batch)
+            self._settle(name, partition, lane)
 
     def _fail_if_recreated(self, topic: str, partition: int, lane: Lane) -> bool:
         """What was meant for a deleted topic never reaches its namesake."""

@@ -35,6 +35,7 @@ class AdminBase(Client):
     def __init__(self, **arguments: Unpack[AdminArguments]) -> None:
         options = client_options.build(AdminOptions, "AdminClient", arguments)
         security = security_of("AdminClient", options)
+        bootstrap = client_options.bootstrap_addresses("AdminClient", options.bootstrap_servers)
         super().__init__()
         self._options = options
         backoff = Backoff(
@@ -45,7 +46,7 @@ class AdminBase(Client):
         self._connections = Connections(options.client_id, security)
         self._calls = ClusterCalls(
             self._connections,
-            client_options.bootstrap_addresses("AdminClient", options.bootstrap_servers),
+            bootstrap,
             MetadataCache(),
             backoff,
             options.bootstrap_timeout_ms,
