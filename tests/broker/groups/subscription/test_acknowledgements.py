@@ -72,6 +72,36 @@ def test_an_acknowledgement_with_nothing_to_store_waits_for_those_before_it() ->
     assert stream.core.is_settled
 
 
+def test_acknowledgements_behind_a_slow_coordinator_are_stored_one_after_the_other() -> None:
+    stream = Stream(msgspec.structs.replace(BEGIN, acknowledge_timeout_ms=60_000))
+    stream.pass_time(0)
+    stream.answer(msgspec.structs.replace(assigned(P0), session_timeout_ms=45_000))
+    stream.found()
+    stream.brought(P0, 0, 5)
+    for number in range(1, 6):
+        stream.acknowledge((0, number), correlation_id=number)
+    for number in range(1, 6):
+        stream.pass_time(limits.NOT_STORED_MS // 2)
+        stream.committed()
+        assert told_ids(stream)[-1] == number
+        assert failures(stream) == [], "it was slow, and there"
+
+
+def test_what_a_coordinator_refuses_is_told_by_the_name_of_the_topic() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 5)
+    stream.acknowledge((0, 1))
+    gone = TidelogError(
+        ErrorCode.STALE_ASSIGNMENT, tried="commit", happened=f"{P0} is not owned any more"
+    )
+    stream.committed(CommitAnswer(errors=(gone,)))
+    told = stream.last(SendAcknowledged)
+    assert isinstance(told, SendAcknowledged)
+    ((_, _, error),) = told.failures
+    assert error.tried == "acknowledge records of t-0"
+    assert error.happened == "t-0 is not owned any more"
+
+
 def test_answers_keep_their_order_when_the_membership_is_lost() -> None:
     stream = reading(P0)
     stream.brought(P0, 0, 5)

@@ -50,6 +50,8 @@ class Commits:
         self._queue: deque[Waiting] = deque()
         self._sent: CommitOffsets | None = None
         self._due_ms = 0
+        self._progress_ms = 0
+        """When the coordinator last took one: behind it a slow one is not a missing one."""
         self._missing: TidelogError | None = None
         """Why the first one could not be stored so far."""
         self.position_count = 0
@@ -75,7 +77,7 @@ class Commits:
         """When the first one may be sent, or has waited for too long."""
         if not self._queue:
             return NEVER_MS
-        late_ms = self._queue[0].since_ms + limits.NOT_STORED_MS
+        late_ms = self._late_ms(self._queue[0])
         return late_ms if self._sent is not None else min(self._due_ms, late_ms)
 
     def take_answered(self, partitions: Mapping[PartitionKey, Partition]) -> list[SendAcknowledged]:
@@ -121,13 +123,18 @@ class Commits:
         self._sent, self._missing = None, error
         self._due_ms = now_ms + limits.RETRY_MS
 
+    def _late_ms(self, waiting: Waiting) -> int:
+        return max(waiting.since_ms, self._progress_ms) + limits.NOT_STORED_MS
+
     def settle(
         self,
         outcome: CommitAnswer | TidelogError,
+        now_ms: int,
         on_stored: Callable[[PartitionKey, int], None],
     ) -> list[SendAcknowledged]:
         """The first one is answered; what to tell the client of it, if it asked."""
         sent, self._sent, self._missing = self._sent, None, None
+        self._progress_ms = now_ms
         assert sent is not None, "an answer to a commit that was never sent"
         first = self._queue[0]
         for place, offset in enumerate(sent.offsets):
@@ -138,7 +145,9 @@ class Commits:
                 topic, partition = first.topics[offset.key], offset.key.partition
                 first.failures.append((topic, partition, deleted(topic, partition)))
             else:
-                first.failures.append((first.topics[offset.key], offset.key.partition, error))
+                topic = first.topics[offset.key]
+                named = _named(error, offset.key, topic)
+                first.failures.append((topic, offset.key.partition, named))
         return self._answer_first()
 
     def forget(self, gone: Container[PartitionKey]) -> None:
@@ -154,7 +163,7 @@ class Commits:
     def take_late(self, now_ms: int) -> list[SendAcknowledged]:
         """Answers to those that have waited for too long; perhaps one of them is stored yet."""
         told: list[SendAcknowledged] = []
-        while self._queue and now_ms >= self._queue[0].since_ms + limits.NOT_STORED_MS:
+        while self._queue and now_ms >= self._late_ms(self._queue[0]):
             self._sent = None
             self._refuse(self._queue[0], lambda name: _not_stored(name, self._missing))
             told += self._answer_first()
@@ -192,6 +201,17 @@ def stale(name: str) -> TidelogError:
         ErrorCode.STALE_ASSIGNMENT,
         tried=f"acknowledge records of {name}",
         happened="this stream does not own the partition any more",
+    )
+
+
+def _named(error: TidelogError, key: PartitionKey, topic: str) -> TidelogError:
+    """The client knows topics by their names, the coordinator by their ids."""
+    name = f"{topic}-{key.partition}"
+    return TidelogError(
+        error.code,
+        tried=f"acknowledge records of {name}",
+        happened=error.happened.replace(str(key), name),
+        hint=error.hint,
     )
 
 

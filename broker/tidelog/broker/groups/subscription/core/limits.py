@@ -33,7 +33,8 @@ NOT_READY_MS: Final = 10_000
 """How long a stream may have nothing to tell its client, because it is no member or does not know
 where to begin: then it ends and says what is missing."""
 NOT_STORED_MS: Final = 10_000
-"""How long an acknowledgement is tried to be stored before it is answered with what is missing."""
+"""How long no acknowledgement may come to be stored before the first is answered with what is
+missing."""
 RETRY_MS: Final = 200
 """After a failure that another try may mend."""
 BUFFER_BYTES_MAX: Final = 1024 * 1024

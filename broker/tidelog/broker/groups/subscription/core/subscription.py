@@ -488,7 +488,7 @@ class Subscription:
                 self._missing = outcome
                 self._commits.postpone(outcome, now_ms)
                 return []
-        told = self._commits.settle(outcome, self._on_stored)
+        told = self._commits.settle(outcome, now_ms, self._on_stored)
         self._give_up_done(now_ms)
         effects: list[Effect] = list(told)
         if not told and not all(each.is_ready for each in self._partitions.values()):
