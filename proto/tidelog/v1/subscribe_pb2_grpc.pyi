@@ -55,8 +55,8 @@ class SubscribeServiceStub:
     No wait is silent for ever. A stream that cannot say what it reads within 10 seconds of its
     beginning, because the group's coordinator or the leaders of the partitions are missing, ends
     with an error that is `retriable` and names what is missing; so does one that was removed from
-    its group and cannot join again within 10 seconds. An acknowledgement that cannot be stored
-    within 10 seconds is answered with such an error as well. Partitions without a leader do not end
+    its group and cannot join again within 10 seconds. When no acknowledgement could be stored for 10
+    seconds, those that wait as long are answered with such an error as well. Partitions without a leader do not end
     a stream that reads others.
 
     A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
@@ -98,8 +98,8 @@ class SubscribeServiceAsyncStub(SubscribeServiceStub):
     No wait is silent for ever. A stream that cannot say what it reads within 10 seconds of its
     beginning, because the group's coordinator or the leaders of the partitions are missing, ends
     with an error that is `retriable` and names what is missing; so does one that was removed from
-    its group and cannot join again within 10 seconds. An acknowledgement that cannot be stored
-    within 10 seconds is answered with such an error as well. Partitions without a leader do not end
+    its group and cannot join again within 10 seconds. When no acknowledgement could be stored for 10
+    seconds, those that wait as long are answered with such an error as well. Partitions without a leader do not end
     a stream that reads others.
 
     A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
@@ -144,8 +144,8 @@ class SubscribeServiceServicer(metaclass=_abc_1.ABCMeta):
         No wait is silent for ever. A stream that cannot say what it reads within 10 seconds of its
         beginning, because the group's coordinator or the leaders of the partitions are missing, ends
         with an error that is `retriable` and names what is missing; so does one that was removed from
-        its group and cannot join again within 10 seconds. An acknowledgement that cannot be stored
-        within 10 seconds is answered with such an error as well. Partitions without a leader do not end
+        its group and cannot join again within 10 seconds. When no acknowledgement could be stored for 10
+        seconds, those that wait as long are answered with such an error as well. Partitions without a leader do not end
         a stream that reads others.
 
         A stream that ends with an error has it as its status and trailer. INVALID_ARGUMENT: a request
