@@ -108,9 +108,10 @@ class FetchRequest(_message.Message):
     """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPosition]:
-        """At most one a partition, at most 10,000. All of them must be led by the broker asked, or have a
-        replica there. They are served in this order until the answer is full: a client names those
-        that it was just served behind the others the next time, or the last ones may never be served.
+        """At most one a partition, else INVALID_ARGUMENT; at most 10,000. All of them must be led by the
+        broker asked, or have a replica there. They are served in this order until the answer is full: a
+        client names those that it was just served behind the others the next time, or the last ones may
+        never be served.
         """
 
     def __init__(
@@ -191,7 +192,9 @@ class PartitionBatches(_message.Message):
     batches.
     """
     high_watermark: _builtins.int
-    """The first offset that is not committed yet."""
+    """The first offset that is not committed yet. With an error -1, but for OFFSET_OUT_OF_RANGE: then
+    this and the three fields below say what can be read where.
+    """
     last_stable_offset: _builtins.int
     """The first offset that is not decided yet for a reader of committed transactions."""
     log_start_offset: _builtins.int

@@ -8,14 +8,14 @@ import pytest
 from tests.broker.services.test_fetch_roles import CONTEXT, EPOCH, Node, position, written
 from tests.broker.services.test_offset_roles import offset_of
 from tests.broker.support.log_shelf import TOPIC, batch_at
-from tidelog.broker.replicas.replicas import Replicas
-from tidelog.broker.services.fetch.handler import FetchRequest
+from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.fetch.handler import FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.offsets.handler import OffsetSpec
 from tidelog.broker.services.offsets.trim import HIGH_WATERMARK, TrimHandler, TrimPoint
 from tidelog.broker.services.records.handler import FetchRecordsRequest, RecordsHandler
-from tidelog.broker.services.shared.leadership import CONFIRM_MS, Leadership
+from tidelog.broker.services.shared.leadership import CONFIRM_MS, Confirmation, Leadership
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId
@@ -143,10 +143,40 @@ def test_nothing_is_asked_for_what_can_be_read() -> None:
 
 def test_a_request_asks_once_for_all_of_its_positions() -> None:
     node = written(Node(), EPOCH)
-    asked = FetchRequest([position(BEYOND), position(BEYOND + 1)], 0, 1, 0)
-    answers = asyncio.run(node.handler().fetch(CONTEXT, asked))
-    assert [code_of(each.error) for each in answers] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
+    confirmation = Confirmation(node.leadership())
+    judged = [node.handler().judge(position(at), "", may_redirect=False) for at in (8, 9)]
+
+    async def settle() -> list[Replica | PartitionBatches]:
+        handler = node.handler()
+        return [await handler.settle(position(9), "", each, confirmation) for each in judged]
+
+    for each in asyncio.run(settle()):
+        assert isinstance(each, PartitionBatches)
+        assert code_of(each.error) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert node.questions == 1
+
+
+def test_beside_an_offset_out_of_range_stands_what_is_in_range() -> None:
+    node = written(Node(), EPOCH, EPOCH)
+    answer = node.fetch(BEYOND)
+    assert answer is not None
+    assert code_of(answer.error) is ErrorCode.OFFSET_OUT_OF_RANGE
+    log = node.log
+    found = answer.log_start_offset, answer.high_watermark, answer.leader_epoch
+    assert found == (log.log_start_offset, log.high_watermark, EPOCH)
+    asked = node.fetch(0, epoch=EPOCH + 1)
+    assert asked is not None
+    assert asked.error is not None, "an epoch that nobody has heard of here"
+    assert (asked.log_start_offset, asked.high_watermark) == (-1, -1)
+
+
+def test_a_request_that_names_a_partition_twice_is_refused() -> None:
+    node = written(Node(), EPOCH)
+    asked = FetchRequest([position(0), position(1)], 0, 1, 0)
+    with pytest.raises(TidelogError) as caught:
+        asyncio.run(node.handler().fetch(CONTEXT, asked))
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+    assert "t-0 twice" in caught.value.happened
 
 
 def test_a_new_leader_shows_plain_readers_no_watermark_before_it_has_come_to_its_epoch() -> None:

@@ -453,14 +453,13 @@ def test_a_full_answer_is_not_held_back_for_more_than_fits_into_it() -> None:
     with_node(work)
 
 
-def test_a_partition_that_is_named_twice_is_waited_for_and_answered() -> None:
+def test_a_fetch_that_names_a_partition_twice_is_refused_as_a_produce_is() -> None:
     async def work(client: PlainClient) -> None:
         topic_id = await client.create_topic("t")
         request = fetch_pb2.FetchRequest(positions=[position(topic_id, 0, 0)] * 2, max_wait_ms=200)
-        raw = await client.call("FetchService/Fetch", request.SerializeToString())
-        assert not fetch_pb2.FetchResponse.FromString(raw).partitions
-        await client.produce(partition_batch(topic_id, 0, sealed([b"x"])))
-        raw = await client.call("FetchService/Fetch", request.SerializeToString())
-        assert fetch_pb2.FetchResponse.FromString(raw).partitions
+        with pytest.raises(TidelogError) as caught:
+            await client.call("FetchService/Fetch", request.SerializeToString())
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+        assert "t-0 twice" in caught.value.happened
 
     with_node(work)

@@ -99,6 +99,7 @@ class FetchHandler:
     async def fetch(self, context: RequestContext, request: FetchRequest) -> list[PartitionBatches]:
         """Partitions with batches or an error; empty after `max_wait_ms` without news."""
         self.check_positions(len(request.positions))
+        self._check_once(request.positions)
         if not self._is_ready(request):
             await self._wait_ready(request)
         wanted = self._answer_bytes(request)
@@ -115,6 +116,20 @@ class FetchHandler:
                 f"{count} positions, the limit fetch.positions_max is "
                 f"{self.limits.fetch_positions_max}",
             )
+
+    def _check_once(self, positions: Sequence[FetchPosition]) -> None:
+        """Refuse a partition that is named twice, as writes do: which answer is whose?"""
+        seen: dict[tuple[bytes, int], None] = {}
+        for each in positions:
+            place = each.topic_id, each.partition
+            if place in seen:
+                name = self.replicas.name_of(each.topic_id, each.partition)
+                raise invalid(
+                    "fetch",
+                    f"the request names partition {name} twice",
+                    "Name each partition once.",
+                )
+            seen[place] = None
 
     def find(self, position: FetchPosition) -> Replica:
         """The replica, if this broker may serve the position's partition; else a typed error."""
@@ -179,6 +194,10 @@ class FetchHandler:
         key = PartitionKey(TopicId(position.topic_id), PartitionId(position.partition))
         error = self.replicas.told(key, error)
         leader_id, leader_epoch = (None, NO_LEADER_EPOCH) if leader is None else leader
+        replica = self.replicas.get(position.topic_id, position.partition)
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and replica is not None and replica.is_led:
+            # Where else to read is for programs as well, which cannot read it from the words.
+            return msgspec.structs.replace(self._bare(position, replica), error=fresh(error))
         return PartitionBatches(
             topic_id=position.topic_id,
             partition=position.partition,
