@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import refusal
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.settings.catalogue import CATALOGUE, settings_of
+from tidelog.metadata.settings.catalogue import CATALOGUE, find_setting, settings_of
 from tidelog.metadata.settings.inherited import cluster_value, inherited_by_topics
 from tidelog.metadata.settings.kinds import Scope, Source, canonical, well_formed
 from tidelog.metadata.settings.of_topics import TopicSettings, parse
@@ -113,6 +113,14 @@ def test_what_this_release_does_not_act_upon_is_refused_and_its_default_taken(
     setting = CATALOGUE[name]
     assert well_formed(setting, given_value, tried="read") == given_value, "a later release's"
     altered(base(), TOPIC, Change(name=name, value=setting.default))
+
+
+def test_a_setting_of_a_node_s_file_is_not_looked_for_in_the_page_that_lists_it() -> None:
+    with pytest.raises(TidelogError) as caught:
+        find_setting("auto_create_topics", Scope.BROKER, tried="describe")
+    assert "no such setting of a broker that calls can change" in caught.value.happened
+    assert "configuration file" in caught.value.hint
+    assert "restart" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,18 @@ def test_replicas_are_counted_as_well_as_partitions() -> None:
     assert planned([each, 1], factor=5, brokers=5) == [0]
 
 
+def test_refused_deletions_name_the_topic_and_not_its_id() -> None:
+    image = clusters.with_topic(clusters.cluster(1), (1,))
+    (missing,) = delete_topics(image, (TopicSelector(name="nowhere"),)).answer
+    assert missing.error is not None
+    assert missing.error.tried == "delete topic nowhere"
+    by_id = TopicSelector(topic_id=clusters.topic_id(1))
+    for selectors in ((TopicSelector(name="t"), by_id), (by_id, by_id)):
+        with pytest.raises(TidelogError) as caught:
+            delete_topics(image, selectors)
+        assert caught.value.happened == "it names topic t twice"
+
+
 def test_a_deleted_topic_s_name_is_free_at_once() -> None:
     image = clusters.with_topic(clusters.cluster(1), (1,))
     by_id = TopicSelector(topic_id=clusters.topic_id(1))

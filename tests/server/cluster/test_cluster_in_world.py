@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.support.node_in_world import partition_batch, sealed
 from tests.server.support.cluster_in_world import Cluster
-from tidelog.v1 import broker_admin_pb2, metadata_admin_pb2, metadata_pb2, produce_pb2
+from tidelog.v1 import admin_pb2, broker_admin_pb2, metadata_admin_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -270,5 +270,24 @@ def test_a_node_describes_its_part_in_figures() -> None:
             assert described.quorum.is_active_controller == (number == leader)
             assert described.broker is not None
             assert (described.broker.is_fenced, described.broker.partitions) == (False, 1)
+
+    Cluster(controllers=3, roles="broker,controller").run(work)
+
+
+@pytest.mark.parametrize(("timeout_ms", "most_ms"), [(1_500, 1_500), (3_000, 3_000)])
+def test_a_creation_of_topics_without_a_majority_is_answered_in_the_time_that_it_names(
+    timeout_ms: int, most_ms: int
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        for number in (2, 3):
+            cluster.nodes[number].kill()
+        await asyncio.sleep(5)
+        new = admin_pb2.NewTopic(name="t", partition_count=1, replication_factor=1)
+        request = admin_pb2.CreateTopicsRequest(topics=[new], timeout_ms=timeout_ms)
+        began_ns = cluster.world.loop.now_ns
+        with pytest.raises(TidelogError) as caught:
+            await cluster.call(1, "AdminService/CreateTopics", request.SerializeToString())
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+        assert (cluster.world.loop.now_ns - began_ns) // 1_000_000 <= most_ms
 
     Cluster(controllers=3, roles="broker,controller").run(work)

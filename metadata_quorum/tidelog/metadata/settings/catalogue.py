@@ -400,7 +400,17 @@ def find_setting(name: str, scope: Scope, *, tried: str) -> Setting:
             f"Set it at {places}.",
         )
     known = [each.name for each in settings_of(scope)]
-    raise _invalid(tried, "there is no such setting", did_you_mean(name, known))
+    raise _invalid(
+        tried,
+        f"there is no such setting of a {scope.value} that calls can change",
+        did_you_mean(name, known) or _FILE_ONLY,
+    )
+
+
+_FILE_ONLY: Final = (
+    "Ask for the settings that there are, without naming any. What stands in a node's "
+    "configuration file alone is changed there, and by a restart: docs/configuration.md."
+)
 
 
 def _names(places: Iterable[str]) -> str:

@@ -80,6 +80,16 @@ def only_validates(method: str, request: bytes) -> bool:
         return False
 
 
+def asked_ms(method: str, request: bytes) -> int | None:
+    """How long the request itself says that it waits; None: it does not say."""
+    if _MAY_VALIDATE.get(method) is not admin_pb2.CreateTopicsRequest:
+        return None
+    try:
+        return admin_pb2.CreateTopicsRequest.FromString(request).timeout_ms or None
+    except DecodeError:
+        return None
+
+
 def left_ms(context: RequestContext, clock: Clock) -> int:
     """How long the caller waits, at most `ADMIN_TIMEOUT_MS`."""
     left = (context.deadline_ns - clock.monotonic_ns()) // _NS_PER_MS

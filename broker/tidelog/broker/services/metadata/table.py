@@ -14,7 +14,12 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.admin.access import read_accesses
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.metadata_quorum.services.methods import local_reads
-from tidelog.metadata_quorum.shared.forwarding import FORWARDED, SERVED_FILES, left_ms
+from tidelog.metadata_quorum.shared.forwarding import (
+    FORWARDED,
+    SERVED_FILES,
+    asked_ms,
+    left_ms,
+)
 from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHandler
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -63,7 +68,8 @@ def _forward(
     method: str, metadata: Metadata, clock: Clock, timeout_ms: int, settle: Settle
 ) -> UnaryHandler:
     async def handle(context: RequestContext, message: bytes) -> bytes:
-        wait_ms = min(timeout_ms, left_ms(context, clock))
+        # Also where no controller answers that would keep to it.
+        wait_ms = min(asked_ms(method, message) or timeout_ms, timeout_ms, left_ms(context, clock))
         answer = await metadata.forward(context, method, message, timeout_ms=wait_ms)
         await settle(answer.version)
         return answer.response

@@ -77,8 +77,7 @@ def delete_topics(
     for each in selectors:
         if bool(each.name) == (each.topic_id is not None):
             raise invalid(tried, "a topic is given by its name or by its id")
-        found = each.topic_id or image.topic_ids.get(each.name)
-        keys.append(each.name if found is None else found.hex())
+        keys.append(_told_name(image, each))
     refuse_duplicates(keys, tried=tried, what="topic")
     records: list[MetadataRecord] = []
     results: list[DeletedTopic] = []
@@ -118,11 +117,19 @@ def create_partitions(
     return Decision(records=tuple(records), answer=tuple(results), warnings=tuple(warnings))
 
 
+def _told_name(image: Image, selector: TopicSelector) -> str:
+    """Of one topic the same, by name or by id; the id where nobody knows a name."""
+    if selector.topic_id is None:
+        return selector.name
+    topic = image.topics.get(selector.topic_id)
+    return selector.topic_id.hex() if topic is None else topic.name
+
+
 def _find(image: Image, selector: TopicSelector) -> TopicImage:
     if selector.topic_id is None:
         topic = image.topic_named(selector.name)
         if topic is None:
-            raise unknown_topic(selector.name, image, tried="delete a topic")
+            raise unknown_topic(selector.name, image, tried=f"delete topic {selector.name}")
     else:
         topic = image.topics.get(selector.topic_id)
         if topic is None:
