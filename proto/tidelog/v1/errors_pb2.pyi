@@ -44,8 +44,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Upgrade the older of the two.
     """
     ERROR_CODE_NOT_IMPLEMENTED: _ErrorCode.ValueType  # 5
-    """The contract names this call, but this release does not serve it yet. Not retriable. Remedy:
-    Use a release that lists the feature in its change log.
+    """This release does not serve the call: the contract names it for a later one, or not at all. Not
+    retriable. Remedy: Use a release that lists the feature in its change log.
     """
     ERROR_CODE_UNAVAILABLE: _ErrorCode.ValueType  # 6
     """The peer could not be reached or is not ready; nothing is known to have been done. Retriable.
@@ -305,8 +305,8 @@ ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 4
 Upgrade the older of the two.
 """
 ERROR_CODE_NOT_IMPLEMENTED: ErrorCode.ValueType  # 5
-"""The contract names this call, but this release does not serve it yet. Not retriable. Remedy:
-Use a release that lists the feature in its change log.
+"""This release does not serve the call: the contract names it for a later one, or not at all. Not
+retriable. Remedy: Use a release that lists the feature in its change log.
 """
 ERROR_CODE_UNAVAILABLE: ErrorCode.ValueType  # 6
 """The peer could not be reached or is not ready; nothing is known to have been done. Retriable.

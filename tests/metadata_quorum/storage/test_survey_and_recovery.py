@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from tests.metadata_quorum.storage.storage_steps import entry, persist
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.effects import ResetLog
 from tidelog.metadata_quorum.raft.membership import decode_members, encode_members
 from tidelog.metadata_quorum.raft.types import (
@@ -201,6 +203,16 @@ def test_the_term_is_above_every_term_that_was_voted_in(tmp_path: Path) -> None:
     assert recovery.survivor.address == "10.0.0.1:9193"
     assert [each.id.node_id for each in recovery.others] == [2, 3]
     assert recovery.lost_here == ""
+
+
+def test_after_the_last_term_there_is_nothing_to_recover_into(tmp_path: Path) -> None:
+    on(tmp_path, fill)
+    found = on(tmp_path, survey)
+    spent = msgspec.structs.replace(found.hard_state, term=Term(NUMBER_MAX))
+    found = msgspec.structs.replace(found, hard_state=spent)
+    with pytest.raises(TidelogError, match="there is none after") as caught:
+        decide_recovery(found, NEW_UUID)
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
 def test_what_the_survivor_itself_has_lost_is_told_and_left_out(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from tidelog.metadata.apply.snapshot import EncodedImage
 from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.quorum.state_machine import MetadataStateMachine
+from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
 from tidelog.metadata_quorum.raft.membership import encode_members
 from tidelog.metadata_quorum.raft.types import (
@@ -104,6 +105,11 @@ def decide_recovery(found: Survey, new_uuid: bytes, address: str = "") -> Recove
         )
     repair = found.hard_state.repair
     terms = [found.hard_state.term, found.last_term, repair.last_term if repair else 0]
+    if max(terms) >= NUMBER_MAX:
+        raise _refused(
+            f"its term is {max(terms)}, and there is none after {NUMBER_MAX}",
+            'Nothing was changed. See "The terms are spent" in docs/operations.md.',
+        )
     recovery = Recovery(
         survivor=Member(id=MemberId(old_id.node_id, new_uuid), address=address or own.address),
         old_id=old_id,
