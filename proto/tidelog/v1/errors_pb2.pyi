@@ -44,7 +44,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     Upgrade the older of the two.
     """
     ERROR_CODE_NOT_IMPLEMENTED: _ErrorCode.ValueType  # 5
-    """This release does not serve the call: the contract names it for a later one, or not at all. Not
+    """This release does not serve the call; the contract names it for later, or not at all. Not
     retriable. Remedy: Use a release that lists the feature in its change log.
     """
     ERROR_CODE_UNAVAILABLE: _ErrorCode.ValueType  # 6
@@ -305,7 +305,7 @@ ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 4
 Upgrade the older of the two.
 """
 ERROR_CODE_NOT_IMPLEMENTED: ErrorCode.ValueType  # 5
-"""This release does not serve the call: the contract names it for a later one, or not at all. Not
+"""This release does not serve the call; the contract names it for later, or not at all. Not
 retriable. Remedy: Use a release that lists the feature in its change log.
 """
 ERROR_CODE_UNAVAILABLE: ErrorCode.ValueType  # 6

@@ -117,7 +117,7 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
         "Upgrade the older of the two.",
     ),
     ErrorCode.NOT_IMPLEMENTED: _meaning(
-        "This release does not serve the call: the contract names it for a later one, or not at all.",
+        "This release does not serve the call; the contract names it for later, or not at all.",
         "Use a release that lists the feature in its change log.",
     ),
     ErrorCode.UNAVAILABLE: _meaning(
