@@ -468,7 +468,7 @@ class AlteredOffset(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     PREVIOUS_OFFSET_FIELD_NUMBER: _builtins.int
     previous_offset: _builtins.int
-    """What was there before; -1: nothing."""
+    """What was there before; -1: nothing, or not looked up, because a partition or the whole was refused."""
     @_builtins.property
     def partition(self) -> _common_pb2.TopicPartition:
         """Which partition."""
