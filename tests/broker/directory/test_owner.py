@@ -140,8 +140,10 @@ def test_a_partition_goes_on_after_a_disk_that_was_full_to_the_last_byte() -> No
             with pytest.raises(TidelogError) as caught:
                 await owned.append()
             assert caught.value.code is ErrorCode.STORAGE_FULL
+            assert owned.owner.no_room is not None
         owned.disk.is_full = False
         assert (await owned.append()).base_offset == 1
+        assert owned.owner.no_room is None
         assert owned.owner.failure is None
 
     with_owner(work)

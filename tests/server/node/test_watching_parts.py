@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import ClassVar, cast
 
 import msgspec
 import pytest
@@ -22,9 +23,12 @@ from tidelog.server.metrics import slow_requests
 from tidelog.server.metrics.gather import Sources
 from tidelog.server.metrics.health import Health
 from tidelog.server.metrics.slow_requests import SlowRequests
+from tidelog.server.roles.broker import BrokerRole
 from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.watching.refusal_events import RefusalEvents
+from tidelog.server.watching.watcher import NodeWatch
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
@@ -419,3 +423,28 @@ def test_a_topic_is_counted_again_once_it_changes() -> None:
     alone = counts.count(image(3, leader=-1))
     assert (alone.offline, alone.not_preferred) == (1, 0)
     assert counts.count(image(4, leader=2)).not_preferred == 1
+
+
+def test_a_disk_that_takes_nothing_more_is_told_once_and_when_it_does_again() -> None:
+    full = TidelogError(ErrorCode.STORAGE_FULL, tried="append", happened="no space")
+    seconds: list[dict[str, TidelogError]] = [{}, {"/d": full}, {"/d": full}, {}, {}]
+    lines, clock = Lines(), TurnedClock()
+
+    class Broker:
+        failures: ClassVar[dict[str, TidelogError]] = {}
+
+        @property
+        def full_disks(self) -> dict[str, TidelogError]:
+            if not seconds:
+                raise asyncio.CancelledError
+            return seconds.pop(0)
+
+    watch = NodeWatch.__new__(NodeWatch)
+    watch._clock = clock
+    watch._events = LimitedEvents(lines, clock)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(watch._watch_storage(cast("BrokerRole", Broker())))
+    assert lines.lines == [
+        ("error", "disk_full", {"directory": "/d", "error": full}),
+        ("info", "disk_has_room", {"directory": "/d"}),
+    ]

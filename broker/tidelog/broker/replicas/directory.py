@@ -180,6 +180,11 @@ class LogDirectory:
             return self._opening_failure
         return self._owner.failure
 
+    @property
+    def no_room(self) -> TidelogError | None:
+        """Why the last write found no room on the disk; None: it did."""
+        return None if self._owner is None else self._owner.no_room
+
     async def wait_failed(self) -> None:
         """Until the open directory stops: its disk has failed."""
         await self.owner.wait_failed()

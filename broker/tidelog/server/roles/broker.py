@@ -199,6 +199,11 @@ class BrokerRole:
         return {each.name: each.failure for each in self._directories if each.failure is not None}
 
     @property
+    def full_disks(self) -> dict[str, TidelogError]:
+        """By directory, what the disk said to the last write if that was that there is no room."""
+        return {each.name: each.no_room for each in self._directories if each.no_room is not None}
+
+    @property
     def queued_bytes(self) -> int:
         """Batches between arrival and acknowledgement."""
         return sum(each.queued_bytes for each in self._directories)

@@ -73,13 +73,19 @@ class NodeWatch:
 
     async def _watch_storage(self, broker: BrokerRole) -> None:
         """Say once when a directory has failed: the node goes on answering, with errors for the
-        partitions in it."""
+        partitions in it. Also when its disk takes nothing more, and when it does again."""
         told: dict[str, TidelogError] = {}
+        full: dict[str, TidelogError] = {}
         while True:
             for name, failure in broker.failures.items():
                 if name not in told:
                     told[name] = failure
                     log_events.error("storage_stopped", directory=name, error=failure)
+            before, full = full, broker.full_disks
+            for name in full.keys() - before.keys():
+                self._events.error("disk_full", directory=name, error=full[name])
+            for name in before.keys() - full.keys():
+                self._events.info("disk_has_room", directory=name)
             await self._clock.sleep(WATCH_MS)
 
     async def _watch_quorum_disk(self, controller: ControllerRole) -> None:

@@ -83,6 +83,8 @@ class DirectoryOwner(OwnerRequests):
         self._core = DirectoryCore(flush_interval_ms=flush_interval_ms)
         self._files = SegmentFiles(disk)
         self._has_ballast = False
+        self.no_room: TidelogError | None = None
+        """Why the last write found no room on the disk; None: it did. For operators."""
         self._has_failed = asyncio.Event()
         self.cut_count = 0
         """Tails cut off, and logs emptied, since the start."""
@@ -232,6 +234,8 @@ class DirectoryOwner(OwnerRequests):
             self._marks.take_in()
         except TidelogError as error:
             failure = error
+        is_full = failure is not None and failure.code is ErrorCode.STORAGE_FULL
+        self.no_room = failure if is_full else None
         self._end(WriteEnded(error=failure, unusable=unusable), scope)
 
     async def _append_or_make_room(self, effect: Write) -> dict[PartitionKey, TidelogError]:

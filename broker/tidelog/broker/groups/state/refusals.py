@@ -48,10 +48,11 @@ def fenced(group: Group, member: Member, sent: int, happened: str) -> TidelogErr
 
 def not_empty(group: Group, tried: str) -> TidelogError:
     """Only groups without members are changed by operators."""
+    count = len(group.members)
     return TidelogError(
         ErrorCode.GROUP_NOT_EMPTY,
         tried=tried,
-        happened=f"group `{group.name}` has {len(group.members)} members",
+        happened=f"group `{group.name}` has {count} {'member' if count == 1 else 'members'}",
     )
 
 
