@@ -85,7 +85,9 @@ class NewTopic(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIGURATION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`."""
+    """1–249 of the characters a–z A–Z 0–9 . _ - and not `.` or `..`. The names of the cluster's own
+    topics, `__groups` and `__transactions`, are refused, whether those are there or not.
+    """
     partition_count: _builtins.int
     """0: the cluster's default."""
     replication_factor: _builtins.int

@@ -64,7 +64,9 @@ class ProduceServiceServicer(object):
         and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
         (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
         and a timestamp are answered only by a broker that has made sure that it leads, after at most a
-        second; else NOT_LEADER.
+        second; else NOT_LEADER. A producer id comes from AllocateProducerId: one that the broker does
+        not know to be handed out is UNAVAILABLE, since its metadata may be behind, and one that was
+        made up stays so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,9 @@ class ProduceServiceStub:
     and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
     (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
     and a timestamp are answered only by a broker that has made sure that it leads, after at most a
-    second; else NOT_LEADER.
+    second; else NOT_LEADER. A producer id comes from AllocateProducerId: one that the broker does
+    not know to be handed out is UNAVAILABLE, since its metadata may be behind, and one that was
+    made up stays so.
     """
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
     """A pipeline of the same requests. Requests of one stream are appended in the order in which they
@@ -73,7 +75,9 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
     (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
     and a timestamp are answered only by a broker that has made sure that it leads, after at most a
-    second; else NOT_LEADER.
+    second; else NOT_LEADER. A producer id comes from AllocateProducerId: one that the broker does
+    not know to be handed out is UNAVAILABLE, since its metadata may be behind, and one that was
+    made up stays so.
     """
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
     """A pipeline of the same requests. Requests of one stream are appended in the order in which they
@@ -103,7 +107,9 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         and is none of them is INVALID_ARGUMENT and not stored. What ends a producer
         (OUT_OF_ORDER_SEQUENCE, UNKNOWN_PRODUCER_ID, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH), a limit
         and a timestamp are answered only by a broker that has made sure that it leads, after at most a
-        second; else NOT_LEADER.
+        second; else NOT_LEADER. A producer id comes from AllocateProducerId: one that the broker does
+        not know to be handed out is UNAVAILABLE, since its metadata may be behind, and one that was
+        made up stays so.
         """
 
     @_abc_1.abstractmethod

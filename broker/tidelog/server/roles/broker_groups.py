@@ -66,7 +66,7 @@ class BrokerGroups:
             events=self._events,
             meter=meter,
         )
-        self.members = GroupRpc(GroupsHandler(self.coordinators, meter))
+        self.members = GroupRpc(GroupsHandler(self.coordinators, meter, replicas.name_of))
         calls = GroupCalls(
             self.coordinators,
             self.members,

@@ -69,7 +69,7 @@ class LeaderOffsets:
 
 
 def _leader_of(image: Image, key: PartitionKey) -> BrokerId | TidelogError:
-    tried = f"look up the leader of {key}"
+    tried = f"look up the leader of {image.name_partition(key.topic_id, key.partition)}"
     topic = image.topics.get(key.topic_id)
     if topic is None:
         return TidelogError(

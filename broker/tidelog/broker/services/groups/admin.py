@@ -133,10 +133,11 @@ class GroupAdminRpc:
         wanted = [read_offset(each, tried=tried) for each in asked.offsets]
         refuse_twice([each.key for each in wanted], tried=tried)
         held = await self._offsets.of(each.key for each in wanted)
-        errors = {
-            each.key: _objection(held[each.key], each.key, each.committed_offset, tried)
-            for each in wanted
-        }
+        image = self._metadata.image()
+        errors: dict[PartitionKey, TidelogError | None] = {}
+        for each in wanted:
+            name = image.name_partition(each.key.topic_id, each.key.partition)
+            errors[each.key] = _objection(held[each.key], name, each.committed_offset, tried)
         if any(errors.values()):
             return _refused(errors).SerializeToString()
         if self._is_before_groups(asked.group):
@@ -266,7 +267,7 @@ def _check_groups(groups: Sequence[str], *, tried: str) -> None:
 
 
 def _objection(
-    held: OwnOffsets | TidelogError, key: PartitionKey, offset: int, tried: str
+    held: OwnOffsets | TidelogError, name: str, offset: int, tried: str
 ) -> TidelogError | None:
     """Why the offset cannot be set; None: it can."""
     if isinstance(held, TidelogError):
@@ -275,7 +276,7 @@ def _objection(
         return None
     return TidelogError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        tried=f"{tried} to {offset} for {key}",
+        tried=f"{tried} to {offset} for {name}",
         happened=f"the log reaches from {held.log_start_offset} "
         f"to the high watermark {held.high_watermark}",
     )

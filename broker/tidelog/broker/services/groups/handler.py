@@ -3,13 +3,20 @@
 Owns nothing but the way there. It must never answer for a coordinator that is elsewhere.
 """
 
+from collections.abc import Callable
 from typing import TypeVar
+
+import msgspec
 
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import AnyRequest, CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.groups.state.places import validate_group
+from tidelog.broker.log.names import PartitionKey
+from tidelog.broker.shared.errors import reworded
 from tidelog.broker.shared.meter import Meter, count
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import TopicId
 
 AnswerT = TypeVar("AnswerT")
 
@@ -17,7 +24,11 @@ AnswerT = TypeVar("AnswerT")
 class GroupsHandler:
     """The three calls of GroupService."""
 
-    def __init__(self, coordinators: GroupCoordinators, meter: Meter) -> None:
+    def __init__(
+        self, coordinators: GroupCoordinators, meter: Meter, name_of: Callable[[TopicId, int], str]
+    ) -> None:
+        """`name_of`: a partition in the words of people."""
+        self._name_of = name_of
         self._coordinators = coordinators
         self._meter = meter
 
@@ -29,12 +40,21 @@ class GroupsHandler:
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
         """Store how far a group has read."""
         answer = await self._ask(request.group, request, CommitAnswer)
-        for error in answer.errors:
+        errors: list[TidelogError | None] = []
+        for offset, error in zip(request.offsets, answer.errors, strict=True):
             if error is None:
                 self._meter.committed_offsets += 1
+                errors.append(None)
             else:
                 count(self._meter.commit_refusals, error.code.name)
-        return answer
+                errors.append(self._named(error, offset.key))
+        return msgspec.structs.replace(answer, errors=tuple(errors))
+
+    def _named(self, error: TidelogError, key: PartitionKey) -> TidelogError:
+        """The coordinator knows topics by their ids."""
+        name = self._name_of(key.topic_id, key.partition)
+        happened = error.happened.replace(str(key), name)
+        return reworded(error, tried=error.tried.replace(str(key), name), happened=happened)
 
     async def fetch(self, request: FetchOffsets) -> FetchOffsetsAnswer:
         """Tell how far it has read."""

@@ -143,9 +143,13 @@ def read_commit(message: groups_pb2.CommitOffsetsRequest) -> CommitOffsets:
     refuse_too_many(len(message.offsets), tried=tried)
     offsets = tuple(read_offset(each, tried=tried) for each in message.offsets)
     refuse_twice([each.key for each in offsets], tried=tried)
-    for each in offsets:
+    for place, each in enumerate(offsets):
         if each.committed_offset < 0:
-            raise invalid(tried, f"{each.key}: offset {each.committed_offset} is below 0")
+            raise invalid(
+                tried,
+                f"offset {each.committed_offset} of partition {each.key.partition}, at place "
+                f"{place} of the request, is below 0",
+            )
     return CommitOffsets(
         request_id=0,
         now_ms=0,
