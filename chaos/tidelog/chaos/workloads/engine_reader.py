@@ -106,6 +106,8 @@ class EngineReader(EngineDriver[ConsumerMessage]):
         view = self._metadata.topics[self._topic]
         topic = Incarnation(self._topic, TopicId(view.topic_id), len(view.partitions))
         key = topic.key(fetched.topic_partition.partition)
+        # What was handed over is not read again when a log turns out to be cut.
+        self.core.partitions[fetched.topic_partition].hand_over(fetched.next_offset)
         found: list[tuple[int, str]] = []
         try:
             for position, _ in iterate_headers(fetched.data):

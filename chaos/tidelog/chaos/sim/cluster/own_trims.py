@@ -31,6 +31,9 @@ class OwnTrims:
         self._watch = watch
         self._random = random
         self.count = 0
+        self.nodes: dict[int, None] = {}
+        """Those to which it was done. Such a copy may be told of as damaged until it is copied
+        anew, and after its topic is gone."""
 
     def take(self, node: ClusterNode) -> None:
         """Of a node that is dead: now and then one of its copies, if one may be trimmed."""
@@ -49,6 +52,7 @@ class OwnTrims:
         start = start_in(board, node.node_id)
         if self._mark(node, board, start):
             self.count += 1
+            self.nodes[node.node_id] = None
             board.own_trims[node.node_id] = OwnTrim(
                 start=start, has_left=node.node_id not in board.holders
             )

@@ -183,8 +183,7 @@ class ClusterTroubles:
     def _is_headless(self, node: ClusterNode, error: BaseException) -> bool:
         """Whether the error may come of a copy that no leader has trimmed."""
         is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
-        boards = self._watch.board.partitions.values()
-        return is_corrupt and any(node.node_id in board.own_trims for board in boards)
+        return is_corrupt and node.node_id in self.own_trims.nodes
 
     def restart(self, node: ClusterNode) -> None:
         """Judge how it ended, repair what an operator would, start it."""
