@@ -20,17 +20,17 @@ On a topic with flush=replicated the high watermark moves with the write, and wh
 is flushed with a round of its own only after the flush interval (`Tick`), or before a roll.
 
 A segment is flushed before the next one is made, so only the active segment can be torn. It is
-sealed then, and changes no more: by size, by age, or because it was asked for (core_plan). What is
-known of it in memory is dropped once its sidecar is there and says the same (core_seal).
+sealed then, and changes no more: by size, by age, or because it was asked for (planning). What is
+known of it in memory is dropped once its sidecar is there and says the same (sealing).
 
-Where a log begins and ends is marked before anything goes (core_trim, core_cut):
+Where a log begins and ends is marked before anything goes (trimming, cutting):
 
     trim ── mark written ── flushed ──▶ log_start moves ──▶ files wholly below it are removed
     cut ── written part waits for nobody ── lower mark flushed ──▶ files are cut ──▶ log_end moves
 
 Of several replicas one leads, and commits what all have that it waits for; the others follow, store
-what it has stored, and commit what it has committed (core_roles). Batches of idempotent producers
-are judged when they are planned (core_again).
+what it has stored, and commit what it has committed (role_changes). Batches of idempotent producers
+are judged when they are planned (resends).
 
 A full disk cuts the round back, flushes the cut, refuses the round's batches and goes on; below the
 free-space floor appends are refused before it comes to that. Damage stops one partition. Any other
@@ -40,15 +40,17 @@ failure stops every partition of the directory: what reached the disk is not kno
 from collections import deque
 from typing import Final, assert_never
 
-from tidelog.broker.directory.core import cut as core_cut
-from tidelog.broker.directory.core import invariants
-from tidelog.broker.directory.core import plan as core_plan
-from tidelog.broker.directory.core import removal as core_removal
-from tidelog.broker.directory.core import roles as core_roles
-from tidelog.broker.directory.core import seal as core_seal
-from tidelog.broker.directory.core import stop as core_stop
-from tidelog.broker.directory.core import trim as core_trim
-from tidelog.broker.directory.core import write as core_write
+from tidelog.broker.directory.core import (
+    cutting,
+    invariants,
+    planning,
+    removal,
+    role_changes,
+    sealing,
+    stopping,
+    trimming,
+    writing,
+)
 from tidelog.broker.directory.core.messages import (
     AddPartition,
     Advanced,
@@ -83,7 +85,7 @@ from tidelog.broker.directory.core.messages import (
     TruncateTail,
     WriteEnded,
 )
-from tidelog.broker.directory.core.role_errors import stopping
+from tidelog.broker.directory.core.role_errors import node_stopping
 from tidelog.broker.directory.core.rounds import (
     Awaiting,
     Cut,
@@ -149,7 +151,7 @@ class DirectoryCore:
         self.rolls: list[Partition] = []
         self.cuts: list[Cut] = []
         self.removals: list[Removal] = []
-        self.doomed: list[core_trim.Doomed] = []
+        self.doomed: list[trimming.Doomed] = []
         self.duplicates_answered = 0
         """Batches that were sent again, since the start."""
         self.moved: dict[PartitionKey, Partition] = {}
@@ -165,13 +167,13 @@ class DirectoryCore:
             else:
                 self._on_message(message, effects)
         if self.cuts:
-            core_cut.advance(self, effects)
+            cutting.advance(self, effects)
         if self.removals:
-            core_removal.advance(self, effects)
+            removal.advance(self, effects)
         if self.moved:
             self._tell_moved(effects)
         if self.failure is None:
-            core_write.begin_write(self, effects)
+            writing.begin_write(self, effects)
             self._begin_flush(effects)
         invariants.check_step(self)
         return effects
@@ -179,7 +181,7 @@ class DirectoryCore:
     def _tell_moved(self, effects: list[Effect]) -> None:
         moved, self.moved = self.moved, {}
         for key, partition in moved.items():
-            core_roles.advance(self, partition, effects)
+            role_changes.advance(self, partition, effects)
             effects.append(Moved(key=key))
 
     @property
@@ -213,45 +215,45 @@ class DirectoryCore:
     def _on_message(self, message: Message, effects: list[Effect]) -> None:
         match message:
             case WriteEnded():
-                core_write.on_write_ended(self, message, effects)
+                writing.on_write_ended(self, message, effects)
             case FlushEnded():
                 self._on_flush_ended(message, effects)
             case Tick():
                 self._on_tick(message.now_ms)
             case FollowerAt():
-                core_roles.on_follower_at(self, message, effects)
+                role_changes.on_follower_at(self, message, effects)
             case CommitTo():
-                core_roles.on_commit_to(self, message, effects)
+                role_changes.on_commit_to(self, message, effects)
             case Lead():
-                core_roles.on_lead(self, message, effects)
+                role_changes.on_lead(self, message, effects)
             case Follow():
-                core_roles.on_follow(self, message, effects)
+                role_changes.on_follow(self, message, effects)
             case RestartLog():
-                core_cut.on_restart(self, message, effects)
+                cutting.on_restart(self, message, effects)
             case TruncateEnded():
-                core_write.on_truncate_ended(self, message.error, effects)
+                writing.on_truncate_ended(self, message.error, effects)
             case AddPartition():
                 self._on_add(message, effects)
             case RollSegment():
                 self._on_roll(message.key)
             case TrimHead():
-                core_trim.on_trim(self, message, effects)
+                trimming.on_trim(self, message, effects)
             case TruncateTail():
-                core_cut.on_truncate(self, message, effects)
+                cutting.on_truncate(self, message, effects)
             case CutEnded():
-                core_cut.on_cut_ended(self, message, effects)
+                cutting.on_cut_ended(self, message, effects)
             case SegmentSealed():
-                core_seal.on_sealed(self, message, effects)
+                sealing.on_sealed(self, message, effects)
             case ReplaceSegments():
-                core_seal.on_replaced(self, message, effects)
+                sealing.on_replaced(self, message, effects)
             case RemovePartition():
-                core_removal.on_remove(self, message, effects)
+                removal.on_remove(self, message, effects)
             case ReleasePartition():
-                core_removal.on_release(self, message, effects)
+                removal.on_release(self, message, effects)
             case FailDirectory():
-                core_stop.on_fail_directory(self, message, effects)
+                stopping.on_fail_directory(self, message, effects)
             case FailPartition():
-                core_stop.on_fail_partition(self, message, effects)
+                stopping.on_fail_partition(self, message, effects)
             case Configure():
                 self._on_configure(message)
             case SetFull():
@@ -261,7 +263,7 @@ class DirectoryCore:
             case AppendBatch():
                 self._on_append(message, effects)
             case Forget():
-                core_roles.on_forget(self, message, effects)
+                role_changes.on_forget(self, message, effects)
             case _:
                 assert_never(message)
 
@@ -296,7 +298,7 @@ class DirectoryCore:
             self.make_dirty(partition)
         for partition in self.partitions.values():
             # No follower is listened to any more.
-            core_stop.refuse_commits(partition, stopping(partition.log.key), effects)
+            stopping.refuse_commits(partition, node_stopping(partition.log.key), effects)
 
     def _on_append(self, append: AppendBatch, effects: list[Effect]) -> None:
         partition = self.partitions.get(append.key)
@@ -306,12 +308,12 @@ class DirectoryCore:
             and partition.log.failure is None
             and partition.cut is None
         ):
-            error = None if partition.role is None else core_roles.objection(partition, append)
+            error = None if partition.role is None else role_changes.objection(partition, append)
             if error is None:
                 self.queue.append(append)
                 return
         else:
-            error = core_stop.refusal(self, append.key)
+            error = stopping.refusal(self, append.key)
         effects.append(Refuse(token=append.token, error=error))
 
     def _on_roll(self, key: PartitionKey) -> None:
@@ -319,7 +321,7 @@ class DirectoryCore:
         if partition is None or partition.cut is not None or partition.log.failure is not None:
             return
         # What is in flight may fill an empty segment, or roll by itself: asked again when planned.
-        can_roll = core_plan.can_roll(partition) or partition.plan is not None
+        can_roll = planning.can_roll(partition) or partition.plan is not None
         if can_roll and not partition.is_roll_asked:
             partition.is_roll_asked = True
             self.rolls.append(partition)
@@ -371,13 +373,13 @@ class DirectoryCore:
         assert round_ is not None, "a flush ended that never began"
         self.flush = None
         if error is not None and self.failure is None:
-            core_stop.stop(self, error, effects)
+            stopping.stop(self, error, effects)
         if self.failure is not None:
-            core_stop.refuse_awaiting(self, round_.awaiting, effects)
-            core_stop.refuse_promises(self, round_.promises, self.failure, effects)
+            stopping.refuse_awaiting(self, round_.awaiting, effects)
+            stopping.refuse_promises(self, round_.promises, self.failure, effects)
             return
         for key, unusable in message.unusable.items():
-            core_stop.fail_partition(self, key, unusable, effects)
+            stopping.fail_partition(self, key, unusable, effects)
         released: list[AppendBatch] = []
         for partition, end_offset, position in round_.ends:
             partition.is_flushing = False
@@ -388,13 +390,13 @@ class DirectoryCore:
                 partition.held.clear()
         self.queue.extendleft(reversed(released))
         for promise in round_.promises:
-            core_trim.keep(self, promise, effects)
+            trimming.keep(self, promise, effects)
         effects += [
-            core_stop.answer_of(waiting, message.unusable.get(waiting.partition.log.key))
+            stopping.answer_of(waiting, message.unusable.get(waiting.partition.log.key))
             for waiting in round_.awaiting
         ]
         if self.doomed:
-            core_trim.remove_doomed(self, effects)
+            trimming.remove_doomed(self, effects)
 
     def _note_flushed(
         self,

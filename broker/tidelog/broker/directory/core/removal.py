@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core import stop as core_stop
+from tidelog.broker.directory.core import stopping
 from tidelog.broker.directory.core.messages import (
     Advanced,
     Effect,
@@ -37,11 +37,11 @@ def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effec
     if partition is None:
         effects.append(Refuse(token=message.token, error=_gone(message.key)))
         return
-    core_stop.refuse_waiting(core, partition, _gone(message.key), effects)
+    stopping.refuse_waiting(core, partition, _gone(message.key), effects)
     _let_go(core, partition)
     if partition.log.failure is None:
         partition.log.failure = _gone(message.key)
-    core_stop.refuse_commits(partition, partition.log.failure, effects)
+    stopping.refuse_commits(partition, partition.log.failure, effects)
     core.removals.append(Removal(message.token, partition, message.kept_as))
     effects.append(Advanced(key=message.key))
 
@@ -115,7 +115,7 @@ def _release(core: DirectoryCore, removal: Removal, effects: list[Effect]) -> bo
     if cut is not None and not cut.is_under_way:
         error = partition.log.failure
         assert error is not None, f"{key} is served"
-        core_stop.drop_cut(core, cut)
+        stopping.drop_cut(core, cut)
         effects.append(Refuse(token=cut.token, error=error))
     is_in_flight = partition.plan is not None or partition.trims or partition.cut is not None
     if is_in_flight or partition.is_unflushed:

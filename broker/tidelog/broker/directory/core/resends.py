@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Effect, Refuse, Written
 from tidelog.broker.directory.core.producer_check import find_duplicate, is_next
-from tidelog.broker.directory.core.role_errors import indeterminate, stopping
+from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping
 from tidelog.broker.directory.core.rounds import (
     Again,
     Awaiting,
@@ -91,7 +91,7 @@ def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
     elif partition.log.failure is not None:
         effects.append(Refuse(token=append.token, error=partition.log.failure))
     elif core.is_stopping:
-        effects.append(Refuse(token=append.token, error=stopping(append.key)))
+        effects.append(Refuse(token=append.token, error=node_stopping(append.key)))
     else:
         place = bisect_right(role.awaiting, again.end_offset, key=_end_offset_of)
         role.awaiting.insert(place, Awaiting(again.answer, partition, again.end_offset))

@@ -20,7 +20,7 @@ def indeterminate(key: PartitionKey) -> TidelogError:
     )
 
 
-def stopping(key: PartitionKey) -> TidelogError:
+def node_stopping(key: PartitionKey) -> TidelogError:
     """The batch is written here, and no follower is listened to any more."""
     return TidelogError(
         ErrorCode.INDETERMINATE,

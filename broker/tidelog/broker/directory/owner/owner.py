@@ -37,7 +37,7 @@ from tidelog.broker.directory.core.messages import (
 )
 from tidelog.broker.directory.core.removal import known_marks
 from tidelog.broker.directory.core.rounds import Following
-from tidelog.broker.directory.core.trim import starts_on_their_way
+from tidelog.broker.directory.core.trimming import starts_on_their_way
 from tidelog.broker.directory.owner.cut import cut_tail
 from tidelog.broker.directory.owner.files import SegmentFiles
 from tidelog.broker.directory.owner.requests import QUEUED_BYTES_MAX as QUEUED_BYTES_MAX

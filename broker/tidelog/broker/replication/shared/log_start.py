@@ -6,7 +6,7 @@ knows the leader epoch that moved it.
 
 Theory of operation. A record below a log's start is gone for good, so a start is a decision, and
 only a leader makes it: by retention, by age or size, and by DeleteRecords. The core refuses a trim
-that a replica decides while it follows (`partition/core_trim`), and housekeeping does not ask for
+that a replica decides while it follows (`partition/trimming`), and housekeeping does not ask for
 one. A compaction moves no start. What a leader has decided travels as a pair, the start and the
 leader epoch in which it was moved (its *start epoch*): in the marks of the data directory, in the
 memory of the log, with a follower's position and with each of its leader's answers.

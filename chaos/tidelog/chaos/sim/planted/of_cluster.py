@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.broker.directory.core import commit
-from tidelog.broker.directory.core import resends as core_again
-from tidelog.broker.directory.core import roles as core_roles
+from tidelog.broker.directory.core import commit, resends, role_changes
 from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Effect, Lead
 from tidelog.broker.directory.core.producer_check import find_duplicate
 from tidelog.broker.directory.core.rounds import Again, Leading, Partition, Planned
@@ -80,7 +78,7 @@ def acknowledge_before_the_commit() -> Substitution:
         del core, planned
         effects.append(answer)
 
-    return Substitution(core_roles, "answer_written", answer_written)
+    return Substitution(role_changes, "answer_written", answer_written)
 
 
 def watermark_from_log_end() -> Substitution:
@@ -95,12 +93,12 @@ def watermark_from_log_end() -> Substitution:
 
 def _leading_with(change: Callable[[Lead], Lead]) -> Substitution:
     """The core is told something else than what its leader has to wait for."""
-    original = core_roles.on_lead
+    original = role_changes.on_lead
 
     def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
         original(core, change(message), effects)
 
-    return Substitution(core_roles, "on_lead", on_lead)
+    return Substitution(role_changes, "on_lead", on_lead)
 
 
 def watermark_from_the_leader_alone() -> Substitution:
@@ -123,7 +121,7 @@ def watermark_below_the_minimum() -> Substitution:
 def watermark_from_one_memory() -> Substitution:
     """A leader that is in sync alone, where that is enough, goes by the rule for several: with
     flush=replicated it counts with what it has written."""
-    original = core_roles.on_lead
+    original = role_changes.on_lead
 
     def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
         partition = core.partitions.get(message.key)
@@ -132,7 +130,7 @@ def watermark_from_one_memory() -> Substitution:
             message = msgspec.structs.replace(message, in_sync_count=in_sync_count)
         original(core, message, effects)
 
-    return Substitution(core_roles, "on_lead", on_lead)
+    return Substitution(role_changes, "on_lead", on_lead)
 
 
 def tell_followers_too_much() -> Substitution:
@@ -307,13 +305,13 @@ def forget_producers_on_restart() -> Substitution:
 
 def store_a_duplicate() -> Substitution:
     """A batch that is sent again gets a new offset."""
-    original = core_again.judge
+    original = resends.judge
 
     def judge(partition: Partition, append: AppendBatch) -> Again | None:
         original(partition, append)
         return None
 
-    return Substitution(core_again, "judge", judge)
+    return Substitution(resends, "judge", judge)
 
 
 def accept_a_gap() -> Substitution:
@@ -329,7 +327,7 @@ def accept_a_gap() -> Substitution:
                 return None
             raise
 
-    return Substitution(core_again, "find_duplicate", find_with_gaps)
+    return Substitution(resends, "find_duplicate", find_with_gaps)
 
 
 # -- the controller ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory.core import trim as core_trim
+from tidelog.broker.directory.core import trimming
 from tidelog.broker.directory.core.core import DirectoryCore
 from tidelog.broker.directory.core.messages import AppendBatch, Done, Effect, TrimHead
 from tidelog.broker.housekeeping.jobs import Jobs
@@ -185,16 +185,16 @@ def remove_before_the_mark() -> Substitution:
     def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         log = core.partitions[trim.key].log
         offset = min(trim.offset, log.high_watermark)
-        core_trim.doom(core, trim.key, log.trim(Offset(offset), log.leader_epoch))
-        core_trim.remove_doomed(core, effects)
+        trimming.doom(core, trim.key, log.trim(Offset(offset), log.leader_epoch))
+        trimming.remove_doomed(core, effects)
         effects.append(Done(token=trim.token, offset=log.log_start_offset))
 
-    return Substitution(core_trim, "on_trim", on_trim)
+    return Substitution(trimming, "on_trim", on_trim)
 
 
 def take_a_trim_back() -> Substitution:
     """Of two trims under way the one that was asked for last marks the log's start."""
-    original = core_trim.on_trim
+    original = trimming.on_trim
 
     def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
         partition = core.partitions.get(trim.key)
@@ -202,7 +202,7 @@ def take_a_trim_back() -> Substitution:
             partition.trim_offset = Offset(0)
         original(core, trim, effects)
 
-    return Substitution(core_trim, "on_trim", on_trim)
+    return Substitution(trimming, "on_trim", on_trim)
 
 
 def serve_beyond_the_watermark() -> Substitution:

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core import cut as core_cut
-from tidelog.broker.directory.core import invariants
-from tidelog.broker.directory.core import stop as core_stop
+from tidelog.broker.directory.core import cutting, invariants, stopping
 from tidelog.broker.directory.core.commit import NOT_KNOWN, agreed_offset, answered_offset
 from tidelog.broker.directory.core.messages import (
     Acknowledge,
@@ -31,7 +29,7 @@ from tidelog.broker.directory.core.messages import (
     Refuse,
     Written,
 )
-from tidelog.broker.directory.core.role_errors import indeterminate, not_leader, stopping
+from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping, not_leader
 from tidelog.broker.directory.core.rounds import Awaiting, Following, Leading, Partition, Planned
 from tidelog.broker.log.state.log import NOT_LED
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -50,7 +48,7 @@ def on_lead(core: DirectoryCore, message: Lead, effects: list[Effect]) -> None:
     _refuse_copies(core, partition, effects)
     role = _leading(core, partition, message, effects)
     if message.leader_epoch != log.leader_epoch:
-        core_cut.give_up(core, partition, effects)
+        cutting.give_up(core, partition, effects)
         log.lead(message.leader_epoch)
     if role is None:
         return
@@ -117,14 +115,14 @@ def on_follow(core: DirectoryCore, message: Follow, effects: list[Effect]) -> No
     role, log = partition.role, partition.log
     if isinstance(role, Following) and message.leader_epoch == log.leader_epoch:
         return
-    core_stop.refuse_waiting(core, partition, not_leader(message.key), effects)
+    stopping.refuse_waiting(core, partition, not_leader(message.key), effects)
     waiting = list(role.awaiting) if isinstance(role, Leading) else []
     waiting += _take_awaiting(core, partition)
     effects += [
         Refuse(token=each.answer.token, error=indeterminate(message.key)) for each in waiting
     ]
     if message.leader_epoch != log.leader_epoch:
-        core_cut.give_up(core, partition, effects)
+        cutting.give_up(core, partition, effects)
         log.lead(message.leader_epoch)
     log.led_from = NOT_LED
     log.keep_uncommitted()
@@ -207,7 +205,7 @@ def answer_written(
     elif partition.log.failure is not None:
         effects.append(Refuse(token=answer.token, error=partition.log.failure))
     elif core.is_stopping:
-        effects.append(Refuse(token=answer.token, error=stopping(append.key)))
+        effects.append(Refuse(token=answer.token, error=node_stopping(append.key)))
     else:
         assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
         awaiting = Awaiting(answer, partition, planned.end_offset)
@@ -247,7 +245,7 @@ def _refuse_copies(core: DirectoryCore, partition: Partition, effects: list[Effe
             tried=f"append a copy to {partition.log.key}",
             happened="this broker leads it by now",
         )
-        core_stop.refuse_waiting(core, partition, error, effects)
+        stopping.refuse_waiting(core, partition, error, effects)
 
 
 def _take_awaiting(core: DirectoryCore, partition: Partition) -> list[Awaiting]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidelog.broker.directory.core import cut as core_cut
+from tidelog.broker.directory.core import cutting
 from tidelog.broker.directory.core.messages import (
     Advanced,
     Done,
@@ -176,9 +176,9 @@ def is_undoing_commits(cut: Cut) -> bool:
 def keep(core: DirectoryCore, promise: Promise, effects: list[Effect]) -> None:
     """The promise's mark is durable."""
     if isinstance(promise, Cut) and promise.is_restarting:
-        core_cut.on_restarted(core, promise, effects)
+        cutting.on_restarted(core, promise, effects)
     elif isinstance(promise, Cut):
-        core_cut.on_marked(core, promise, effects)
+        cutting.on_marked(core, promise, effects)
     elif isinstance(promise, Removal):
         promise.is_marked = True
     else:

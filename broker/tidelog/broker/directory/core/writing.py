@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core import plan as core_plan
-from tidelog.broker.directory.core import resends as core_again
-from tidelog.broker.directory.core import roles as core_roles
-from tidelog.broker.directory.core import stop as core_stop
-from tidelog.broker.directory.core import trim as core_trim
+from tidelog.broker.directory.core import planning, resends, role_changes, stopping, trimming
 from tidelog.broker.directory.core.messages import (
     Acknowledge,
     Advanced,
@@ -52,7 +48,7 @@ def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
     if not (round_.plans or is_mark_due):
         return
     core.write = round_
-    core_trim.take_marks(core, round_)
+    trimming.take_marks(core, round_)
     effects.append(
         Write(
             writes=tuple(
@@ -81,17 +77,17 @@ def _plan(
         partition.held.append(append)
         return
     if partition.role is not None:
-        error = core_roles.objection(partition, append)
+        error = role_changes.objection(partition, append)
         if error is not None:
             effects.append(Refuse(token=append.token, error=error))
             return
     try:
         if append.header.producer_id >= 0 and not append.is_replica:
-            again = core_again.judge(partition, append)
+            again = resends.judge(partition, append)
             if again is not None:
-                core_again.take(core, again, round_, effects)
+                resends.take(core, again, round_, effects)
                 return
-        is_planned = core_plan.plan_batch(partition, append, round_)
+        is_planned = planning.plan_batch(partition, append, round_)
     except TidelogError as error:
         effects.append(Refuse(token=append.token, error=error))
         return
@@ -106,7 +102,7 @@ def _plan_rolls(core: DirectoryCore, round_: WriteRound) -> None:
     for partition in rolls:
         if not partition.is_roll_asked or partition.is_removed:
             continue
-        if not core_plan.plan_roll(partition, round_):
+        if not planning.plan_roll(partition, round_):
             core.rolls.append(partition)
             if partition.is_lazy:
                 core.make_dirty(partition)
@@ -119,7 +115,7 @@ def on_write_ended(core: DirectoryCore, message: WriteEnded, effects: list[Effec
     for plan in round_.plans:
         plan.partition.plan = None
     if core.failure is not None:
-        core_stop.refuse_write(core, round_, core.failure, effects)
+        stopping.refuse_write(core, round_, core.failure, effects)
     elif error is None:
         for key, unusable in message.unusable.items():
             _leave_out(core, round_, key, unusable, effects)
@@ -127,8 +123,8 @@ def on_write_ended(core: DirectoryCore, message: WriteEnded, effects: list[Effec
     elif error.code is ErrorCode.STORAGE_FULL:
         _cut_back(core, round_, error, effects)
     else:
-        core_stop.refuse_write(core, round_, error, effects)
-        core_stop.stop(core, error, effects)
+        stopping.refuse_write(core, round_, error, effects)
+        stopping.stop(core, error, effects)
 
 
 def _leave_out(
@@ -148,7 +144,7 @@ def _leave_out(
     round_.planned = [each for each in round_.planned if each.append.key != key]
     round_.again = [each for each in round_.again if each.append.key != key]
     round_.plans = [each for each in round_.plans if each.partition.log.key != key]
-    core_stop.fail_partition(core, key, error, effects)
+    stopping.fail_partition(core, key, error, effects)
 
 
 def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> None:
@@ -167,7 +163,7 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
             append_time_ms=planned.append_time_ms,
         )
         if partition.role is not None or plan.role is not None:
-            core_roles.answer_written(core, planned, answer, effects)
+            role_changes.answer_written(core, planned, answer, effects)
         elif append.is_flush_awaited:
             core.awaiting.append(Awaiting(answer, partition, planned.end_offset))
             effects.append(Written(token=append.token))
@@ -176,7 +172,7 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
     for plan in round_.plans:
         _take_in_plan(core, plan, effects)
     for again in round_.again:
-        core_again.answer(core, again, effects)
+        resends.answer(core, again, effects)
 
 
 def _begin_segments(core: DirectoryCore, round_: WriteRound) -> None:
@@ -185,7 +181,7 @@ def _begin_segments(core: DirectoryCore, round_: WriteRound) -> None:
         if plan.is_new:
             log = plan.partition.log
             log.begin_segment(plan.segment)
-            core_trim.doom(core, log.key, log.drop_trimmed())
+            trimming.doom(core, log.key, log.drop_trimmed())
 
 
 def _take_in_plan(core: DirectoryCore, plan: SegmentPlan, effects: list[Effect]) -> None:
@@ -244,7 +240,7 @@ def _cut_back(
         Awaiting(Refuse(token=again.append.token, error=error), again.partition, again.end_offset)
         for again in round_.again
     ]
-    core_stop.refuse_promises(core, round_.promises, error, effects)
+    stopping.refuse_promises(core, round_.promises, error, effects)
     core.is_truncating = True
     effects.append(Truncate(lengths=tuple(lengths)))
 
@@ -261,4 +257,4 @@ def on_truncate_ended(
     assert core.is_truncating, "a truncation ended that never began"
     core.is_truncating = False
     if error is not None and core.failure is None:
-        core_stop.stop(core, error, effects)
+        stopping.stop(core, error, effects)

@@ -5,7 +5,7 @@ asked. It must never plan a new segment while the active one is not flushed, nor
 partition in one write. Stop 6 of a record's walk.
 """
 
-from tidelog.broker.directory.core import resends as core_again
+from tidelog.broker.directory.core import resends
 from tidelog.broker.directory.core.messages import AppendBatch
 from tidelog.broker.directory.core.rounds import (
     Following,
@@ -53,7 +53,7 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     plan.size_bytes += size_bytes
     plan.end_offset = end_offset = header.next_offset
     if header.producer_id >= 0 and not append.is_replica:
-        core_again.note(plan, header)
+        resends.note(plan, header)
     if append.is_flush_awaited:
         plan.is_flush_awaited = True
     round_.size_bytes += size_bytes

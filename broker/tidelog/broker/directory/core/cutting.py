@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core import stop as core_stop
-from tidelog.broker.directory.core import trim as core_trim
+from tidelog.broker.directory.core import stopping, trimming
 from tidelog.broker.directory.core.messages import (
     Acknowledge,
     Advanced,
@@ -46,7 +45,7 @@ def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect
     if isinstance(partition.role, Leading):
         effects.append(Refuse(token=message.token, error=_leads(message)))
         return
-    core_stop.refuse_waiting(core, partition, _cut_off(message), effects)
+    stopping.refuse_waiting(core, partition, _cut_off(message), effects)
     offset = max(message.offset, log.log_start_offset)
     if offset >= log.log_end_offset and partition.plan is None:
         effects.append(Done(token=message.token, offset=log.log_end_offset))
@@ -68,7 +67,7 @@ def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) 
         assert error is not None, "a restart is refused for a reason"
         effects.append(Refuse(token=message.token, error=error))
         return
-    core_stop.refuse_waiting(core, partition, _cut_off(message), effects)
+    stopping.refuse_waiting(core, partition, _cut_off(message), effects)
     partition.is_roll_asked = False
     _begin(
         core,
@@ -96,7 +95,7 @@ def give_up(core: DirectoryCore, partition: Partition, effects: list[Effect]) ->
         if cut is not None and cut.is_marking:
             cut.is_given_up = True
         return
-    core_stop.drop_cut(core, cut)
+    stopping.drop_cut(core, cut)
     effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
 
 
@@ -116,7 +115,7 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
         kept_offset = log.boundary_below(cut.offset)
         if cut.restart_offset is not None:
             kept_offset = min(kept_offset, cut.restart_offset)
-        is_promised = log.flushed_offset > kept_offset or core_trim.is_undoing_commits(cut)
+        is_promised = log.flushed_offset > kept_offset or trimming.is_undoing_commits(cut)
         if not cut.is_marked and is_promised:
             cut.flushed_offset = log.flushed_offset
             log.flushed_offset = min(log.flushed_offset, kept_offset)
@@ -127,7 +126,7 @@ def advance(core: DirectoryCore, effects: list[Effect]) -> None:
         elif cut.restart_offset is not None and not log.segments:
             _mark_restart(core, cut)
         elif cut.restart_offset is None and cut.offset >= log.log_end_offset:
-            core_stop.drop_cut(core, cut)
+            stopping.drop_cut(core, cut)
             effects.append(Done(token=cut.token, offset=log.log_end_offset))
         else:
             cut.is_cutting, cut.high_watermark = True, log.high_watermark
@@ -140,7 +139,7 @@ def on_marked(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
     assert cut.is_marking, f"{cut.key}: a mark was flushed that was never asked for"
     cut.is_marking, cut.is_marked = False, True
     if cut.is_given_up:
-        core_stop.drop_cut(core, cut)
+        stopping.drop_cut(core, cut)
         effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
 
 
@@ -183,9 +182,9 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
     if error is not None:
         is_of_one_log = message.is_of_one_log or error.code is ErrorCode.STORAGE_CORRUPT
         if core.failure is None and is_of_one_log:
-            core_stop.fail_partition(core, message.key, error, effects)
+            stopping.fail_partition(core, message.key, error, effects)
         elif core.failure is None:
-            core_stop.stop(core, error, effects)
+            stopping.stop(core, error, effects)
         effects.append(Refuse(token=cut.token, error=error))
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.directory.core import stop as core_stop
+from tidelog.broker.directory.core import stopping
 from tidelog.broker.directory.core.messages import (
     Effect,
     RemoveFiles,
@@ -52,7 +52,7 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
         error = TidelogError(
             ErrorCode.STORAGE_CORRUPT, tried=f"seal {segment.key.path}", happened=happened
         )
-        core_stop.fail_partition(core, log.key, error, effects)
+        stopping.fail_partition(core, log.key, error, effects)
     else:
         segment.take_summary(message.summary)
 
