@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from tests.chaos.checkers.test_cluster_invariants import board_of
-from tidelog.chaos.checkers.cluster.board import PartitionBoard, Position
+from tests.chaos.checkers.test_cluster_invariants import board_of, image, partition, topic
+from tidelog.chaos.checkers.cluster.board import ClusterBoard, OwnTrim, PartitionBoard, Position
 from tidelog.chaos.sim.cluster.own_trims import start_in
+from tidelog.metadata.image.image import PartitionImage
 
 
 def held(*, watermark: int) -> PartitionBoard:
@@ -36,3 +37,37 @@ def test_a_copy_is_not_trimmed_while_others_have_not_flushed_or_are_moved() -> N
         board.image, in_sync_replicas=board.image.in_sync_replicas[:2]
     )
     assert start_in(board, 2) == -1
+
+
+@pytest.mark.parametrize(
+    ("shown", "has_left", "unreadable_below"),
+    [
+        ((partition(leader=2, epoch=2),), False, 6),
+        ((partition(leader=2, epoch=2), partition(leader=3, epoch=3)), True, 6),
+        ((partition(leader=3, epoch=2),), False, 0),
+        ((partition(leader=3, epoch=2), partition(leader=1, epoch=3)), False, 0),
+        ((partition(leader=3, epoch=3),), False, 6),
+        ((partition(leader=3, epoch=3),), True, 0),
+        ((partition(leader=3, epoch=3, in_sync=(1, 3)),), False, 6),
+    ],
+)
+def test_what_lies_below_a_trimmed_copy_is_not_to_be_read_if_it_was_elected_whoever_saw_it_lead(
+    shown: tuple[PartitionImage, ...], *, has_left: bool, unreadable_below: int
+) -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition())))
+    (held,) = board.partitions.values()
+    held.own_trims[2] = OwnTrim(start=6, has_left=has_left)
+    for version, each in enumerate(shown, 2):
+        board.see_image(image(version, topic(each)))
+    assert held.unreadable_below == unreadable_below
+
+
+def test_a_leader_that_is_trimmed_while_it_is_dead_has_not_led_so_yet() -> None:
+    board = ClusterBoard()
+    board.see_image(image(1, topic(partition(leader=2))))
+    (held,) = board.partitions.values()
+    held.own_trims[2] = OwnTrim(start=6)
+    board.see_image(image(2, topic(partition(leader=2), minimum=1)))
+    board.see_image(image(3, topic(partition(leader=3, epoch=2))))
+    assert held.unreadable_below == 0

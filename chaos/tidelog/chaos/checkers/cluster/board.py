@@ -77,7 +77,7 @@ class PartitionBoard:
         self.untimed_epochs: dict[int, None] = {}
         """Led by a node whose clock was behind, and that had never kept a time to know it by."""
         self.unreadable_below = 0
-        """Such a copy has led: what is below its start was not to be read then."""
+        """Such a copy has led, or was elected: what is below its start was not to be read then."""
         self.epochs: dict[int, int] = {}
         """By leader epoch, what was committed when it was first seen in an image."""
         self.lacking: dict[int, None] = {}
@@ -224,6 +224,7 @@ class ClusterBoard:
         board.leaders.setdefault(int(partition.leader_epoch), int(partition.leader_id))
         board.was_moved |= partition.replicas != board.image.replicas
         before, holders, board.image = board.image, board.holders, partition
+        _see_own_trims_lead(board, before, partition)
         for node_id, own_trim in board.own_trims.items():
             own_trim.has_left |= node_id not in board.holders
         if partition.partition_epoch > before.partition_epoch + 1:
@@ -233,6 +234,19 @@ class ClusterBoard:
         board.is_left_alone = len(partition.replicas) == 1 < len(before.replicas)
         if len(partition.replicas) > 1 and _is_elected_unclean(board, before, partition):
             board.lose(self.now_ns(), sure=holders)
+
+
+def _see_own_trims_lead(
+    board: PartitionBoard, before: PartitionImage, after: PartitionImage
+) -> None:
+    """A copy that was elected may have led, and told of its start, and be dead before anybody looks
+    at it. Of images that nobody has shown the worst is taken for true: each that metadata counted
+    on may have led in between."""
+    grown = after.leader_epoch - before.leader_epoch
+    for node_id, own_trim in board.own_trims.items():
+        is_elected = grown > 0 and after.leader_id == node_id
+        if is_elected or (grown > 1 and not own_trim.has_left):
+            board.unreadable_below = max(board.unreadable_below, own_trim.start)
 
 
 def _is_in_sync_alone(node_id: int, own: PartitionImage) -> bool:
