@@ -277,6 +277,19 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         ),
     ),
     (
+        PartitionChangeRecord(
+            topic_id=TOPIC,
+            partition=PartitionId(1),
+            partition_epoch=PartitionEpoch(5),
+            unclean_epoch=LeaderEpoch(3),
+        ),
+        (
+            "91de0005a474797065b0706172746974696f6e5f6368616e6765a8746f7069635f6964c410000102"
+            "030405060708090a0b0c0d0e0fa9706172746974696f6e01af706172746974696f6e5f65706f6368"
+            "05ad756e636c65616e5f65706f636803"
+        ),
+    ),
+    (
         TopicConfigurationRecord(topic_id=TOPIC, configuration={"a": "b"}),
         (
             "9185a474797065b3746f7069635f636f6e66696775726174696f6ea776657273696f6e01ab69735f"

@@ -162,6 +162,21 @@ def test_only_one_out_of_sync_may_give_up_what_was_committed() -> None:
     assert not world.told.followed[KEY].is_unclean
 
 
+def test_a_copy_from_before_an_unclean_election_may_give_up_what_was_committed_then() -> None:
+    world = World()
+    out_of_sync = {"in_sync_replicas": (TWO,), "unclean_epoch": LeaderEpoch(1)}
+    world.image(2, **out_of_sync)
+    assert world.told.followed[KEY].is_unclean, "it holds nothing of that epoch"
+    world.log.leader_epochs.note(0, 0)
+    world.image(2, **out_of_sync)
+    assert world.told.followed[KEY].is_unclean
+    world.image(in_sync_replicas=(TWO, ONE))
+    assert not world.told.followed[KEY].is_unclean
+    world.log.leader_epochs.note(1, 5)
+    world.image(2, **out_of_sync)
+    assert not world.told.followed[KEY].is_unclean, "it went on from what was left"
+
+
 def test_a_log_that_has_stopped_pulls_nothing() -> None:
     world = World()
     world.image(2)

@@ -182,8 +182,10 @@ def test_a_loss_is_over_once_every_replica_has_gone_on_from_what_was_left() -> N
     assert partition(image).is_recovered_unclean
     image, _ = asked(image, change(image, 1, 3), by=THREE)
     assert partition(image).is_recovered_unclean, "broker 2 may hold what was given up"
+    led_at = partition(image).leader_epoch
     image, _ = asked(image, change(image, 1, 2, 3), by=THREE)
     assert not partition(image).is_recovered_unclean
+    assert partition(image).unclean_epoch == led_at, "an older copy may come back at any time"
     image, _ = asked(image, change(image, 2, 3), by=THREE)
     assert not partition(image).is_recovered_unclean
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.server.cluster.test_files_gone_in_world import stop_in_order
 from tests.server.support.cluster_in_world import Cluster
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replication.shared.messages import Lane
@@ -246,6 +247,44 @@ def test_after_all_machines_went_down_the_longest_log_leads_once_all_are_back() 
         await topic.produce(5)
         await topic.in_sync(*brokers)
         assert not topic.now().is_recovered_unclean
+        await topic.holds_all()
+        await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
+
+    Cluster(controllers=3, brokers=3).run(work)
+
+
+@pytest.mark.parametrize("is_written_to", [True, False])
+def test_a_directory_from_before_an_unclean_election_goes_on_from_what_was_left(
+    is_written_to: bool,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        topic = await ReplicatedTopic.create(cluster, settings={"min.insync.replicas": "1"})
+        away = next(each for each in topic.now().replicas if each != topic.now().leader_id)
+        cluster.nodes[away].kill()
+        victim, other = [each for each in topic.now().replicas if each != away]
+        await topic.in_sync(victim, other)
+        await topic.produce(5)
+        await stop_in_order(cluster, victim)
+        copied = cluster.world.machine(f"n{victim}").medium("data").copy()
+        await cluster.nodes[victim].restart()
+        await topic.in_sync(victim, other)
+        for number in (victim, other):
+            cluster.nodes[number].kill()
+        await cluster.nodes[away].restart()
+        await cluster.wait(lambda: topic.now().leader_id == NO_LEADER)
+        await topic.elect_unclean(away, away)
+        topic.acknowledged.clear()
+        if is_written_to:
+            await topic.produce(7)
+        for number in (victim, other):
+            await cluster.nodes[number].restart()
+        await topic.in_sync(away, victim, other)
+        assert not topic.now().is_recovered_unclean
+        cluster.nodes[victim].kill()
+        cluster.world.machine(f"n{victim}").put_back("data", copied)
+        await cluster.nodes[victim].restart()
+        await topic.produce(1)
+        await topic.in_sync(away, victim, other)
         await topic.holds_all()
         await cluster.wait(lambda: len(dict.fromkeys(topic.ends())) == 1)
 

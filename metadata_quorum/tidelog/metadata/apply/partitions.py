@@ -78,6 +78,7 @@ def apply_partition(draft: Draft, record: PartitionRecord) -> None:
         removing_replicas=record.removing_replicas,
         is_recovered_unclean=record.is_recovered_unclean,
         called_off_replicas=record.called_off_replicas,
+        unclean_epoch=record.unclean_epoch,
     )
     draft.put_partition(topic, changed)
 
@@ -111,6 +112,7 @@ def apply_partition_change(draft: Draft, record: PartitionChangeRecord) -> None:
         removing_replicas=_or(record.removing_replicas, known.removing_replicas),
         is_recovered_unclean=_or(record.is_recovered_unclean, known.is_recovered_unclean),
         called_off_replicas=_or(record.called_off_replicas, known.called_off_replicas),
+        unclean_epoch=_or(record.unclean_epoch, known.unclean_epoch),
     )
     assert changed.leader_epoch >= known.leader_epoch, "a leader epoch never falls"
     draft.put_partition(topic, changed)

@@ -304,4 +304,5 @@ def _records_of(parts: list[_Part]) -> Iterator[MetadataRecord]:
                 removing_replicas=partition.removing_replicas,
                 is_recovered_unclean=partition.is_recovered_unclean,
                 called_off_replicas=partition.called_off_replicas,
+                unclean_epoch=partition.unclean_epoch,
             )

@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.metadata.records.broker import BrokerDirectory, DirectoryEpoch, FeatureRange
 from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -74,6 +75,7 @@ class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     removing_replicas: tuple[BrokerId, ...] = ()
     is_recovered_unclean: bool = False
     called_off_replicas: tuple[BrokerId, ...] = ()
+    unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
     @property
     def is_reassigning(self) -> bool:

@@ -7,7 +7,14 @@ names only what changed. Both say the partition epoch that they lead to.
 import msgspec
 
 from tidelog.metadata.records.cluster import Record
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionId,
+    TopicId,
+)
 
 
 class TopicRecord(
@@ -57,6 +64,9 @@ class PartitionRecord(Record, frozen=True, kw_only=True, tag="partition"):
     from its log yet."""
     called_off_replicas: tuple[BrokerId, ...] = ()
     """Those of `removing_replicas` that came by a reassignment that was called off or replaced."""
+    unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """The leader epoch that began when a replica was elected last that may lack acknowledged
+    records. It stays: a copy whose records are all of earlier epochs may be from before that."""
 
 
 class PartitionChangeRecord(Record, frozen=True, kw_only=True, tag="partition_change"):
@@ -79,3 +89,4 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True, tag="partition_ch
     removing_replicas: tuple[BrokerId, ...] | None = None
     is_recovered_unclean: bool | None = None
     called_off_replicas: tuple[BrokerId, ...] | None = None
+    unclean_epoch: LeaderEpoch | None = None

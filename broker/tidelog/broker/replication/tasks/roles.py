@@ -126,12 +126,15 @@ class RoleKeeper:
         if partition.leader_id in (NO_LEADER, self._broker_id) or log.failure is not None:
             return None
         is_in_sync = self._broker_id in partition.in_sync_replicas
+        # Of an old copy of its directory that came back later, or was left behind by a move.
+        is_from_before = log.leader_epochs.latest < partition.unclean_epoch
+        is_recovered = partition.is_recovered_unclean or is_from_before
         return Followed(
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             # A member of the set has all that is committed: nothing of that is ever cut off.
-            is_unclean=partition.is_recovered_unclean and not is_in_sync,
+            is_unclean=is_recovered and not is_in_sync,
         )
 
 

@@ -88,7 +88,8 @@ def _alter(
     state.last_known = ()
     if not is_same_set:
         state.set_in_sync(wanted, in_sync_min(topic))
-    state.is_recovered_unclean = state.is_recovered_unclean or change.is_recovered_unclean
+    if change.is_recovered_unclean:
+        state.recover_unclean()
     state.is_renewed = change.is_withdrawal
     state.finish_reassignment(
         ReplicaView(image.brokers, partition), in_sync_min(topic), is_flushed=change.is_flushed

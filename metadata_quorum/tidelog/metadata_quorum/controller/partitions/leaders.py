@@ -194,7 +194,7 @@ def _elect_lossy(
     state = PartitionState.of(topic.topic_id, partition)
     state.leader_id = chosen
     state.in_sync, state.eligible, state.last_known = (chosen,), (), ()
-    state.is_recovered_unclean = True
+    state.recover_unclean()
     broker = image.brokers[chosen]
     if not has_directory(broker, partition.directory_of(chosen)):
         # Its disk is gone and with it the log: it begins with an empty one elsewhere.

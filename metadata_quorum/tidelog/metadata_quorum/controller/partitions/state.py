@@ -73,6 +73,8 @@ class PartitionState(msgspec.Struct, kw_only=True):
     directories: tuple[bytes, ...]
     is_recovered_unclean: bool
     called_off: tuple[BrokerId, ...]
+    is_lossy: bool = False
+    """Whoever leads from now on may lack acknowledged records that other copies hold."""
     is_renewed: bool = False
     """The partition epoch grows also if nothing else changes."""
 
@@ -117,7 +119,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
         if not gone:
             return
         if len(self.replicas) == 1:
-            self.is_recovered_unclean = True
+            self.recover_unclean()
             return
         self.in_sync = tuple(each for each in self.in_sync if each not in gone)
         self.eligible = tuple(each for each in self.eligible if each not in gone)
@@ -130,6 +132,10 @@ class PartitionState(msgspec.Struct, kw_only=True):
         # nobody be left who is sure to: the leader of now may be as dead as they were.
         candidates = (*self.last_known, *gone)
         self.last_known = tuple(each for each in self.replicas if each in candidates)
+
+    def recover_unclean(self) -> None:
+        """The partition goes on from a log that may lack acknowledged records."""
+        self.is_recovered_unclean = self.is_lossy = True
 
     def go_back(self, broker_id: BrokerId) -> None:
         """Rule 7: its directory holds what it held some time ago."""
@@ -207,12 +213,13 @@ class PartitionState(msgspec.Struct, kw_only=True):
             return None
         before = self.before
         has_new_leader = self.leader_id != before.leader_id
+        leader_epoch = LeaderEpoch(before.leader_epoch + has_new_leader)
         changed = PartitionChangeRecord(
             topic_id=self.topic_id,
             partition=before.partition,
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
             leader_id=self.leader_id if has_new_leader else None,
-            leader_epoch=LeaderEpoch(before.leader_epoch + 1) if has_new_leader else None,
+            leader_epoch=leader_epoch if has_new_leader else None,
             replicas=_new(before.replicas, self.replicas),
             in_sync_replicas=_new(before.in_sync_replicas, self.in_sync),
             directories=_new(before.directories, self.directories),
@@ -222,6 +229,7 @@ class PartitionState(msgspec.Struct, kw_only=True):
             removing_replicas=_new(before.removing_replicas, self.removing),
             is_recovered_unclean=_new(before.is_recovered_unclean, self.is_recovered_unclean),
             called_off_replicas=_new(before.called_off_replicas, self.called_off),
+            unclean_epoch=_new(before.unclean_epoch, leader_epoch) if self.is_lossy else None,
         )
         self._check()
         return changed
