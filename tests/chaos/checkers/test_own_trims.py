@@ -6,6 +6,7 @@ import pytest
 from tests.chaos.checkers.test_cluster_invariants import board_of, image, partition, topic
 from tidelog.chaos.checkers.cluster.board import ClusterBoard, OwnTrim, PartitionBoard, Position
 from tidelog.chaos.sim.cluster.own_trims import start_in
+from tidelog.chaos.sim.cluster.small_files import may_keep_a_head
 from tidelog.metadata.image.image import PartitionImage
 
 
@@ -71,3 +72,12 @@ def test_a_leader_that_is_trimmed_while_it_is_dead_has_not_led_so_yet() -> None:
     board.see_image(image(2, topic(partition(leader=2), minimum=1)))
     board.see_image(image(3, topic(partition(leader=3, epoch=2))))
     assert held.unreadable_below == 0
+
+
+def test_no_copy_is_cut_while_another_one_is_trimmed_by_its_own_node() -> None:
+    board = held(watermark=16)
+    assert not may_keep_a_head(board, 1)
+    board.own_trims[2] = OwnTrim(start=15)
+    assert may_keep_a_head(board, 1), "cut below 15 it would wait for an operator"
+    assert not may_keep_a_head(board, 2), "the others hold all that it holds"
+    assert not may_keep_a_head(board, 4), "it has no copy"

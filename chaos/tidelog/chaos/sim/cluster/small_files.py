@@ -2,12 +2,15 @@
 
 Owns which, and what goes with it: without `marks` nobody can tell a log that has lost its end from
 a whole one, so the newest files of the partitions are cut as well, now and then. It must never take
-from a node what no other copy holds: nobody is promised anything then.
+from a node what no other copy holds: nobody is promised anything then. Nor may it cut a copy of
+which another one was trimmed by its own node (`own_trims`): one that ends below such a start keeps
+what it has until an operator decides.
 """
 
 from typing import Final
 
 from tidelog.broker.log.names import parse_directory_name
+from tidelog.chaos.checkers.cluster.board import PartitionBoard
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.chaos.sim.cluster.watch import ClusterWatch
 from tidelog.chaos.sim.ports.medium import Inode, Medium
@@ -48,7 +51,9 @@ class SmallFiles:
             return False
         medium = victim.machine.medium(DATA)
         is_as_it_was = not medium.flips and not medium.has_lost_files
-        return is_as_it_was and self._watch.is_spare(victim)
+        boards = self._watch.board.partitions.values()
+        keeps_a_head = any(may_keep_a_head(each, victim.node_id) for each in boards)
+        return is_as_it_was and not keeps_a_head and self._watch.is_spare(victim)
 
     def take(self, victim: ClusterNode) -> None:
         """The node is dead."""
@@ -71,6 +76,12 @@ class SmallFiles:
                 inode = medium.find(path)
                 if isinstance(inode, Inode):
                     medium.lose_bytes(path, len(inode.seen) // 3, self._world.faults)
+
+
+def may_keep_a_head(board: PartitionBoard, node_id: int) -> bool:
+    """Whether the node's copy may begin lower than another one, whose start no leader decided."""
+    is_held = node_id in board.image.replicas
+    return is_held and any(other != node_id for other in board.own_trims)
 
 
 def _newest_logs(medium: Medium) -> list[str]:
