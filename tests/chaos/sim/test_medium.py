@@ -153,3 +153,38 @@ def test_a_copy_that_is_put_back_is_all_there_and_durable() -> None:
         "log": b"first",
     }
     assert medium.copy() == copied
+
+
+@pytest.mark.parametrize("is_for_good", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_what_another_program_left_of_a_file_stays_once_what_came_behind_it_is_flushed(
+    seed: int, *, is_for_good: bool
+) -> None:
+    medium, inode = Medium("m"), Inode()
+    named(medium, "log", inode)
+    flush_names(medium)
+    inode.write(b"flushed ")
+    inode.cover(inode.made)
+    inode.write(b"and not flushed")
+    if is_for_good:
+        medium.lose_bytes("log", 11, faults(seed))
+    else:
+        medium.cut_short("log", inode, 11, faults(seed))
+    assert bytes(inode.seen) == b"flushed and"
+    inode.write(b" more")
+    inode.cover(inode.made)
+    crash(medium, seed)
+    assert bytes(inode.seen) == b"flushed and more"
+
+
+def test_a_file_that_was_cut_short_is_given_back_whole() -> None:
+    medium, inode = Medium("m"), Inode()
+    named(medium, "log", inode)
+    flush_names(medium)
+    inode.write(b"not flushed")
+    medium.cut_short("log", inode, 3, faults(0))
+    medium.give_back()
+    inode.write(b" yet")
+    inode.cover(inode.made)
+    crash(medium, 0)
+    assert bytes(inode.seen) == b"not flushed yet"

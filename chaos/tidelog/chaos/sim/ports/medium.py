@@ -75,6 +75,13 @@ class Inode:
             self.pending.clear()
         return max(0, cut)
 
+    def leave(self, content: bytes) -> None:
+        """Another program leaves these bytes, on the disk to the last one. What is seen and neither
+        durable nor pending would be zeros after a crash, whatever was flushed since."""
+        self.seen[:] = self.durable[:] = content
+        self.pending.clear()
+        self.certain_bytes = min(self.certain_bytes, len(content))
+
     def replace_byte(self, byte_position: int, before: int, after: int) -> bool:
         """Damage a byte, or undo that, wherever it still has the value before."""
         is_done = False
@@ -171,15 +178,9 @@ class Medium:
 
     def cut_short(self, path: str, inode: Inode, size_bytes: int, faults: Faults) -> None:
         """Another program cuts the tail of a file off that nobody has open."""
-        seen, durable = bytes(inode.seen), bytes(inode.durable)
-        del inode.seen[size_bytes:], inode.durable[size_bytes:]
-        inode.pending.clear()
-        inode.certain_bytes = min(inode.certain_bytes, size_bytes)
-
-        def give_back() -> None:
-            inode.seen[:], inode.durable[:] = seen, durable
-
-        self._put_back.append(give_back)
+        whole = bytes(inode.seen)
+        inode.leave(whole[:size_bytes])
+        self._put_back.append(functools.partial(inode.leave, whole))
         faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}", f"{size_bytes} are left")
 
     def lose(self, name: str, faults: Faults) -> None:
@@ -192,9 +193,7 @@ class Medium:
         """Another program cuts the tail of a file off for good; nobody has it open."""
         inode = self.find(path)
         assert isinstance(inode, Inode), f"{path} is a file"
-        del inode.seen[size_bytes:], inode.durable[size_bytes:]
-        inode.pending.clear()
-        inode.certain_bytes = min(inode.certain_bytes, size_bytes)
+        inode.leave(bytes(inode.seen[:size_bytes]))
         faults.took_effect(FaultKind.GONE_FILE, f"{self.name}/{path}", f"{size_bytes} are left")
 
     @property
