@@ -298,3 +298,24 @@ def test_a_leader_may_have_gone_by_a_set_that_came_with_the_newest_one(
     log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(COMMITTED + 2)
     epoch = PartitionEpoch(scene.board.image.partition_epoch + epochs)
     assert scene.show(in_sync_replicas=(BrokerId(1),), partition_epoch=epoch) == found
+
+
+@pytest.mark.parametrize("is_seen_between", [True, False])
+def test_what_a_leader_has_written_since_its_election_is_nothing_that_a_loss_has_left(
+    *, is_seen_between: bool
+) -> None:
+    scene = Scene({1: 6, 2: 6})
+    replica = shown_replica(scene)
+    log = replica.log
+    log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(6)
+    scene.nodes[1].shown_replica = msgspec.structs.replace(replica, is_led=False)
+    scene.watch.look()
+    assert scene.crash(1, 2) is Excuse.LOST
+    scene.nodes[1].shown_replica = replica
+    log.led_from = Offset(6)
+    if is_seen_between:
+        scene.watch.look()
+    log.log_end_offset = log.flushed_offset = log.high_watermark = Offset(9)
+    scene.watch.look()
+    assert scene.board.loss is not None
+    assert scene.board.loss.kept == 6

@@ -184,6 +184,9 @@ class ClusterWatch:
             self.lives.on_start(node.name, board, log)
             # What it has written since it was opened was not what a loss has left.
             end_offset = log.flushed_offset if log.led_from == NOT_LED else log.led_from
+        elif replica.is_led and not before.is_led and log.led_from != NOT_LED:
+            # Elected since it was looked at last: nor was what it has written since then.
+            end_offset = min(end_offset, log.led_from)
         if not board.is_flush_sync:
             own = None if node.is_paused else node.partition(board.key)
             board.see_own(node.node_id, own, self._now_ns())
