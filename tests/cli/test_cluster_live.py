@@ -258,7 +258,7 @@ def test_topics_and_settings_change_while_the_cluster_runs(five: LocalCluster) -
     assert five.ok("partition", "list-reassignments") == "no move is under way\n"
     told = five.ok("topic", "delete", "orders")
     assert told.splitlines() == [
-        "would delete orders: 4 partitions with all their records",
+        "would delete orders: 4 partitions with all records",
         "nothing was done; add --execute",
     ]
     assert five.ok("topic", "delete", "orders", "--execute").startswith("deleted orders")

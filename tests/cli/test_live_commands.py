@@ -139,7 +139,10 @@ def test_json_has_the_fields_that_the_help_names(node: NodeProcess) -> None:
         "is_internal": False,
     } in listed
     cluster = json.loads(ok(node, "cluster", "describe", "--json"))
-    assert list(cluster) == ["cluster_id", "controller_id", "release", "brokers", "partitions"]
+    assert list(cluster) == [
+        *("cluster_id", "controller_id", "release", "brokers", "partitions"),
+        "without_controller_ms",
+    ]
     assert cluster["brokers"][0]["size_bytes"] >= topic["partitions"][1]["size_bytes"]
     (broker,) = json.loads(ok(node, "broker", "log-dirs", "--topic", "fields", "--json"))
     (directory,) = broker["directories"]

@@ -109,11 +109,11 @@ class CoordinateGroupsRequest(_message.Message):
     """From where it calls, `host:port`."""
     broker_epoch: _builtins.int
     """With `heartbeat`, of a member that the calling broker is for a client: the epoch of that broker's
-    registration, and which broker it is. As soon as the broker is fenced, or registered again, the
-    member is none any more. Unset: its session timeout alone tells.
+    registration. As soon as the broker is fenced, or registered again, the member is none any more.
+    Unset: its session timeout alone tells.
     """
     broker_id: _builtins.int
-    """With `broker_epoch`: the calling broker."""
+    """The calling broker."""
     @_builtins.property
     def heartbeat(self) -> _groups_pb2.GroupHeartbeatRequest:
         """Of a member that the calling broker has for a client."""

@@ -29,7 +29,6 @@ SERVED = [each for each in METHODS if each.containing_service.name not in NOT_SE
 NAMES_NOBODY = {
     "AddPartitions",
     "ApplyStaged",
-    "CoordinateGroups",
     "DescribeOwnLogDirs",
     "DescribeOwnOffsets",
     "FetchOwn",

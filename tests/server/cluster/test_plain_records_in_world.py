@@ -26,6 +26,16 @@ async def produce(
     return list(records_pb2.ProduceRecordsResponse.FromString(answer).places)
 
 
+async def known_everywhere(cluster: Cluster) -> None:
+    """A leader that has not heard of a topic yet refuses what is passed on to it, retriable."""
+
+    def is_known() -> bool:
+        images = [node.view.image for node in cluster.nodes.values()]
+        return all(image is not None and "t" in image.topic_ids for image in images)
+
+    await cluster.wait(is_known)
+
+
 async def leaders(cluster: Cluster, number: int) -> dict[int, int]:
     """Partition → broker, as the node sees it."""
     request = metadata_pb2.GetMetadataRequest(topic_names=["t"])
@@ -42,6 +52,7 @@ def test_keyed_records_are_passed_on_to_the_leaders_of_their_partitions() -> Non
     async def work(cluster: Cluster) -> None:
         await cluster.create(1, "t", PARTITIONS)
         keys: list[bytes | None] = [b"key %d" % number for number in range(RECORDS)]
+        await known_everywhere(cluster)
         for number in cluster.nodes:
             places = await produce(cluster, number, keys)
             assert [each.error.code for each in places if each.HasField("error")] == []

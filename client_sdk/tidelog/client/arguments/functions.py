@@ -66,5 +66,5 @@ def check_plain_listener(listener: object) -> None:
             raise ArgumentTypeError(
                 tried="subscribe with a listener",
                 happened=f"listener has an async method {name}, which a Consumer does not await",
-                hint="make it a plain method, or use an AsyncConsumer",
+                hint="make it a plain method, or use the asynchronous consumer",
             )

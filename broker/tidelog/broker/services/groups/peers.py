@@ -78,6 +78,7 @@ class GroupPeers:
         if broker_id == self._broker_id:
             return await self._answer(context, call, timeout_ms)
         call.cluster_id = self._cluster_id
+        call.broker_id = self._broker_id
         call.client_id = context.client_id
         call.client_address = context.address
         data = await self._call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
