@@ -111,7 +111,7 @@ class SuiteContract:
             f"in {totals.cpu_seconds:.1f} s of processor time"
         )
         assert [(result.seed, result.violations) for result in totals.failures] == []
-        assert totals.counting >= ran * 3 // 4, "most seeds do enough to count"
+        assert totals.counting >= ran * 5 // 8, "most seeds do enough to count"
 
     @pytest.mark.slow
     def test_a_planted_bug_is_found_by_the_suite_as_it_is(

@@ -122,7 +122,7 @@ def test_an_empty_batch_is_done_at_once(clients: Clients, server: ContractServer
 def test_of_a_failed_call_the_parts_tell_what_is_stored(
     clients: Clients, server: ContractServer
 ) -> None:
-    server.judge = lambda _, partition, __: ErrorCode.INVALID_TIMESTAMP if partition == 1 else None
+    server.judge = lambda _, partition, __: ErrorCode.PERMISSION_DENIED if partition == 1 else None
     called: list[Any] = []
     finished = threading.Event()
 
@@ -138,7 +138,7 @@ def test_of_a_failed_call_the_parts_tell_what_is_stored(
         assert finished.wait(HANG_SECONDS)
         parts = future.parts()
     assert error is not None
-    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert error.code is ErrorCode.PERMISSION_DENIED
     assert [each.code for each in called] == [error.code]
     missing = sum(len(part) for part in parts if part.error is not None)
     assert any(f"{missing} of the 999" in note for note in error.__notes__)
