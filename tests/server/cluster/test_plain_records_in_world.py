@@ -1,5 +1,7 @@
 """Plain records at any broker of a cluster: each gets to the leader of its partition."""
 
+import asyncio
+
 import pytest
 
 from tests.server.support.cluster_in_world import Cluster
@@ -28,12 +30,13 @@ async def produce(
 
 async def known_everywhere(cluster: Cluster) -> None:
     """A leader that has not heard of a topic yet refuses what is passed on to it, retriable."""
-
-    def is_known() -> bool:
-        images = [node.view.image for node in cluster.nodes.values()]
-        return all(image is not None and "t" in image.topic_ids for image in images)
-
-    await cluster.wait(is_known)
+    for number in cluster.nodes:
+        for _ in range(1_000):
+            if len(await leaders(cluster, number)) == PARTITIONS:
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError(f"node {number} never heard of the topic")
 
 
 async def leaders(cluster: Cluster, number: int) -> dict[int, int]:
