@@ -35,13 +35,18 @@ KEY = PartitionKey(TOPIC_ID, PartitionId(0))
 
 
 def partition(
-    *, leader: int = 1, epoch: int = 1, in_sync: tuple[int, ...] = (1, 2, 3), unclean: bool = False
+    *,
+    leader: int = 1,
+    epoch: int = 1,
+    partition_epoch: int | None = None,
+    in_sync: tuple[int, ...] = (1, 2, 3),
+    unclean: bool = False,
 ) -> PartitionImage:
     return PartitionImage(
         partition=PartitionId(0),
         leader_id=BrokerId(leader),
         leader_epoch=LeaderEpoch(epoch),
-        partition_epoch=PartitionEpoch(epoch),
+        partition_epoch=PartitionEpoch(epoch if partition_epoch is None else partition_epoch),
         replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
         in_sync_replicas=tuple(BrokerId(each) for each in in_sync),
         is_recovered_unclean=unclean,
@@ -455,11 +460,11 @@ def test_a_start_that_no_leader_has_decided_is_found() -> None:
     board = board_of()
     board.decided_start = 5
     before = Position(log_start_offset=3)
-    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(5, 1), before))
-    (found,) = starts.start_moves_by_a_leaders_word(board, "n2", begun(6, 1), before)
+    assert not list(starts.start_moves_by_a_leaders_word(board, 2, begun(5, 1), before))
+    (found,) = starts.start_moves_by_a_leaders_word(board, 2, begun(6, 1), before)
     assert found.startswith("start_moved_alone: ")
     before.log_start_offset = 6
-    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, 1), before))
+    assert not list(starts.start_moves_by_a_leaders_word(board, 2, begun(6, 1), before))
 
 
 def test_one_in_sync_without_its_head_is_found() -> None:
@@ -487,9 +492,9 @@ def test_a_copy_without_records_may_begin_where_such_a_one_leads_and_no_other() 
     board = board_of()
     board.unreadable_below = 6
     empty, filled = Position(), Position(log_end_offset=9)
-    assert not list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, -1), empty))
-    assert list(starts.start_moves_by_a_leaders_word(board, "n2", begun(6, -1), filled))
-    assert list(starts.start_moves_by_a_leaders_word(board, "n2", begun(7, -1), empty))
+    assert not list(starts.start_moves_by_a_leaders_word(board, 2, begun(6, -1), empty))
+    assert list(starts.start_moves_by_a_leaders_word(board, 2, begun(6, -1), filled))
+    assert list(starts.start_moves_by_a_leaders_word(board, 2, begun(7, -1), empty))
     assert not list(starts.in_sync_holds_the_head(board, 2, begun(6, -1)))
     board.own_trims[2].has_left = True
     assert list(starts.in_sync_holds_the_head(board, 2, begun(6, -1)))

@@ -3,11 +3,20 @@
 import msgspec
 import pytest
 
-from tests.chaos.checkers.test_cluster_invariants import board_of, image, partition, topic
+from tests.chaos.checkers.test_cluster_invariants import (
+    begun,
+    board_of,
+    image,
+    partition,
+    topic,
+)
+from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.cluster.board import ClusterBoard, OwnTrim, PartitionBoard, Position
+from tidelog.chaos.checkers.partition import starts
 from tidelog.chaos.sim.cluster.own_trims import start_in
 from tidelog.chaos.sim.cluster.small_files import may_keep_a_head
 from tidelog.metadata.image.image import PartitionImage
+from tidelog.wire.ids import PartitionId
 
 
 def held(*, watermark: int) -> PartitionBoard:
@@ -81,3 +90,81 @@ def test_no_copy_is_cut_while_another_one_is_trimmed_by_its_own_node() -> None:
     assert may_keep_a_head(board, 1), "cut below 15 it would wait for an operator"
     assert not may_keep_a_head(board, 2), "the others hold all that it holds"
     assert not may_keep_a_head(board, 4), "it has no copy"
+
+
+def see(board: ClusterBoard, *shown: PartitionImage) -> PartitionBoard:
+    """Show one image after the other."""
+    for version, each in enumerate(shown, board.newest.version + 1):
+        board.see_image(image(version, topic(each)))
+    (held,) = board.partitions.values()
+    return held
+
+
+@pytest.mark.parametrize(
+    ("leader", "epoch", "start", "is_by_right"),
+    [
+        (2, 2, 6, True),
+        (2, 2, 7, False),
+        (3, 2, 6, False),
+        (3, 4, 6, True),
+    ],
+)
+def test_a_copy_without_its_head_comes_back_into_sync_where_its_leader_lacks_the_same_head(
+    *, leader: int, epoch: int, start: int, is_by_right: bool
+) -> None:
+    """Who leads in an image that nobody has shown may lack it as well."""
+    board = ClusterBoard()
+    held = see(board, partition(leader=2, epoch=1))
+    held.note_own_trim(2, 6)
+    held.unreadable_below = 6
+    see(board, partition(leader=leader, epoch=2, partition_epoch=2, in_sync=(2, 3)))
+    held.note_own_trim(1, start)
+    assert held.own_trims[1].has_left
+    see(
+        board,
+        partition(leader=leader, epoch=2, partition_epoch=3, in_sync=(2, 3)),
+        partition(leader=leader, epoch=epoch, partition_epoch=4),
+    )
+    found = list(starts.in_sync_holds_the_head(held, 1, begun(start, -1)))
+    assert bool(found) is not is_by_right
+
+
+@pytest.mark.parametrize(("partition_epoch", "is_by_right"), [(2, False), (3, True)])
+def test_a_copy_may_have_come_into_sync_unseen_before_it_was_trimmed(
+    *, partition_epoch: int, is_by_right: bool
+) -> None:
+    board = ClusterBoard()
+    held = see(board, partition(partition_epoch=1, in_sync=(1, 3)))
+    held.note_own_trim(2, 6)
+    see(board, partition(partition_epoch=partition_epoch))
+    found = list(starts.in_sync_holds_the_head(held, 2, begun(6, -1)))
+    assert bool(found) is not is_by_right
+
+
+def test_one_that_took_the_head_from_its_leader_is_known_so_also_when_the_topic_is_gone() -> None:
+    board = ClusterBoard()
+    held = see(board, partition())
+    held.unreadable_below = 6
+    assert not list(starts.start_moves_by_a_leaders_word(held, 2, begun(6, -1), Position()))
+    assert held.own_trims[2].start == 6
+    assert board.is_headless(held.key, 2)
+    assert not board.is_headless(held.key, 3)
+    board.see_image(image(9))
+    assert board.is_headless(held.key, 2)
+    assert not board.is_headless(PartitionKey(held.key.topic_id, PartitionId(7)), 2)
+
+
+def test_one_that_was_copied_anew_lacks_what_its_new_leader_lacks() -> None:
+    held = see(ClusterBoard(), partition(in_sync=(1, 3)))
+    held.note_own_trim(2, 7)
+    held.unreadable_below = 7
+    empty = Position(log_start_offset=7, log_end_offset=7)
+    assert not list(starts.start_moves_by_a_leaders_word(held, 2, begun(5, -1), empty))
+    assert held.own_trims[2].start == 5
+    held.own_trims[2].has_left = False
+    assert not list(
+        starts.start_moves_by_a_leaders_word(
+            held, 2, begun(5, -1), Position(log_start_offset=5, log_end_offset=5)
+        )
+    )
+    assert not held.own_trims[2].has_left, "it stands where it stood"

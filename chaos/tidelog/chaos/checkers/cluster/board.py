@@ -45,8 +45,11 @@ class OwnTrim(msgspec.Struct, kw_only=True):
     """A copy that its node has trimmed by its own word, as an earlier version did."""
 
     start: int
+    partition_epoch: int = -1
+    """The newest that anybody had seen when it was trimmed."""
     has_left: bool = False
-    """Metadata counted on it no more since, or never did: it comes into sync whole, or not."""
+    """Metadata counted on it no more since, or never did: it comes into sync whole, unless its
+    leader lacks the same head."""
 
 
 class PartitionBoard:
@@ -74,6 +77,9 @@ class PartitionBoard:
         """Its replicas have been others."""
         self.own_trims: dict[int, OwnTrim] = {}
         """By node, copies that no leader has trimmed."""
+        self.headless: dict[int, None] = {}
+        """Nodes whose copy has ever begun where no leader had let it begin: such a copy may be
+        reported as damaged when one with the head leads."""
         self.untimed_epochs: dict[int, None] = {}
         """Led by a node whose clock was behind, and that had never kept a time to know it by."""
         self.unreadable_below = 0
@@ -138,6 +144,16 @@ class PartitionBoard:
             *image.last_known_eligible,
         )
 
+    def note_own_trim(self, node_id: int, start: int) -> OwnTrim:
+        """The copy begins there, and no leader has decided that."""
+        own_trim = self.own_trims[node_id] = OwnTrim(
+            start=start,
+            partition_epoch=int(self.image.partition_epoch),
+            has_left=node_id not in self.holders,
+        )
+        self.headless[node_id] = None
+        return own_trim
+
     def lose(self, now_ns: int, *, sure: tuple[int, ...]) -> None:
         """From now on something may be gone, for once or once more."""
         kept = self.committed if self.loss is None else self.loss.kept
@@ -185,6 +201,12 @@ class ClusterBoard:
         """Somebody is about to ask for it."""
         self.trims[key] = max(before_offset, self.trims.get(key, 0))
 
+    def is_headless(self, key: PartitionKey, node_id: int) -> bool:
+        """Whether its copy of the partition, of a topic that is there or gone, may lack a head that
+        no leader has trimmed."""
+        boards = (*self.partitions.values(), *self.deleted.values())
+        return any(board.key == key and node_id in board.headless for board in boards)
+
     def report(self, violation: str) -> None:
         """Something that must not be; one text is told once."""
         if len(self.violations) < VIOLATIONS_MAX and violation not in self.violations:
@@ -225,8 +247,7 @@ class ClusterBoard:
         board.was_moved |= partition.replicas != board.image.replicas
         before, holders, board.image = board.image, board.holders, partition
         _see_own_trims_lead(board, before, partition)
-        for node_id, own_trim in board.own_trims.items():
-            own_trim.has_left |= node_id not in board.holders
+        _see_own_trims_counted(board, before, holders)
         if partition.partition_epoch > before.partition_epoch + 1:
             board.skipped_ns = self.now_ns()
         if len(before.replicas) == 1 < len(partition.replicas):
@@ -247,6 +268,33 @@ def _see_own_trims_lead(
         is_elected = grown > 0 and after.leader_id == node_id
         if is_elected or (grown > 1 and not own_trim.has_left):
             board.unreadable_below = max(board.unreadable_below, own_trim.start)
+
+
+def _see_own_trims_counted(
+    board: PartitionBoard, before: PartitionImage, holders: tuple[int, ...]
+) -> None:
+    """Who of them is counted on now, and whether that is by right: nobody knew yet that it was
+    trimmed, or its leader lacks the same head and cannot know better."""
+    for node_id, own_trim in board.own_trims.items():
+        if node_id not in board.holders:
+            own_trim.has_left = True
+        elif node_id not in holders and _may_come_so(board, before, node_id):
+            own_trim.has_left = False
+
+
+def _may_come_so(board: PartitionBoard, before: PartitionImage, node_id: int) -> bool:
+    own_trim, after = board.own_trims[node_id], board.image
+    is_unseen = after.partition_epoch > before.partition_epoch + 1
+    if is_unseen and before.partition_epoch == own_trim.partition_epoch:
+        # An image that nobody has shown may have counted on it before it was trimmed.
+        return True
+    is_led_unseen = after.leader_epoch > before.leader_epoch + 1
+    return any(
+        other.start >= own_trim.start
+        and (is_led_unseen or leader_id in (before.leader_id, after.leader_id))
+        for leader_id, other in board.own_trims.items()
+        if leader_id != node_id
+    )
 
 
 def _is_in_sync_alone(node_id: int, own: PartitionImage) -> bool:

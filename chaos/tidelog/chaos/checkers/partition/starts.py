@@ -4,13 +4,14 @@ What leaders have decided is collected as it is seen: a start that stands in the
 broker that metadata name as the leader of its start epoch. A copy that begins higher lacks records
 that nobody gave up. What an earlier version had trimmed (`own_trims`) is known here beforehand: it
 must not count before it was copied anew, and must move nobody else's start. If it leads, a copy
-that holds nothing yet begins where it does, and is known as one of its kind.
+that holds nothing yet begins where it does, and is known as one of its kind: it may come into sync
+again as long as its leader lacks the same head, because nobody who is asked could know better.
 """
 
 from collections.abc import Iterator
 
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
-from tidelog.chaos.checkers.cluster.board import OwnTrim, PartitionBoard, Position
+from tidelog.chaos.checkers.cluster.board import PartitionBoard, Position
 
 Found = Iterator[str]
 
@@ -28,17 +29,19 @@ def note_decided(board: PartitionBoard, node_id: int, log: PartitionLog) -> None
 
 
 def start_moves_by_a_leaders_word(
-    board: PartitionBoard, node: str, log: PartitionLog, before: Position
+    board: PartitionBoard, node_id: int, log: PartitionLog, before: Position
 ) -> Found:
     """The log start of a copy moves only to where some leader has let its own log begin."""
     start = log.log_start_offset
     if before.log_end_offset == before.log_start_offset and _is_of_own_trim(board, log):
+        if start != before.log_start_offset:
+            board.note_own_trim(node_id, start)
         return
     if start > max(before.log_start_offset, board.decided_start):
         yield (
-            f"start_moved_alone: {board.name} at {node}: its log begins at {start} by the word of "
-            f"epoch {log.log_start_epoch}, was at {before.log_start_offset}; leaders have decided "
-            f"{board.decided_start}"
+            f"start_moved_alone: {board.name} at n{node_id}: its log begins at {start} by the "
+            f"word of epoch {log.log_start_epoch}, was at {before.log_start_offset}; leaders have "
+            f"decided {board.decided_start}"
         )
 
 
@@ -47,7 +50,7 @@ def in_sync_holds_the_head(board: PartitionBoard, node_id: int, log: PartitionLo
     leader gave up."""
     own_trim = board.own_trims.get(node_id)
     if own_trim is None and _is_of_own_trim(board, log):
-        own_trim = board.own_trims[node_id] = OwnTrim(start=log.log_start_offset)
+        own_trim = board.note_own_trim(node_id, log.log_start_offset)
     if log.log_start_offset <= board.decided_start:
         board.own_trims.pop(node_id, None)
     elif own_trim is None or own_trim.has_left:

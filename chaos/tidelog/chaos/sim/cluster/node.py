@@ -222,10 +222,10 @@ class ClusterNode:
         """Why directories of it have stopped: an operator restarts it."""
         return [each.failure for each in self.view.directories if each.failure is not None]
 
-    def stopped_replicas(self) -> list[TidelogError]:
+    def stopped_replicas(self) -> list[tuple[PartitionKey, TidelogError]]:
         """Why partitions of it have stopped by themselves: the node comes back to them."""
         return [
-            replica.log.failure
+            (replica.log.key, replica.log.failure)
             for replica in self.replicas()
             if replica.log.failure is not None and replica.directory.failure is None
         ]

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.broker.log.marks.file import NAME, STARTS_NAME
 from tidelog.broker.log.marks.marks import ENTRY_BYTES, Mark, MarkKind, encode_marks
-from tidelog.chaos.checkers.cluster.board import OwnTrim, PartitionBoard
+from tidelog.chaos.checkers.cluster.board import PartitionBoard
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
@@ -31,9 +31,6 @@ class OwnTrims:
         self._watch = watch
         self._random = random
         self.count = 0
-        self.nodes: dict[int, None] = {}
-        """Those to which it was done. Such a copy may be told of as damaged until it is copied
-        anew, and after its topic is gone."""
 
     def take(self, node: ClusterNode) -> None:
         """Of a node that is dead: now and then one of its copies, if one may be trimmed."""
@@ -52,10 +49,7 @@ class OwnTrims:
         start = start_in(board, node.node_id)
         if self._mark(node, board, start):
             self.count += 1
-            self.nodes[node.node_id] = None
-            board.own_trims[node.node_id] = OwnTrim(
-                start=start, has_left=node.node_id not in board.holders
-            )
+            board.note_own_trim(node.node_id, start)
             # Whatever the clocks show: this one deletes too early.
             self._watch.board.see_trim(board.key, start)
             self._world.trace.note(node.name, "nemesis:own_trim", f"{board.name} {start}")

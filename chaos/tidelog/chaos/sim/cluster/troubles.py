@@ -8,6 +8,7 @@ node: it has to come back to it.
 
 from typing import Final
 
+from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.cluster.gone_files import GoneFiles, is_spare
@@ -150,8 +151,8 @@ class ClusterTroubles:
 
     def _judge_stopped(self, node: ClusterNode) -> None:
         """A partition stops for a cause only."""
-        for error in node.stopped_replicas():
-            self._judge_end(node, error)
+        for key, error in node.stopped_replicas():
+            self._judge_end(node, error, key)
 
     def _restore(self, node: ClusterNode) -> bool:
         """Bring back, as from a copy, what rotted or is gone where the cluster has no other copy
@@ -180,14 +181,18 @@ class ClusterTroubles:
         is_of_files = is_corrupt or isinstance(error, FileUnusable)
         return (is_corrupt and bool(medium.flips)) or (is_of_files and medium.has_lost_files)
 
-    def _is_headless(self, node: ClusterNode, error: BaseException) -> bool:
-        """Whether the error may come of a copy that no leader has trimmed."""
+    def _is_headless(
+        self, node: ClusterNode, error: BaseException, key: PartitionKey | None
+    ) -> bool:
+        """Whether the error may come of a copy that no leader has trimmed: it stops one partition,
+        never a directory or a node."""
         is_corrupt = isinstance(error, TidelogError) and error.code is ErrorCode.STORAGE_CORRUPT
-        return is_corrupt and node.node_id in self.own_trims.nodes
+        return is_corrupt and key is not None and self._watch.board.is_headless(key, node.node_id)
 
     def restart(self, node: ClusterNode) -> None:
         """Judge how it ended, repair what an operator would, start it."""
-        errors: list[BaseException] = [*node.stopped_directories(), *node.stopped_replicas()]
+        self._judge_stopped(node)
+        errors: list[BaseException] = [*node.stopped_directories()]
         if node.process is not None and node.process.exit_error is not None:
             errors.append(node.process.exit_error)
         for error in errors:
@@ -203,8 +208,10 @@ class ClusterTroubles:
         self.restarts += 1
         node.start()
 
-    def _judge_end(self, node: ClusterNode, error: BaseException) -> None:
-        if self._is_rot(node, error) or self._is_headless(node, error):
+    def _judge_end(
+        self, node: ClusterNode, error: BaseException, key: PartitionKey | None = None
+    ) -> None:
+        if self._is_rot(node, error) or self._is_headless(node, error, key):
             return
         if not isinstance(error, TidelogError):
             self.violations.append(f"bug: {node.name} ended with {error!r}")

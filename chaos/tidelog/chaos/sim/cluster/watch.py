@@ -234,7 +234,7 @@ class ClusterWatch:
             # Its leader may have decided that since it was looked at last.
             self._note_decided(board)
         found = [
-            *starts.start_moves_by_a_leaders_word(board, name, log, before),
+            *starts.start_moves_by_a_leaders_word(board, node.node_id, log, before),
             *steps.offsets_in_order(board, name, log),
             *steps.starts_by_the_clusters_clock(
                 board,
