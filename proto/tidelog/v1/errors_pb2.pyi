@@ -226,6 +226,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """No transaction of this transactional id is known. Not retriable. Remedy: Check the id with
     `tidelog txn list`.
     """
+    ERROR_CODE_TRANSACTION_PREPARED: _ErrorCode.ValueType  # 86
+    """A prepared transaction of this id stands until it is decided. Not retriable. Remedy: Decide it
+    with its token, or abort it as an operator.
+    """
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 90
     """This node is not the active controller. Retriable. Remedy: Ask the controller that the message
     names.
@@ -486,6 +490,10 @@ ERROR_CODE_STAGED_TOKEN_MISSING: ErrorCode.ValueType  # 84
 ERROR_CODE_TRANSACTION_NOT_FOUND: ErrorCode.ValueType  # 85
 """No transaction of this transactional id is known. Not retriable. Remedy: Check the id with
 `tidelog txn list`.
+"""
+ERROR_CODE_TRANSACTION_PREPARED: ErrorCode.ValueType  # 86
+"""A prepared transaction of this id stands until it is decided. Not retriable. Remedy: Decide it
+with its token, or abort it as an operator.
 """
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 90
 """This node is not the active controller. Retriable. Remedy: Ask the controller that the message

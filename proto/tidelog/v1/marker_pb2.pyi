@@ -66,13 +66,14 @@ class TransactionMarker(_message.Message):
     producer_epoch: _builtins.int
     """The epoch of the end. With `transaction_version` 2 it is one above the epoch of the records and
     is accepted only if it is above the one stored for this producer; so a marker that was delayed
-    cannot end a later transaction.
+    cannot end a later transaction. Equal, with no transaction open: it is there already. 32,767
+    where the producer's last usable epoch was reached.
     """
     decision: _transactions_pb2.TransactionDecision.ValueType
     """Commit or abort."""
     coordinator_epoch: _builtins.int
     """The leader epoch of the coordinator's partition. A marker of an older coordinator is refused
-    with FENCED_LEADER_EPOCH.
+    with NOT_COORDINATOR, and the sender steps down.
     """
     transaction_version: _builtins.int
     """2. 1 is reserved for producers of the listener for Kafka's protocol."""
@@ -165,8 +166,10 @@ class PartitionMarkerResult(_message.Message):
     """The partition's number."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: the marker is committed there. Retriable: find the leader, send it again.
-        UNKNOWN_TOPIC_ID: the topic was deleted, the partition counts as done.
+        """Unset: the marker is committed there. NOT_COORDINATOR: another coordinator took over. Any other:
+        find the leader, send it again. UNKNOWN_TOPIC_ID too, because the answerer's metadata may be old:
+        a partition counts as done without a marker only once the coordinator's own metadata, which knew
+        the topic, know it no more.
         """
 
     def __init__(

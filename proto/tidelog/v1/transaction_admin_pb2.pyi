@@ -42,6 +42,8 @@ class _TransactionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Tran
     """The last one was committed."""
     TRANSACTION_STATE_COMPLETE_ABORT: _TransactionState.ValueType  # 6
     """The last one was aborted."""
+    TRANSACTION_STATE_PREPARED: _TransactionState.ValueType  # 7
+    """It stands until DecidePrepared, without a timeout."""
 
 class TransactionState(_TransactionState, metaclass=_TransactionStateEnumTypeWrapper):
     """In what state a transaction is."""
@@ -60,6 +62,8 @@ TRANSACTION_STATE_COMPLETE_COMMIT: TransactionState.ValueType  # 5
 """The last one was committed."""
 TRANSACTION_STATE_COMPLETE_ABORT: TransactionState.ValueType  # 6
 """The last one was aborted."""
+TRANSACTION_STATE_PREPARED: TransactionState.ValueType  # 7
+"""It stands until DecidePrepared, without a timeout."""
 Global___TransactionState: _TypeAlias = TransactionState  # noqa: Y015
 
 @_typing.final

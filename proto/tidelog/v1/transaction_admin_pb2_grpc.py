@@ -84,8 +84,9 @@ class TransactionAdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortTransaction(self, request, context):
-        """Aborts the transaction in progress of a transactional id and fences its producer. May be sent
-        again: without a transaction in progress it does nothing.
+        """Aborts the transaction in progress of a transactional id, also a prepared one. Its producer is
+        answered TRANSACTION_ABORTED from then on, and goes on with a new epoch. May be sent again:
+        without a transaction in progress it does nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,8 +42,9 @@ class TransactionAdminServiceStub:
     DescribeTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_admin_pb2.DescribeTransactionsRequest, _transaction_admin_pb2.DescribeTransactionsResponse]
     """State, age and partitions of transactions."""
     AbortTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_admin_pb2.AbortTransactionRequest, _transaction_admin_pb2.AbortTransactionResponse]
-    """Aborts the transaction in progress of a transactional id and fences its producer. May be sent
-    again: without a transaction in progress it does nothing.
+    """Aborts the transaction in progress of a transactional id, also a prepared one. Its producer is
+    answered TRANSACTION_ABORTED from then on, and goes on with a new epoch. May be sent again:
+    without a transaction in progress it does nothing.
     """
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_transaction_admin_pb2.DescribeProducersRequest, _transaction_admin_pb2.DescribeProducersResponse]
     """Producers that partitions remember. One with an open transaction whose coordinator knows
@@ -66,8 +67,9 @@ class TransactionAdminServiceAsyncStub(TransactionAdminServiceStub):
     DescribeTransactions: _aio.UnaryUnaryMultiCallable[_transaction_admin_pb2.DescribeTransactionsRequest, _transaction_admin_pb2.DescribeTransactionsResponse]  # type: ignore[assignment]
     """State, age and partitions of transactions."""
     AbortTransaction: _aio.UnaryUnaryMultiCallable[_transaction_admin_pb2.AbortTransactionRequest, _transaction_admin_pb2.AbortTransactionResponse]  # type: ignore[assignment]
-    """Aborts the transaction in progress of a transactional id and fences its producer. May be sent
-    again: without a transaction in progress it does nothing.
+    """Aborts the transaction in progress of a transactional id, also a prepared one. Its producer is
+    answered TRANSACTION_ABORTED from then on, and goes on with a new epoch. May be sent again:
+    without a transaction in progress it does nothing.
     """
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_transaction_admin_pb2.DescribeProducersRequest, _transaction_admin_pb2.DescribeProducersResponse]  # type: ignore[assignment]
     """Producers that partitions remember. One with an open transaction whose coordinator knows
@@ -105,8 +107,9 @@ class TransactionAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_admin_pb2.AbortTransactionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_admin_pb2.AbortTransactionResponse, _abc.Awaitable[_transaction_admin_pb2.AbortTransactionResponse]]:
-        """Aborts the transaction in progress of a transactional id and fences its producer. May be sent
-        again: without a transaction in progress it does nothing.
+        """Aborts the transaction in progress of a transactional id, also a prepared one. Its producer is
+        answered TRANSACTION_ABORTED from then on, and goes on with a new epoch. May be sent again:
+        without a transaction in progress it does nothing.
         """
 
     @_abc_1.abstractmethod

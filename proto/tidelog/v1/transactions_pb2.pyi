@@ -90,8 +90,9 @@ class InitTransactionalProducerRequest(_message.Message):
     """
     @_builtins.property
     def expected(self) -> Global___TransactionalIdentity:
-        """Set by a producer that goes on after an error: its last identity. If another producer took over
-        in between, the answer is FENCED_PRODUCER_EPOCH. Unset: take over in any case.
+        """Set by a producer that goes on after an error, or after an end whose answer was lost: the last
+        identity that it was given. If another producer took over in between, the answer is
+        FENCED_PRODUCER_EPOCH. Unset: take over in any case.
         """
 
     def __init__(
@@ -149,9 +150,10 @@ class EndTransactionRequest(_message.Message):
     transactional_id: _builtins.str
     """As it was taken over."""
     decision: Global___TransactionDecision.ValueType
-    """Commit or abort. A commit after the coordinator has aborted: TRANSACTION_ABORTED. A decision
-    that contradicts the one taken: INVALID_TRANSACTION_STATE. A transaction to which nothing was
-    added may be ended either way.
+    """Commit or abort. After the coordinator has aborted, by the timeout or for an operator:
+    TRANSACTION_ABORTED; take the id over with `expected`. A decision that contradicts the one
+    taken: INVALID_TRANSACTION_STATE. A prepared transaction: TRANSACTION_PREPARED. A transaction to
+    which nothing was added may be ended either way.
     """
     @_builtins.property
     def identity(self) -> Global___TransactionalIdentity:
@@ -199,6 +201,106 @@ class EndTransactionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EndTransactionResponse: _TypeAlias = EndTransactionResponse  # noqa: Y015
+
+@_typing.final
+class PrepareTransactionRequest(_message.Message):
+    """The transaction to which nothing more is added."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """As it was taken over."""
+    @_builtins.property
+    def identity(self) -> Global___TransactionalIdentity:
+        """The identity under which the transaction's records were sent: together the token."""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        identity: Global___TransactionalIdentity | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareTransactionRequest: _TypeAlias = PrepareTransactionRequest  # noqa: Y015
+
+@_typing.final
+class PrepareTransactionResponse(_message.Message):
+    """It stands until it is decided."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareTransactionResponse: _TypeAlias = PrepareTransactionResponse  # noqa: Y015
+
+@_typing.final
+class DecidePreparedRequest(_message.Message):
+    """How a prepared transaction ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """Of the token. Not there: TRANSACTION_NOT_FOUND."""
+    decision: Global___TransactionDecision.ValueType
+    """Commit or abort. A decision that contradicts the one taken: INVALID_TRANSACTION_STATE; a commit
+    after an operator's abort: TRANSACTION_ABORTED.
+    """
+    @_builtins.property
+    def identity(self) -> Global___TransactionalIdentity:
+        """Of the token. One that was never prepared: INVALID_TRANSACTION_STATE. One that was decided
+        before the last one: TRANSACTION_NOT_FOUND.
+        """
+
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        identity: Global___TransactionalIdentity | None = ...,
+        decision: Global___TransactionDecision.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "identity", b"identity", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecidePreparedRequest: _TypeAlias = DecidePreparedRequest  # noqa: Y015
+
+@_typing.final
+class DecidePreparedResponse(_message.Message):
+    """It is decided. It brings no identity, because any process may decide: the producer that prepared
+    goes on by InitTransactionalProducer with `expected`, another one without.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecidePreparedResponse: _TypeAlias = DecidePreparedResponse  # noqa: Y015
 
 @_typing.final
 class SendOffsetsRequest(_message.Message):
@@ -414,8 +516,10 @@ class TransactionPartitionsResult(_message.Message):
     """As it was asked."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: yes, for all its partitions. CONCURRENT_TRANSACTIONS: not yet. FENCED_PRODUCER_EPOCH,
-        INVALID_TRANSACTION_STATE: never. The leader passes it on to the producer.
+        """Unset: yes, for all its partitions. Retriable (CONCURRENT_TRANSACTIONS above all): not yet.
+        TRANSACTION_ABORTED: never, and the producer takes its id over again to go on.
+        FENCED_PRODUCER_EPOCH, INVALID_TRANSACTION_STATE, TRANSACTION_PREPARED: never. The leader passes
+        it on to the producer.
         """
 
     def __init__(

@@ -56,6 +56,16 @@ class TransactionServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_transactions__pb2.EndTransactionRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_transactions__pb2.EndTransactionResponse.FromString,
                 _registered_method=True)
+        self.PrepareTransaction = channel.unary_unary(
+                '/tidelog.v1.TransactionService/PrepareTransaction',
+                request_serializer=tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionResponse.FromString,
+                _registered_method=True)
+        self.DecidePrepared = channel.unary_unary(
+                '/tidelog.v1.TransactionService/DecidePrepared',
+                request_serializer=tidelog_dot_v1_dot_transactions__pb2.DecidePreparedRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_transactions__pb2.DecidePreparedResponse.FromString,
+                _registered_method=True)
         self.SendOffsets = channel.unary_unary(
                 '/tidelog.v1.TransactionService/SendOffsets',
                 request_serializer=tidelog_dot_v1_dot_transactions__pb2.SendOffsetsRequest.SerializeToString,
@@ -81,7 +91,8 @@ class TransactionServiceServicer(object):
     def InitTransactionalProducer(self, request, context):
         """Takes a transactional id over: every older producer of this id is fenced, its transaction in
         progress is aborted. Answered CONCURRENT_TRANSACTIONS while that abort or an earlier end is
-        being finished; send it again. May be sent again after a lost answer.
+        being finished; send it again. TRANSACTION_PREPARED: a prepared transaction of this id is not
+        decided yet. May be sent again after a lost answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,6 +102,26 @@ class TransactionServiceServicer(object):
         """Decides the transaction in progress. The answer comes when the decision is durable; readers see
         it a moment later. May be sent again after a lost answer, with the same identity and decision,
         until the next transaction has begun; it has one effect and the same answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PrepareTransaction(self, request, context):
+        """The first half of a commit in two phases: from here on nothing is added to the transaction, and
+        only DecidePrepared ends it. It has no timeout, and holds readers of committed records back
+        until then, so it is limited: RESOURCE_EXHAUSTED. Whoever calls has seen all its records
+        acknowledged. The token of the transaction is its transactional id and identity. May be sent
+        again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecidePrepared(self, request, context):
+        """The second half, from any process that has the token; no InitTransactionalProducer comes before
+        it. The answer comes when the decision is durable. May be sent again with the same decision, at
+        least until another prepared transaction of this id is decided.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +148,16 @@ def add_TransactionServiceServicer_to_server(servicer, server):
                     servicer.EndTransaction,
                     request_deserializer=tidelog_dot_v1_dot_transactions__pb2.EndTransactionRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_transactions__pb2.EndTransactionResponse.SerializeToString,
+            ),
+            'PrepareTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareTransaction,
+                    request_deserializer=tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionResponse.SerializeToString,
+            ),
+            'DecidePrepared': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecidePrepared,
+                    request_deserializer=tidelog_dot_v1_dot_transactions__pb2.DecidePreparedRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_transactions__pb2.DecidePreparedResponse.SerializeToString,
             ),
             'SendOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.SendOffsets,
@@ -190,6 +231,60 @@ class TransactionService(object):
             '/tidelog.v1.TransactionService/EndTransaction',
             tidelog_dot_v1_dot_transactions__pb2.EndTransactionRequest.SerializeToString,
             tidelog_dot_v1_dot_transactions__pb2.EndTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.TransactionService/PrepareTransaction',
+            tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionRequest.SerializeToString,
+            tidelog_dot_v1_dot_transactions__pb2.PrepareTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecidePrepared(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.TransactionService/DecidePrepared',
+            tidelog_dot_v1_dot_transactions__pb2.DecidePreparedRequest.SerializeToString,
+            tidelog_dot_v1_dot_transactions__pb2.DecidePreparedResponse.FromString,
             options,
             channel_credentials,
             insecure,

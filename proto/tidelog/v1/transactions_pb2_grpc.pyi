@@ -48,12 +48,25 @@ class TransactionServiceStub:
     InitTransactionalProducer: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.InitTransactionalProducerRequest, _transactions_pb2.InitTransactionalProducerResponse]
     """Takes a transactional id over: every older producer of this id is fenced, its transaction in
     progress is aborted. Answered CONCURRENT_TRANSACTIONS while that abort or an earlier end is
-    being finished; send it again. May be sent again after a lost answer.
+    being finished; send it again. TRANSACTION_PREPARED: a prepared transaction of this id is not
+    decided yet. May be sent again after a lost answer.
     """
     EndTransaction: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.EndTransactionRequest, _transactions_pb2.EndTransactionResponse]
     """Decides the transaction in progress. The answer comes when the decision is durable; readers see
     it a moment later. May be sent again after a lost answer, with the same identity and decision,
     until the next transaction has begun; it has one effect and the same answer.
+    """
+    PrepareTransaction: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.PrepareTransactionRequest, _transactions_pb2.PrepareTransactionResponse]
+    """The first half of a commit in two phases: from here on nothing is added to the transaction, and
+    only DecidePrepared ends it. It has no timeout, and holds readers of committed records back
+    until then, so it is limited: RESOURCE_EXHAUSTED. Whoever calls has seen all its records
+    acknowledged. The token of the transaction is its transactional id and identity. May be sent
+    again.
+    """
+    DecidePrepared: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.DecidePreparedRequest, _transactions_pb2.DecidePreparedResponse]
+    """The second half, from any process that has the token; no InitTransactionalProducer comes before
+    it. The answer comes when the decision is durable. May be sent again with the same decision, at
+    least until another prepared transaction of this id is decided.
     """
     SendOffsets: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.SendOffsetsRequest, _transactions_pb2.SendOffsetsResponse]
     """Adds a group's offsets to the transaction in progress; they count once it is committed. Goes to
@@ -81,12 +94,25 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     InitTransactionalProducer: _aio.UnaryUnaryMultiCallable[_transactions_pb2.InitTransactionalProducerRequest, _transactions_pb2.InitTransactionalProducerResponse]  # type: ignore[assignment]
     """Takes a transactional id over: every older producer of this id is fenced, its transaction in
     progress is aborted. Answered CONCURRENT_TRANSACTIONS while that abort or an earlier end is
-    being finished; send it again. May be sent again after a lost answer.
+    being finished; send it again. TRANSACTION_PREPARED: a prepared transaction of this id is not
+    decided yet. May be sent again after a lost answer.
     """
     EndTransaction: _aio.UnaryUnaryMultiCallable[_transactions_pb2.EndTransactionRequest, _transactions_pb2.EndTransactionResponse]  # type: ignore[assignment]
     """Decides the transaction in progress. The answer comes when the decision is durable; readers see
     it a moment later. May be sent again after a lost answer, with the same identity and decision,
     until the next transaction has begun; it has one effect and the same answer.
+    """
+    PrepareTransaction: _aio.UnaryUnaryMultiCallable[_transactions_pb2.PrepareTransactionRequest, _transactions_pb2.PrepareTransactionResponse]  # type: ignore[assignment]
+    """The first half of a commit in two phases: from here on nothing is added to the transaction, and
+    only DecidePrepared ends it. It has no timeout, and holds readers of committed records back
+    until then, so it is limited: RESOURCE_EXHAUSTED. Whoever calls has seen all its records
+    acknowledged. The token of the transaction is its transactional id and identity. May be sent
+    again.
+    """
+    DecidePrepared: _aio.UnaryUnaryMultiCallable[_transactions_pb2.DecidePreparedRequest, _transactions_pb2.DecidePreparedResponse]  # type: ignore[assignment]
+    """The second half, from any process that has the token; no InitTransactionalProducer comes before
+    it. The answer comes when the decision is durable. May be sent again with the same decision, at
+    least until another prepared transaction of this id is decided.
     """
     SendOffsets: _aio.UnaryUnaryMultiCallable[_transactions_pb2.SendOffsetsRequest, _transactions_pb2.SendOffsetsResponse]  # type: ignore[assignment]
     """Adds a group's offsets to the transaction in progress; they count once it is committed. Goes to
@@ -117,7 +143,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transactions_pb2.InitTransactionalProducerResponse, _abc.Awaitable[_transactions_pb2.InitTransactionalProducerResponse]]:
         """Takes a transactional id over: every older producer of this id is fenced, its transaction in
         progress is aborted. Answered CONCURRENT_TRANSACTIONS while that abort or an earlier end is
-        being finished; send it again. May be sent again after a lost answer.
+        being finished; send it again. TRANSACTION_PREPARED: a prepared transaction of this id is not
+        decided yet. May be sent again after a lost answer.
         """
 
     @_abc_1.abstractmethod
@@ -129,6 +156,30 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Decides the transaction in progress. The answer comes when the decision is durable; readers see
         it a moment later. May be sent again after a lost answer, with the same identity and decision,
         until the next transaction has begun; it has one effect and the same answer.
+        """
+
+    @_abc_1.abstractmethod
+    def PrepareTransaction(
+        self,
+        request: _transactions_pb2.PrepareTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.PrepareTransactionResponse, _abc.Awaitable[_transactions_pb2.PrepareTransactionResponse]]:
+        """The first half of a commit in two phases: from here on nothing is added to the transaction, and
+        only DecidePrepared ends it. It has no timeout, and holds readers of committed records back
+        until then, so it is limited: RESOURCE_EXHAUSTED. Whoever calls has seen all its records
+        acknowledged. The token of the transaction is its transactional id and identity. May be sent
+        again.
+        """
+
+    @_abc_1.abstractmethod
+    def DecidePrepared(
+        self,
+        request: _transactions_pb2.DecidePreparedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.DecidePreparedResponse, _abc.Awaitable[_transactions_pb2.DecidePreparedResponse]]:
+        """The second half, from any process that has the token; no InitTransactionalProducer comes before
+        it. The answer comes when the decision is durable. May be sent again with the same decision, at
+        least until another prepared transaction of this id is decided.
         """
 
     @_abc_1.abstractmethod

@@ -67,6 +67,7 @@ class ErrorCode(IntEnum):
     SINK_STATE_EXPIRED = 83
     STAGED_TOKEN_MISSING = 84
     TRANSACTION_NOT_FOUND = 85
+    TRANSACTION_PREPARED = 86
     NOT_CONTROLLER = 90
     STALE_BROKER_EPOCH = 91
     UNKNOWN_BROKER = 92
@@ -325,6 +326,10 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
     ErrorCode.TRANSACTION_NOT_FOUND: _meaning(
         "No transaction of this transactional id is known.",
         "Check the id with `tidelog txn list`.",
+    ),
+    ErrorCode.TRANSACTION_PREPARED: _meaning(
+        "A prepared transaction of this id stands until it is decided.",
+        "Decide it with its token, or abort it as an operator.",
     ),
     ErrorCode.NOT_CONTROLLER: _meaning(
         "This node is not the active controller.",

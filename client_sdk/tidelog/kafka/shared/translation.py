@@ -68,6 +68,7 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.SINK_STATE_EXPIRED: errors.InvalidTxnStateError,
     ErrorCode.STAGED_TOKEN_MISSING: errors.InvalidTxnStateError,
     ErrorCode.TRANSACTION_NOT_FOUND: errors.TransactionalIdNotFoundError,
+    ErrorCode.TRANSACTION_PREPARED: errors.InvalidTxnStateError,
     ErrorCode.NOT_CONTROLLER: errors.NotControllerError,
     ErrorCode.STALE_BROKER_EPOCH: errors.StaleBrokerEpochError,
     ErrorCode.UNKNOWN_BROKER: errors.UnknownBrokerIdError,
