@@ -33,6 +33,7 @@ from tidelog.wire.batch import (
     stamp,
     stamp_append_time,
 )
+from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
 from tidelog.wire.batch.varint import encode_varint
 from tidelog.wire.ids import TopicId
 from tidelog.wire.partitioner import coordinator_partition, murmur2, partition_for_key
@@ -173,6 +174,16 @@ def _with_producers() -> list[dict[str, Any]]:
                 is_control=True,
                 base_offset=99,
                 leader_epoch=5,
+            ),
+        ),
+        _batch(
+            "abort_marker",
+            "as its coordinator's leader writes it, before it is stamped",
+            encode_marker(
+                Marker(MarkerType.ABORT, 2**31 - 1),
+                producer_id=2**63 - 1,
+                producer_epoch=2**15 - 1,
+                timestamp_ms=_NOW_MS,
             ),
         ),
     ]
