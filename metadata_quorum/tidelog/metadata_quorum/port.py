@@ -20,7 +20,7 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import NewTopic
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.ids import BrokerId, LogIndex, TopicId
 
 
 class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +46,13 @@ class ImageSource(Protocol):
         ...
 
 
-class Forwarded(msgspec.Struct, frozen=True):
-    """The controller's answer to a call that a client made here."""
+class Executed(msgspec.Struct, frozen=True, kw_only=True):
+    """What an administrative call came to, at the controller and at the broker that forwarded."""
 
     response: bytes
-    version: int
-    """The image's version in which the change is visible, here by now; 0: nothing changed."""
+    applied_index: LogIndex
+    """The response is true of the image of this version; 0: of none. The broker that forwarded the
+    call has that image by the time it answers its client."""
 
 
 class Metadata(ImageSource, Protocol):
@@ -76,7 +77,7 @@ class Metadata(ImageSource, Protocol):
 
     async def forward(
         self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
-    ) -> Forwarded:
+    ) -> Executed:
         """Hand a client's call on to the active controller, with who asked and how long there is.
 
         INDETERMINATE if the outcome is unknown and asking again would not be safe.

@@ -8,13 +8,21 @@ from tidelog.client.engine.produce.producer_ids import ProducerIdentity
 from tidelog.client.wire import calls as wire
 from tidelog.client.writing.producer_parts import broker_wait_ms
 from tidelog.v1 import errors_pb2, produce_pb2, producer_id_pb2
+from tidelog.wire.calls.produce import PartitionBatch
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (1, 127, 128), (16_383, 16_384, 3_000_000)])
 @pytest.mark.parametrize("epoch", [-1, 0, 77])
 def test_a_produce_request_reads_as_it_was_meant(sizes: tuple[int, ...], epoch: int) -> None:
     batches = [
-        (b"i" * 16, partition, epoch, bytes(size), 2**32 - 1 - partition)
+        PartitionBatch(
+            TopicId(b"i" * 16),
+            PartitionId(partition),
+            LeaderEpoch(epoch),
+            bytes(size),
+            2**32 - 1 - partition,
+        )
         for partition, size in enumerate(sizes)
     ]
     data = wire.produce_request(300, batches, acks=-1, timeout_ms=30_000)
@@ -24,13 +32,13 @@ def test_a_produce_request_reads_as_it_was_meant(sizes: tuple[int, ...], epoch: 
         request=produce_pb2.ProduceRequest(
             batches=[
                 produce_pb2.PartitionBatch(
-                    topic_id=topic_id,
-                    partition=partition,
-                    leader_epoch=leader_epoch,
-                    batch=batch,
-                    route_sum=route_sum,
+                    topic_id=each.topic_id,
+                    partition=each.partition,
+                    leader_epoch=each.leader_epoch,
+                    batch=each.batch,
+                    route_sum=each.route_sum,
                 )
-                for topic_id, partition, leader_epoch, batch, route_sum in batches
+                for each in batches
             ],
             acks=produce_pb2.ACKS_ALL,
             timeout_ms=30_000,
@@ -50,7 +58,7 @@ def test_the_leader_that_a_broker_names_is_read_beside_its_refusal() -> None:
         correlation_id=3,
         response=produce_pb2.ProduceResponse(acknowledgements=acknowledged, throttle_ms=7),
     ).SerializeToString()
-    answer = wire.read_produce_answer(data)
+    answer = wire.read_produce_answer(1, 1, data, 0)
     assert answer.hints == (None, LeaderHint(leader_id=0, leader_epoch=4), None)
     assert answer.outcomes[0] == Acknowledgement(base_offset=5, append_time_ms=0, leader_epoch=1)
     assert (answer.correlation_id, answer.error, answer.throttle_ms) == (3, None, 7)

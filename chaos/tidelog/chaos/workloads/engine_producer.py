@@ -39,7 +39,7 @@ from tidelog.client.engine.produce.producer import ProducerCore
 from tidelog.client.engine.produce.settings import ProducerSettings
 from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.wire import calls as wire
-from tidelog.client.writing.producer_parts import RequestMaker, answered, identity_came
+from tidelog.client.writing.producer_parts import RequestMaker, identity_came
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -244,4 +244,4 @@ class EngineProducer(EngineDriver[ProducerMessage]):
     def answered(self, effect: Opening, data: bytes) -> ProducerMessage:
         """Batch by batch, or as a whole."""
         wall_ms = self.client.ports.clock.wall_ms()
-        return answered(effect.broker_id, effect.stream, data, wall_ms)
+        return wire.read_produce_answer(effect.broker_id, effect.stream, data, wall_ms)

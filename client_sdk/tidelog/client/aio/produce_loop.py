@@ -38,7 +38,6 @@ from tidelog.client.wire import calls as wire
 from tidelog.client.writing.producer_parts import (
     LoopSettings,
     addresses_to_ask,
-    answered,
     identity_came,
     request_maker,
     waiting_text,
@@ -202,7 +201,8 @@ class AsyncProduceLoop:
         self.step(StreamOpened(broker_id=broker_id, stream=number))
         try:
             async for data in stream.answers(self.driver.scope, tried=tried):
-                self.step(answered(broker_id, number, data, time.time_ns() // 1_000_000))
+                wall_ms = time.time_ns() // 1_000_000
+                self.step(wire.read_produce_answer(broker_id, number, data, wall_ms))
         except TidelogError as error:
             self._streams.pop(number, None)
             self.step(StreamBroken(broker_id=broker_id, stream=number, error=error))

@@ -24,13 +24,13 @@ from tidelog.client.errors import with_article
 from tidelog.client.tls.security import check_security, security_variables
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.group_names import GROUP_NAME_BYTES_MAX
 from tidelog.wire.nearest import nearest_name
 
 DEFAULT_PORT: Final = 9192
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
 BATCH_BYTES_DEFAULT: Final = 256 * 1024
 BATCH_BYTES_GROWN: Final = 1024 * 1024
-GROUP_NAME_BYTES_MAX: Final = 249
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes], Any]

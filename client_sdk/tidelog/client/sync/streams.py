@@ -17,7 +17,6 @@ from tidelog.client.reading import consumer_parts
 from tidelog.client.shared import lifecycle
 from tidelog.client.sync.connections import Connections
 from tidelog.client.wire import calls as wire
-from tidelog.client.writing import producer_parts
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _NS_PER_MS = 1_000_000
@@ -130,7 +129,7 @@ class ProduceStream(BrokerStream):
 
     def _on_answer(self, data: bytes) -> None:
         wall_ms = time.time_ns() // _NS_PER_MS
-        self._on_message(producer_parts.answered(self._broker_id, self._stream, data, wall_ms))
+        self._on_message(wire.read_produce_answer(self._broker_id, self._stream, data, wall_ms))
 
     def _on_broken(self, error: TidelogError) -> None:
         self._on_message(

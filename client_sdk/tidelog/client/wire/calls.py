@@ -6,8 +6,6 @@ Owns method names, requests and answers. It must never decide anything. Stop 4 o
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from tidelog.client.engine.cluster.metadata import BrokerView, ClusterView, PartitionView, TopicView
 from tidelog.client.engine.fetch.messages import (
     Divergence,
@@ -17,7 +15,7 @@ from tidelog.client.engine.fetch.messages import (
     PartitionBatches,
 )
 from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
-from tidelog.client.engine.produce.messages import LeaderHint
+from tidelog.client.engine.produce.messages import Answered, LeaderHint
 from tidelog.client.engine.produce.producer_ids import ProducerIdentity
 from tidelog.client.errors import PeerError
 from tidelog.client.types.records import (
@@ -40,6 +38,7 @@ from tidelog.v1 import (
     produce_pb2,
     producer_id_pb2,
 )
+from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
@@ -134,25 +133,28 @@ def _read_topic(topic: metadata_pb2.TopicMetadata) -> TopicView:
 
 def produce_request(
     correlation_id: int,
-    batches: Sequence[tuple[bytes, int, int, bytes, int]],
+    batches: Sequence[PartitionBatch],
     *,
     acks: int,
     timeout_ms: int,
 ) -> bytes:
-    """Batches are (topic id, partition, leader epoch, sealed bytes, route sum).
+    """A request of a produce stream.
 
     Protobuf would copy each batch two to four times: here it makes all but the batches, and one
     join puts them in. A field may stand anywhere in its message.
     """
     pieces: list[bytes] = []
-    for topic_id, partition, leader_epoch, data, route_sum in batches:
+    for each in batches:
         fields = produce_pb2.PartitionBatch(
-            topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, route_sum=route_sum
+            topic_id=each.topic_id,
+            partition=each.partition,
+            leader_epoch=each.leader_epoch,
+            route_sum=each.route_sum,
         ).SerializeToString()
-        lead = _lead(produce_pb2.PartitionBatch.BATCH_FIELD_NUMBER, len(data))
-        size_bytes = len(fields) + len(lead) + len(data)
+        lead = _lead(produce_pb2.PartitionBatch.BATCH_FIELD_NUMBER, len(each.batch))
+        size_bytes = len(fields) + len(lead) + len(each.batch)
         part = _lead(produce_pb2.ProduceRequest.BATCHES_FIELD_NUMBER, size_bytes)
-        pieces += (part, fields, lead, data)
+        pieces += (part, fields, lead, each.batch)
     settings = produce_pb2.ProduceRequest(acks=_ACKS[acks], timeout_ms=timeout_ms)
     pieces.append(settings.SerializeToString())
     numbered = produce_pb2.ProduceStreamRequest(correlation_id=correlation_id)
@@ -172,19 +174,8 @@ def _lead(field: int, size_bytes: int) -> bytes:
     return bytes(encoded)
 
 
-class ProduceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker says of one request of a produce stream."""
-
-    correlation_id: int
-    error: TidelogError | None
-    """Of the request as a whole."""
-    outcomes: tuple[Outcome, ...]
-    hints: tuple[LeaderHint | None, ...]
-    throttle_ms: int
-
-
-def read_produce_answer(data: bytes) -> ProduceAnswer:
-    """Outcomes and hints in the order of the request's batches."""
+def read_produce_answer(broker_id: int, stream: int, data: bytes, wall_ms: int) -> Answered:
+    """What a broker said on a produce stream, and when by this client's clock."""
     answer = produce_pb2.ProduceStreamResponse.FromString(data)
     outcomes: list[Outcome] = []
     hints: list[LeaderHint | None] = []
@@ -202,12 +193,15 @@ def read_produce_answer(data: bytes) -> ProduceAnswer:
                 leader_epoch=part.leader_epoch,
             )
         )
-    return ProduceAnswer(
+    return Answered(
+        broker_id=broker_id,
+        stream=stream,
         correlation_id=answer.correlation_id,
         error=_error_in(answer.error, is_set=answer.HasField("error")),
         outcomes=tuple(outcomes),
         hints=tuple(hints),
         throttle_ms=answer.response.throttle_ms,
+        wall_ms=wall_ms,
     )
 
 

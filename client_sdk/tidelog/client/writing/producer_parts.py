@@ -1,6 +1,6 @@
 """What the drivers of the producer share: how it is put together, and what goes over the wire.
 
-Owns the sealing of batches, the bytes of a request, and what an answer says to the core. It must
+Owns the sealing of batches and the bytes of a request. It must
 never wait, nor know a thread or an event loop. Stop 3 of a record's walk.
 """
 
@@ -15,7 +15,6 @@ from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.cluster.topics import TopicDesk
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import (
-    Answered,
     ProducerIdAllocated,
     ProducerIdFailed,
     SendProduce,
@@ -27,8 +26,9 @@ from tidelog.client.shared.client_parts import backoff_of, topic_settings_of
 from tidelog.client.wire import calls as wire
 from tidelog.wire.batch import Codec, encode_batch, route_sum
 from tidelog.wire.batch.layout import CHECKSUM_POSITION
+from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
 ANSWER_MS: Final = 1_000
 """Kept of a request's timeout for the answer's way, at most."""
@@ -86,7 +86,7 @@ class RequestMaker:
 
     def make(self, effect: SendProduce) -> bytes:
         """The request; a batch is sealed by its first."""
-        parts: list[tuple[bytes, int, int, bytes, int]] = []
+        parts: list[PartitionBatch] = []
         for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
             if batch.encoded is None:
                 batch.encoded = seal(batch, self._codec)
@@ -94,7 +94,15 @@ class RequestMaker:
                 self.records_sent += len(batch.columns) if batch.attempts == 1 else 0
             data, sum_ = batch.encoded
             self.bytes_sent += len(data)
-            parts.append((batch.topic_id, batch.partition, leader_epoch, data, sum_))
+            parts.append(
+                PartitionBatch(
+                    TopicId(batch.topic_id),
+                    PartitionId(batch.partition),
+                    LeaderEpoch(leader_epoch),
+                    data,
+                    sum_,
+                )
+            )
         return wire.produce_request(
             effect.correlation_id, parts, acks=self._acks, timeout_ms=self._wait_ms
         )
@@ -145,21 +153,6 @@ def waiting_text(effect: TellWaiting, delivery_timeout_ms: int) -> str:
     return (
         f"waiting: {happened} [{error.code.name}], for {effect.waited_ms / 1000:.0f} s, {tries}"
         f"{others}; records are given up after delivery_timeout_ms={delivery_timeout_ms}"
-    )
-
-
-def answered(broker_id: int, stream: int, data: bytes, wall_ms: int) -> Answered:
-    """What a broker said on a produce stream, and when by this client's clock."""
-    answer = wire.read_produce_answer(data)
-    return Answered(
-        broker_id=broker_id,
-        stream=stream,
-        correlation_id=answer.correlation_id,
-        error=answer.error,
-        outcomes=answer.outcomes,
-        hints=answer.hints,
-        throttle_ms=answer.throttle_ms,
-        wall_ms=wall_ms,
     )
 
 

@@ -9,11 +9,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata.settings import catalogue
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-GROUP_NAME_BYTES_MAX: Final = 249
 MS_PER_MINUTE: Final = 60_000
 
 
@@ -27,13 +25,6 @@ class GroupTimes(msgspec.Struct, frozen=True, kw_only=True):
     offsets_retention_ms: int
     is_range: bool
     """Else uniform."""
-
-
-def check_group_name(group: str, *, tried: str) -> None:
-    """INVALID_ARGUMENT for a name that no group can have."""
-    size = len(group.encode())
-    if not 1 <= size <= GROUP_NAME_BYTES_MAX:
-        raise invalid(tried, f"the group's name has {size} bytes, not 1 to {GROUP_NAME_BYTES_MAX}")
 
 
 def read_group_settings(values: Mapping[str, str | None]) -> GroupTimes:

@@ -7,7 +7,7 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata.settings import catalogue
 from tidelog.metadata.settings.kinds import Scope
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.admin.execution import Execute, Executed, write
+from tidelog.metadata_quorum.admin.execution import Execute, write
 from tidelog.metadata_quorum.controller.brokers.changes import DrainState, drain, remove
 from tidelog.metadata_quorum.controller.brokers.clock import ClockShown
 from tidelog.metadata_quorum.controller.decision import Decision
@@ -22,6 +22,7 @@ from tidelog.metadata_quorum.controller.settings.configuration import (
     Target,
     alter_configurations,
 )
+from tidelog.metadata_quorum.port import Executed
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.v1 import broker_admin_pb2, metadata_admin_pb2

@@ -6,7 +6,7 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata.refusals.common import invalid, refuse_too_many
 from tidelog.metadata.settings.kinds import Scope, Source
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.admin.execution import Execute, Executed, write
+from tidelog.metadata_quorum.admin.execution import Execute, write
 from tidelog.metadata_quorum.controller.settings.configuration import (
     CHANGES_MAX,
     Alteration,
@@ -17,6 +17,7 @@ from tidelog.metadata_quorum.controller.settings.configuration import (
     describe,
 )
 from tidelog.metadata_quorum.controller.settings.quotas import Quota, alter_quotas
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import config_admin_pb2

@@ -5,23 +5,12 @@ Owns what every such call has in common. The functions of one service stand in a
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.writes import AnswerT, Decide, Written
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.metadata_quorum.port import Executed
 from tidelog.ports import RequestContext
-from tidelog.wire.ids import LogIndex
-
-
-class Executed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call came to."""
-
-    response: bytes
-    applied_index: LogIndex
-    """The answer is true of the image of this version; 0: of none."""
-
 
 Execute = Callable[[RequestContext, bytes, int], Awaitable[Executed]]
 """With who asked, the request, and how many milliseconds there are."""

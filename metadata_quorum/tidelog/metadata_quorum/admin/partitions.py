@@ -4,7 +4,7 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata.refusals.common import invalid, refuse_too_many
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.elections import elect
-from tidelog.metadata_quorum.admin.execution import Execute, Executed, write
+from tidelog.metadata_quorum.admin.execution import Execute, write
 from tidelog.metadata_quorum.controller.partitions.reassignment import (
     REASSIGNMENTS_MAX,
     Reassignment,
@@ -12,6 +12,7 @@ from tidelog.metadata_quorum.controller.partitions.reassignment import (
     list_reassignments,
 )
 from tidelog.metadata_quorum.controller.partitions.reassignment_plan import plan_reassignments
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import common_pb2, partition_admin_pb2

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.admin.execution import Execute, Executed
+from tidelog.metadata_quorum.admin.execution import Execute
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.quorum.port import Quorum
 from tidelog.metadata_quorum.raft.core_port import Description, MemberProgress
 from tidelog.metadata_quorum.raft.effects import Role

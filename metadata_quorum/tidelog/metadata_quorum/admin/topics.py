@@ -5,7 +5,7 @@ from typing import Final
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import NewTopic, TopicDefaults
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.admin.execution import Execute, Executed, write
+from tidelog.metadata_quorum.admin.execution import Execute, write
 from tidelog.metadata_quorum.controller.topics.changes import (
     DeletedTopic,
     PartitionCountChange,
@@ -14,6 +14,7 @@ from tidelog.metadata_quorum.controller.topics.changes import (
     delete_topics,
 )
 from tidelog.metadata_quorum.controller.topics.creation import TopicPlan, create_topics
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import Random, RequestContext
 from tidelog.v1 import admin_pb2, topic_admin_pb2

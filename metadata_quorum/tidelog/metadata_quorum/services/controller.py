@@ -19,11 +19,12 @@ from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.turns import AdminTurns
 from tidelog.metadata_quorum.admin.access import Access, check_allowed, malformed, read_accesses
-from tidelog.metadata_quorum.admin.execution import Execute, Executed
+from tidelog.metadata_quorum.admin.execution import Execute
 from tidelog.metadata_quorum.controller.brokers.producer_ids import allocate_block
 from tidelog.metadata_quorum.controller.partitions.damage import report_damaged
 from tidelog.metadata_quorum.controller.partitions.in_sync import alter_partitions
 from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.services.session import validate_cluster
 from tidelog.metadata_quorum.shared.forwarding import ADMIN_TIMEOUT_MS, SERVED_FILES, left_ms
 from tidelog.metadata_quorum.shared.wire_errors import fill_error

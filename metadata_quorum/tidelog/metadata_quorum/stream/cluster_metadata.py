@@ -11,14 +11,14 @@ from typing import Final
 
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import NewTopic
-from tidelog.metadata_quorum.port import CreatedTopic, Forwarded, ImageSource
+from tidelog.metadata_quorum.port import CreatedTopic, Executed, ImageSource
 from tidelog.metadata_quorum.quorum.wire import joining as quorum_joining
 from tidelog.metadata_quorum.shared.forwarding import only_validates
 from tidelog.metadata_quorum.stream import session_wire as stream_session
 from tidelog.metadata_quorum.stream import topics_wire as stream_topics
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.quorum_view import Leader
-from tidelog.metadata_quorum.stream.session_messages import ForwardAnswer, ForwardedCall
+from tidelog.metadata_quorum.stream.session_messages import ForwardedCall
 from tidelog.ports import Clock, Network, RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LogIndex
@@ -91,11 +91,11 @@ class ClusterMetadata:
         answer = await self._forward(
             context, CREATE_TOPICS, request, timeout_ms=timeout_ms, may_repeat=True
         )
-        return stream_topics.decode_created_topics(answer.response, version=answer.version)
+        return stream_topics.decode_created_topics(answer.response, version=answer.applied_index)
 
     async def forward(
         self, context: RequestContext, method: str, request: bytes, *, timeout_ms: int
-    ) -> Forwarded:
+    ) -> Executed:
         """See `Metadata`."""
         may_repeat = method not in NOT_REPEATABLE or only_validates(method, request)
         return await self._forward(
@@ -128,13 +128,13 @@ class ClusterMetadata:
         *,
         timeout_ms: int,
         may_repeat: bool,
-    ) -> Forwarded:
+    ) -> Executed:
         start_ns = self._clock.monotonic_ns()
         left_ns = min(context.deadline_ns - start_ns, timeout_ms * _NS_PER_MS)
         # What became of it should reach the caller before it gives up.
         end_ns = start_ns + left_ns - min(left_ns // 10, ANSWER_NS)
 
-        async def attempt(leader: Leader, attempt_ms: int) -> ForwardAnswer:
+        async def attempt(leader: Leader, attempt_ms: int) -> Executed:
             left_ms = max(1, (end_ns - self._clock.monotonic_ns()) // _NS_PER_MS)
             call = ForwardedCall(
                 cluster_id=self._cluster_id,
@@ -152,10 +152,7 @@ class ClusterMetadata:
                 stream_session.encode_forward(call),
                 timeout_ms=attempt_ms,
             )
-            answer = stream_session.decode_forward_answer(data)
-            if answer.error is not None:
-                raise answer.error
-            return answer
+            return stream_session.decode_forward_answer(data)
 
         answer = await self._controller.run(
             attempt,
@@ -164,7 +161,7 @@ class ClusterMetadata:
             may_repeat=may_repeat,
         )
         await self._wait_visible(method, answer.applied_index, end_ns)
-        return Forwarded(answer.response, answer.applied_index)
+        return answer
 
     async def _wait_visible(self, method: str, index: int, end_ns: int) -> None:
         left_ns = max(0, end_ns - self._clock.monotonic_ns())

@@ -54,11 +54,3 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     client_address: str
     timeout_ms: int
-
-
-class ForwardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller made of it."""
-
-    response: bytes
-    applied_index: LogIndex
-    error: TidelogError | None

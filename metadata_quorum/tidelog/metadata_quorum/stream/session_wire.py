@@ -2,9 +2,9 @@
 
 from tidelog.metadata.broker_reports import ClockState, ClockVerdict, Registration
 from tidelog.metadata.records.entries import BrokerDirectory
+from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.shared.wire_errors import read_error
 from tidelog.metadata_quorum.stream.session_messages import (
-    ForwardAnswer,
     ForwardedCall,
     Heartbeat,
     Registered,
@@ -102,14 +102,12 @@ def encode_forward(call: ForwardedCall) -> bytes:
     ).SerializeToString()
 
 
-def decode_forward_answer(data: bytes) -> ForwardAnswer:
-    """`ForwardResponse`."""
+def decode_forward_answer(data: bytes) -> Executed:
+    """`ForwardResponse`; raises the error with which the call failed."""
     message = controller_pb2.ForwardResponse.FromString(data)
-    return ForwardAnswer(
-        response=message.response,
-        applied_index=LogIndex(message.applied_index),
-        error=read_error(message.error) if message.HasField("error") else None,
-    )
+    if message.HasField("error"):
+        raise read_error(message.error)
+    return Executed(response=message.response, applied_index=LogIndex(message.applied_index))
 
 
 def _fill_directory(

@@ -15,7 +15,6 @@ from tidelog.broker.groups.state.places import (
     groups_topic,
     not_available,
     place_of,
-    validate_group,
     why_no_topic,
 )
 from tidelog.broker.replicas.replicas import Replicas
@@ -27,6 +26,7 @@ from tidelog.metadata_quorum.shared.forwarding import left_ms
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId
 
 KEYS_MAX: Final = 1_000
@@ -57,7 +57,7 @@ class CoordinatorFinder:
         if not 1 <= len(groups) <= KEYS_MAX:
             raise invalid(_TRIED, f"the request has {len(groups)} keys, not 1 to {KEYS_MAX}")
         for group in groups:
-            validate_group(group, tried=_TRIED)
+            validate_group_name(group, tried=_TRIED)
         check_groups_on(self._metadata.image(), tried=_TRIED)
         failure = await self._topic_made(context)
         image = self._metadata.image()

@@ -18,8 +18,9 @@ from tidelog.broker.groups.state.group import Group, Member
 from tidelog.broker.groups.state.messages import DeleteGroup, DescribeGroup, RemoveMembers
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.records import GroupKey
-from tidelog.broker.groups.state.refusals import check_name, not_empty, not_found
+from tidelog.broker.groups.state.refusals import not_empty, not_found
 from tidelog.broker.groups.state.world import World
+from tidelog.wire.group_names import validate_group_name
 
 
 def list_groups(world: World) -> ListGroupsAnswer:
@@ -40,7 +41,7 @@ def list_groups(world: World) -> ListGroupsAnswer:
 def on_describe(world: World, draft: Draft, request: DescribeGroup) -> DescribeGroupAnswer:
     """GROUP_NOT_FOUND if there is nothing of it."""
     tried = f"describe group `{request.group}`"
-    check_name(tried, "group's name", request.group)
+    validate_group_name(request.group, tried=tried)
     group = draft.group()
     if group.is_nothing:
         raise not_found(request.group, tried)
@@ -94,7 +95,7 @@ def _describe_partitions(world: World, group: Group) -> tuple[GroupPartition, ..
 def on_remove_members(world: World, draft: Draft, request: RemoveMembers) -> RemoveMembersAnswer:
     """Those that are members; the others are gone already."""
     tried = f"remove members of group `{request.group}`"
-    check_name(tried, "group's name", request.group)
+    validate_group_name(request.group, tried=tried)
     group = draft.group()
     if request.member_ids or request.group_instance_ids:
         named = dict.fromkeys(request.member_ids)
@@ -112,7 +113,7 @@ def on_remove_members(world: World, draft: Draft, request: RemoveMembers) -> Rem
 def on_delete_group(world: World, draft: Draft, request: DeleteGroup) -> DeleteGroupAnswer:
     """With all of its offsets; sent again after a failover it deletes what was left."""
     tried = f"delete group `{request.group}`"
-    check_name(tried, "group's name", request.group)
+    validate_group_name(request.group, tried=tried)
     group = draft.group()
     if group.is_nothing:
         raise not_found(request.group, tried)

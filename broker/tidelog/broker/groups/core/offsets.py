@@ -28,7 +28,6 @@ from tidelog.broker.groups.state.messages import (
 )
 from tidelog.broker.groups.state.records import OffsetKey, OffsetValue
 from tidelog.broker.groups.state.refusals import (
-    check_name,
     exhausted,
     fenced,
     invalid,
@@ -38,6 +37,7 @@ from tidelog.broker.groups.state.refusals import (
 from tidelog.broker.groups.state.world import World
 from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.group_names import validate_group_name
 
 _OFFSET_RECORD_BYTES: Final = 96
 """At most so much of a record of an offset is neither the group's name nor its metadata."""
@@ -90,7 +90,7 @@ def _committing_member(group: Group, request: CommitOffsets | FetchOffsets) -> M
 
 
 def _check_request(tried: str, group: str, offsets: tuple[OffsetToCommit, ...]) -> None:
-    check_name(tried, "group's name", group)
+    validate_group_name(group, tried=tried)
     _check_count(tried, len(offsets))
     if len(dict.fromkeys(each.key for each in offsets)) != len(offsets):
         raise invalid(tried, "a partition is named twice")
@@ -172,7 +172,7 @@ def _store(world: World, draft: Draft, offsets: Iterable[OffsetToCommit]) -> Non
 def on_fetch(world: World, draft: Draft, request: FetchOffsets) -> FetchOffsetsAnswer:
     """Reads; the core answers it once all is committed that it shows."""
     tried = f"read the offsets of group `{request.group}`"
-    check_name(tried, "group's name", request.group)
+    validate_group_name(request.group, tried=tried)
     _check_count(tried, len(request.keys))
     group = draft.group()
     _committing_member(group, request)
@@ -204,7 +204,7 @@ def on_alter(world: World, draft: Draft, request: AlterOffsets) -> AlterOffsetsA
 def on_delete(world: World, draft: Draft, request: DeleteOffsets) -> DeleteOffsetsAnswer:
     """Each partition on its own."""
     tried = f"forget offsets of group `{request.group}`"
-    check_name(tried, "group's name", request.group)
+    validate_group_name(request.group, tried=tried)
     _check_count(tried, len(request.keys))
     group = draft.group()
     in_use = subscribed(world, group)

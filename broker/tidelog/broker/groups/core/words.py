@@ -9,6 +9,7 @@ from tidelog.broker.groups.state.refusals import check_name, exhausted, invalid
 from tidelog.broker.groups.state.topics import compile_pattern
 from tidelog.broker.groups.state.world import World
 from tidelog.metadata.topic_names import validate_topic_name
+from tidelog.wire.group_names import validate_group_name
 
 TRIED: Final = "beat in group `{0.group}` as member `{0.member_id}`"
 
@@ -16,7 +17,7 @@ TRIED: Final = "beat in group `{0.group}` as member `{0.member_id}`"
 def check_request(world: World, heartbeat: Heartbeat) -> None:
     """INVALID_ARGUMENT, or RESOURCE_EXHAUSTED, before anything is looked at."""
     tried = TRIED.format(heartbeat)
-    check_name(tried, "group's name", heartbeat.group)
+    validate_group_name(heartbeat.group, tried=tried)
     check_name(tried, "member id", heartbeat.member_id, limits.MEMBER_ID_BYTES_MAX)
     if heartbeat.group_instance_id:
         check_name(tried, "group_instance_id", heartbeat.group_instance_id)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tidelog.wire.group_names import GROUP_NAME_BYTES_MAX
+
 APPEND_BYTES_MAX: Final = 3 * 1024 * 1024
 """Keys and values of one append: with its envelope it is one batch of `__groups`."""
 
@@ -20,8 +22,8 @@ OFFSETS_PER_GROUP_MAX: Final = 100_000
 OFFSETS_PER_REQUEST_MAX: Final = 10_000
 """Partitions of one commit, alteration, deletion or question."""
 
-NAME_BYTES_MAX: Final = 249
-"""Of a group, an instance id, a rack."""
+NAME_BYTES_MAX: Final = GROUP_NAME_BYTES_MAX
+"""Of an instance id, a rack: as of a group."""
 
 MEMBER_ID_BYTES_MAX: Final = 64
 

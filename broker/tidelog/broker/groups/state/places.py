@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.shared.errors import invalid
 from tidelog.metadata.features import GROUP_VERSION
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata.internal_topics import GROUPS_TOPIC, shortage_of
@@ -18,7 +17,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 from tidelog.wire.partitioner import coordinator_partition
 
-GROUP_NAME_BYTES_MAX: Final = 249
 NAMED_MAX: Final = 20
 """Brokers that an error names."""
 
@@ -29,13 +27,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     broker_id: BrokerId
     address: str
-
-
-def validate_group(group: str, *, tried: str) -> None:
-    """INVALID_ARGUMENT for a name that no group can have."""
-    size = len(group.encode())
-    if not 1 <= size <= GROUP_NAME_BYTES_MAX:
-        raise invalid(tried, f"the group's name has {size} bytes, not 1 to {GROUP_NAME_BYTES_MAX}")
 
 
 def check_groups_on(image: Image, *, tried: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
-from tidelog.broker.groups.state.places import groups_topic, place_of, validate_group
+from tidelog.broker.groups.state.places import groups_topic, place_of
 from tidelog.broker.groups.state.refusals import not_found
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.services.groups.parts import (
@@ -27,6 +27,7 @@ from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import RequestContext, TaskScope, UnaryHandler
 from tidelog.v1 import group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
 
 LISTED_MAX: Final = 10_000
@@ -231,11 +232,11 @@ class GroupAdminRpc:
     def _is_before_groups(self, group: str) -> bool:
         """Nobody has asked for a coordinator yet: what is asked of a group is answered as for one
         that is not there. To wait for the coordinator would be to wait for ever."""
-        validate_group(group, tried="find the coordinator of a group")
+        validate_group_name(group, tried="find the coordinator of a group")
         return groups_topic(self._metadata.image()) is None
 
     async def _ask_one(self, context: RequestContext, group: str, call: Coordinate) -> Coordinated:
-        validate_group(group, tried="find the coordinator of a group")
+        validate_group_name(group, tried="find the coordinator of a group")
         place = place_of(group, self._metadata.image(), context.listener)
         return await self._peers.coordinate(context, place.broker_id, call)
 
@@ -263,7 +264,7 @@ def _check_groups(groups: Sequence[str], *, tried: str) -> None:
     if len(dict.fromkeys(groups)) < len(groups):
         raise invalid(tried, "the request names a group twice", "Name each group once.")
     for group in groups:
-        validate_group(group, tried=tried)
+        validate_group_name(group, tried=tried)
 
 
 def _objection(

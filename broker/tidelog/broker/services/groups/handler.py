@@ -11,11 +11,11 @@ import msgspec
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import AnyRequest, CommitOffsets, FetchOffsets, Heartbeat
-from tidelog.broker.groups.state.places import validate_group
 from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import reworded
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import TopicId
 
 AnswerT = TypeVar("AnswerT")
@@ -61,7 +61,7 @@ class GroupsHandler:
         return await self._ask(request.group, request, FetchOffsetsAnswer)
 
     async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
-        validate_group(group, tried="ask for the coordinator of a group")
+        validate_group_name(group, tried="ask for the coordinator of a group")
         answer = await self._coordinators.of(group).ask(request)
         assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
         return answer

@@ -71,7 +71,7 @@ def _forward(
         # Also where no controller answers that would keep to it.
         wait_ms = min(asked_ms(method, message) or timeout_ms, timeout_ms, left_ms(context, clock))
         answer = await metadata.forward(context, method, message, timeout_ms=wait_ms)
-        await settle(answer.version)
+        await settle(answer.applied_index)
         return answer.response
 
     return handle

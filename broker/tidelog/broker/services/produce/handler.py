@@ -34,6 +34,7 @@ from tidelog.wire.batch import (
     route_sum,
     verify_checksum,
 )
+from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
 
@@ -47,16 +48,6 @@ class Acks(enum.Enum):
     ALL = "all"
     LEADER = "leader"
     NONE = "none"
-
-
-class PartitionBatch(msgspec.Struct, frozen=True):
-    """One batch on its way to one partition."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    batch: bytes
-    route_sum: int
 
 
 Place = tuple[TopicId, int]

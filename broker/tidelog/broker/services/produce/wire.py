@@ -10,7 +10,6 @@ from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.produce.handler import (
     Acks,
     PartitionAcknowledgement,
-    PartitionBatch,
     ProduceHandler,
     ProduceRequest,
     Submitted,
@@ -18,8 +17,9 @@ from tidelog.broker.services.produce.handler import (
 from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import produce_pb2
+from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
 PRODUCE_STREAM = "/tidelog.v1.ProduceService/ProduceStream"
 
@@ -43,8 +43,8 @@ def read_request(message: produce_pb2.ProduceRequest) -> ProduceRequest:
         [
             PartitionBatch(
                 validate_topic_id(each.topic_id, tried="produce"),
-                each.partition,
-                each.leader_epoch,
+                PartitionId(each.partition),
+                LeaderEpoch(each.leader_epoch),
                 each.batch,
                 each.route_sum,
             )

@@ -14,7 +14,6 @@ from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.produce.handler import (
     Acks,
     PartitionAcknowledgement,
-    PartitionBatch,
     ProduceHandler,
     ProduceRequest,
 )
@@ -38,6 +37,7 @@ from tidelog.wire.batch import (
     record_size_estimate,
     route_sum,
 )
+from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     NO_LEADER_EPOCH,
@@ -45,6 +45,7 @@ from tidelog.wire.ids import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BrokerId,
+    PartitionId,
 )
 from tidelog.wire.partitioner import partition_for_key
 
@@ -315,7 +316,7 @@ class RecordsHandler:
             base_sequence=who.sequence,
         )
         total = route_sum(topic.topic_id, partition, read_header(batch).crc)
-        return PartitionBatch(topic.topic_id, partition, NO_LEADER_EPOCH, batch, total)
+        return PartitionBatch(topic.topic_id, PartitionId(partition), NO_LEADER_EPOCH, batch, total)
 
 
 def _places(

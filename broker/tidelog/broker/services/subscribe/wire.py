@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from tidelog.broker.groups.state.places import validate_group
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import (
     Begin,
@@ -19,6 +18,7 @@ from tidelog.broker.shared.errors import invalid
 from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, validate_topic_name
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import common_pb2, subscribe_pb2
+from tidelog.wire.group_names import validate_group_name
 
 TRIED: Final = "subscribe"
 _STARTS: Final[dict[int, StartAt]] = {
@@ -95,7 +95,7 @@ def read_begin(message: subscribe_pb2.SubscribeRequest, context: RequestContext)
         raise invalid(TRIED, "the first request of the stream is not `begin`")
     asked = message.begin
     if asked.group:
-        validate_group(asked.group, tried=TRIED)
+        validate_group_name(asked.group, tried=TRIED)
     elif asked.group_instance_id:
         raise invalid(TRIED, "a static member needs a group")
     if not asked.topics and not asked.topic_pattern:

@@ -29,10 +29,11 @@ from tidelog.metadata.refusals.common import (
 from tidelog.metadata.refusals.unknown_topics import unknown_topic
 from tidelog.metadata.settings import catalogue
 from tidelog.metadata.settings.kinds import Kind, Scope, Setting, Source, canonical, members
-from tidelog.metadata.settings.of_groups import check_group_name, check_group_settings
+from tidelog.metadata.settings.of_groups import check_group_settings
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.settings.effects import with_effects
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId
 
 TARGETS_MAX: Final = 1_000
@@ -207,7 +208,7 @@ def _layers(
         case Scope.TOPIC:
             return ((Source.TARGET, _topic(image, target, tried).configuration), cluster)
         case Scope.GROUP:
-            check_group_name(target.name, tried=tried)
+            validate_group_name(target.name, tried=tried)
             own = image.group_configurations.get(target.name) or {}
             return ((Source.TARGET, own), cluster)
         case Scope.BROKER:
