@@ -21,7 +21,8 @@ import msgspec
 from bench.log.append import Shape, append_for
 from bench.log.under_test import UnderTest, directory_at, key_of, sealed_batch
 from bench.table import BYTES_PER_MB, Table, count, median, percentile
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
+from tidelog.wire.ids import PartitionKey
 
 GIB: Final = 1024**3
 KIB: Final = 1024

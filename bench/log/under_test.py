@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
 from tidelog.chaos.workloads.steady_time import SteadyTime
@@ -21,7 +20,7 @@ from tidelog.ports.real.clock import RealClock
 from tidelog.ports.real.disk.disk import open_disk
 from tidelog.ports.real.worker.worker import ProcessWorker
 from tidelog.wire.batch import BatchHeader, encode_batch, read_header
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
 
 RECORD_BYTES = 1_000
 QUEUED_BYTES_MAX = 512 * 1024 * 1024

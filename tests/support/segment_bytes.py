@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.wire.batch import BatchHeader, encode_batch, iterate_headers
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 PARTITION = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
 

@@ -1,9 +1,11 @@
 """Strongly typed ids and positions, so that an offset can never be passed for an epoch.
 
-Owns the glossary's numbers as types; holds no behaviour beyond making and printing topic ids.
+Owns the glossary's numbers as types; holds no behaviour beyond printing topic ids and partitions.
 """
 
 from typing import Final, NewType
+
+import msgspec
 
 Offset = NewType("Offset", int)
 """A record's place in a partition."""
@@ -36,6 +38,16 @@ NO_SEQUENCE: Final = Sequence(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 
 TOPIC_ID_BYTES: Final = 16
+
+
+class PartitionKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """Which partition: everything that is stored or sent between nodes is keyed by it."""
+
+    topic_id: TopicId
+    partition: PartitionId
+
+    def __str__(self) -> str:
+        return f"{topic_id_text(self.topic_id)}-{self.partition}"
 
 
 def topic_id_text(topic_id: TopicId) -> str:

@@ -11,7 +11,6 @@ from tidelog.broker.directory.owner.requests import WAITING_SWEPT_MIN
 from tidelog.broker.log.marks import file as marks_file
 from tidelog.broker.log.marks.file import make_marks_file
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim import SimulatedPorts, World
@@ -20,7 +19,7 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Append, File, TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 REPLICATED = PartitionKey(TopicId(bytes(16)), PartitionId(1))

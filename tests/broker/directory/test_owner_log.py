@@ -8,11 +8,11 @@ import pytest
 from tests.broker.directory.test_owner import KEY, Owned, with_owner
 from tidelog.broker.log.marks.file import NAME, STARTS_NAME, make_marks_file, read_marks
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.broker.log.opening.log import open_log
 from tidelog.ports import Disk, File, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey
 
 
 async def names(owned: Owned) -> list[str]:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.broker.log.test_open_crashes import CRASH_KINDS
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
 from tidelog.broker.log.opening.directory import open_directory
 from tidelog.broker.log.opening.log import OpenedLog
@@ -19,7 +18,7 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 KEY: Final = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 EPOCH: Final = LeaderEpoch(5)

@@ -11,8 +11,7 @@ from tests.broker.groups.support.house import key, topic_id
 from tidelog.broker.groups.assignors import range as range_assignor
 from tidelog.broker.groups.assignors import uniform, uniform_mixed
 from tidelog.broker.groups.assignors.types import Assignment, AssignorMember, Wanted
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 TOPICS = [topic_id(name) for name in "abcde"]
 ASSIGNORS = [uniform.assign, uniform_mixed.assign, range_assignor.assign]

@@ -37,9 +37,8 @@ from tidelog.broker.groups.state.messages import (
     Tick,
     TopicsChanged,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 DAY_MS = 24 * 60 * 60 * 1000
 

@@ -7,7 +7,7 @@ from tests.broker.groups.support.house import House, key, topic
 from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.invariants import GroupView, MemberView, Told, check, check_step
 from tidelog.broker.groups.state.messages import Heartbeat, Subscription, Tick
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 A0, A1 = key("a", 0), key("a", 1)
 

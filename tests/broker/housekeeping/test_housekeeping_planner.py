@@ -19,13 +19,13 @@ from tidelog.broker.housekeeping.core.limits import DAY_MS, HousekeepingLimits
 from tidelog.broker.housekeeping.core.retention import NOTHING_DUE, Due, plan_retention
 from tidelog.broker.housekeeping.core.retries import Retries
 from tidelog.broker.housekeeping.core.scrub_round import ScrubRound
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC_ID = TopicId(bytes([7]) * 16)
 NOW = 1_700_000_000_000

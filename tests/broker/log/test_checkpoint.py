@@ -31,7 +31,7 @@ from tidelog.broker.log.marks.marks import (
     decode_marks,
     encode_marks,
 )
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
 from tidelog.broker.log.opening.clean_checkpoint import (
     NAME,
@@ -48,7 +48,7 @@ from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
 
 OTHER = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 NEW = PartitionKey(TopicId(bytes(16)), PartitionId(1))

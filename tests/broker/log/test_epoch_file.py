@@ -21,11 +21,11 @@ from tidelog.broker.log.marks.marks import (
     stamp,
     stamped_epoch,
 )
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.chaos.sim import FaultKind, SimulatedPorts, World
 from tidelog.metadata.directory_epochs import NO_STORED_EPOCH
 from tidelog.ports import Append, Disk
-from tidelog.wire.ids import BrokerEpoch, PartitionId, TopicId
+from tidelog.wire.ids import BrokerEpoch, PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
 CRASH_KINDS = (FaultKind.LOST_WRITE, FaultKind.TORN_WRITE, FaultKind.HOLE, FaultKind.LOST_NAME)

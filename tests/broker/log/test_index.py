@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.log.index import INTERVAL_BYTES, SparseIndex
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.blocks import block_seed, frame_blocks
 from tidelog.broker.log.sidecar.index import INDEX, encode_index
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 BATCHES = st.lists(
     st.tuples(st.integers(61, 9_000), st.integers(1, 50), st.integers(0, 1_000)),

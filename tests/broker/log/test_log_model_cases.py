@@ -10,13 +10,12 @@ import pytest
 from tests.broker.support.log_model import Keeping, PartitionModel, Record, Sent
 from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(bytes([5]) * 16), PartitionId(0))
 LIMITS = HousekeepingLimits(

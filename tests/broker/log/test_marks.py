@@ -10,8 +10,7 @@ from tidelog.broker.log.marks.marks import (
     marks_of,
     start_marks,
 )
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
 OTHER = PartitionKey(TopicId(bytes(16)), PartitionId(0))

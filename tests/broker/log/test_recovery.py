@@ -8,7 +8,6 @@ import pytest
 
 from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import (
-    PartitionKey,
     SegmentKey,
     directory_name,
     parse_directory_name,
@@ -20,7 +19,7 @@ from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Append
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 T = TypeVar("T")
 

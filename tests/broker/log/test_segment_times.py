@@ -1,11 +1,11 @@
 """The highest timestamp of a segment is that of its records, whoever finds it out."""
 
 from tidelog.broker.log.compaction.rewrite import empty_batch
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.wire.batch import encode_batch, read_header
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 KEY = SegmentKey(PartitionKey(TopicId(bytes(16)), PartitionId(0)), Offset(0), 1)
 

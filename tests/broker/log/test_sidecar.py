@@ -17,7 +17,7 @@ from tests.support.segment_bytes import (
 )
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.blocks import (
     BLOCK_BYTES,
@@ -60,7 +60,7 @@ from tidelog.broker.log.sidecar.index import (
 )
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 KEY = segment_key(40)
 SUMMARY = Summary(

@@ -4,12 +4,18 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.homes import Homes
 from tidelog.metadata.image.image import NO_DIRECTORY, PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 KEY = PartitionKey(TopicId(b"t" * 16), PartitionId(0))
 ME = BrokerId(1)

@@ -11,12 +11,11 @@ from collections import Counter
 import pytest
 
 from tests.broker.support.copy_brokers import BROKERS, NOWHERE, TOPIC, CopyBroker, SharedMetadata
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.world.process import Process
-from tidelog.wire.ids import BrokerId, PartitionId
+from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey
 
 SEEDS = int(os.environ.get("TIDELOG_LANE_SEEDS", "10"))
 PARTITIONS = 3

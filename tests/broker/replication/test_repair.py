@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.replication.repair.repair import Repair
@@ -15,7 +14,14 @@ from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -5,14 +5,20 @@ from typing import Any, cast
 import msgspec
 
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.messages import Followed
 from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.tasks.roles import RoleKeeper
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionId, TopicId
+from tidelog.wire.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 BASE = Image()

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 
 from tests.broker.support.copy_log import CopyLog, key_of
 from tests.broker.support.session_world import LIMITS, SessionWorld
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import BatchHeader
+from tidelog.wire.ids import PartitionKey
 
 EXAMPLES = int(os.environ.get("TIDELOG_MODEL_EXAMPLES", "120"))
 PARTITIONS = 2

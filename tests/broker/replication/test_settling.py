@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 from tests.broker.support.copy_brokers import BROKERS, TOPIC, CopyBroker, SharedMetadata
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.follower.partition import Phase
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World
-from tidelog.wire.ids import BrokerId, PartitionId
+from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey
 
 KEY = PartitionKey(TOPIC, PartitionId(0))
 OLD, NEW = BROKERS[0], BROKERS[1]

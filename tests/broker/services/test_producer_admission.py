@@ -8,7 +8,6 @@ import pytest
 
 from tests.broker.support.node_fixtures import with_node
 from tests.broker.support.node_in_world import PlainClient, partition_batch
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.producer_state import PRODUCERS_MAX
 from tidelog.broker.services.produce.admission import (
     COUNTS_MAX,
@@ -21,7 +20,7 @@ from tidelog.ports.request_context import ANONYMOUS, CLIENT_LISTENER, NO_DEADLIN
 from tidelog.v1 import produce_pb2, producer_id_pb2
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(b"t" * 16), PartitionId(0))
 HANDED_OUT = 1_000_000

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.broker.support.log_shelf import TOPIC, LogShelf, batch_at, compacted, shelf_of
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
@@ -22,7 +22,7 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 CONTEXT = RequestContext(
     principal="somebody", listener="client", client_id="", address="", deadline_ns=NO_DEADLINE_NS

@@ -7,7 +7,6 @@ import pytest
 
 from tidelog.broker.directory.core.role_errors import indeterminate
 from tidelog.broker.directory.owner.owner import Appended
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.produce.handler import (
     Acks,
@@ -20,7 +19,7 @@ from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.ports.real.clock import RealClock
 from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 PLACE = (TopicId(bytes(16)), 0)
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))

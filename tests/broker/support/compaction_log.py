@@ -16,7 +16,7 @@ from tidelog.broker.log.compaction.planner import (
 )
 from tidelog.broker.log.jobs.compact import compact
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.names import UNFINISHED_SUFFIX, PartitionKey, SegmentKey
+from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.codec import PRODUCERS
@@ -30,7 +30,7 @@ from tidelog.wire.batch import (
     encode_batch,
     iterate_headers,
 )
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 PARTITION = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
 EAGER = CompactionSettings(min_cleanable_dirty_ratio=0.0, delete_retention_ms=1_000)

@@ -7,7 +7,6 @@ import asyncio
 from typing import Any, Final, NoReturn
 
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
@@ -29,6 +28,7 @@ from tidelog.wire.ids import (
     Offset,
     PartitionEpoch,
     PartitionId,
+    PartitionKey,
     TopicId,
 )
 

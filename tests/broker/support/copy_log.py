@@ -1,11 +1,11 @@
 """A log in memory: what sessions may look at, and the bytes that a test compares."""
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.leader.tail import Piece
 from tidelog.wire.batch import BatchHeader, checksum, encode_batch, read_header, stamp
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(b"t" * 16)
 

@@ -37,7 +37,7 @@ from tidelog.broker.directory.core.messages import (
     Written,
 )
 from tidelog.broker.log.marks.marks import Mark, MarkKind, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
@@ -46,7 +46,7 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
 DEFAULTS = TopicSettings()

@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
 from tidelog.chaos.sim import SimulatedPorts, World
@@ -20,7 +20,7 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Disk, TaskScope, Worker
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
 
 TOPIC_ID = TopicId(bytes([9]) * 16)
 HOUR = 3_600_000

@@ -1,6 +1,5 @@
 """A leader and its in-sync set, with as much of a log and of brokers as it looks at."""
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.in_sync.set import InSyncSet
 from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Outcome, Position
@@ -12,6 +11,7 @@ from tidelog.wire.ids import (
     Offset,
     PartitionEpoch,
     PartitionId,
+    PartitionKey,
     TopicId,
 )
 

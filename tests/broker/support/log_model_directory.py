@@ -9,7 +9,6 @@ import msgspec
 from hypothesis.stateful import RuleBasedStateMachine
 
 from tests.broker.support.log_model import Keeping, PartitionModel, Record
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers.log.derived import Derived, check_derived
 from tidelog.chaos.checkers.log.medium import seen_bytes
@@ -17,7 +16,7 @@ from tidelog.chaos.fuzz.log_house import Batch, LogHouse
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import decode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 CHECK_MS = 1_000
 DELETE_RETENTION_MS = 4_000

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from tidelog.broker.log.compaction.rewrite import empty_batch, rewrite_batch
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import PartitionLog
@@ -17,7 +17,7 @@ from tidelog.wire.batch import (
     read_header,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
@@ -20,7 +20,7 @@ from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.ports import Append
 from tidelog.wire.batch import decode_batch, encode_batch, iterate_headers
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 T = TypeVar("T")
 

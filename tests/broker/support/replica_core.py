@@ -15,11 +15,11 @@ from tidelog.broker.directory.core.messages import (
 )
 from tidelog.broker.directory.core.rounds import Leading
 from tidelog.broker.log.marks.marks import MarkKind
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import iterate_headers, read_header
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
 
 KEY = key_of(0)
 SYNC = TopicSettings(in_sync_replicas_min=2)

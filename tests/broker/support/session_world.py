@@ -7,7 +7,6 @@ waits until the test lets it happen, in order for each partition.
 from collections import Counter, deque
 
 from tests.broker.support.copy_log import CopyLog, key_of
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower import invariants as follower_invariants
 from tidelog.broker.replication.follower.partition import (
@@ -35,7 +34,7 @@ from tidelog.broker.replication.shared.messages import (
     ReplicationLimits,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionKey
 
 LIMITS = ReplicationLimits(
     answer_bytes_max=600, partition_bytes_max=300, far_behind_bytes=3_000, near_end_bytes=500

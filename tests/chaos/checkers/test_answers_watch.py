@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.checkers.test_cluster_excuses import plan_of_three
 from tests.chaos.checkers.test_cluster_invariants import KEY, partition, topic
-from tidelog.broker.log.names import PartitionKey, directory_name, segment_name
+from tidelog.broker.log.names import directory_name, segment_name
 from tidelog.chaos.checkers.cluster.board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.base.places import Caller
 from tidelog.chaos.sim.cluster.node import ClusterNode
@@ -24,7 +24,7 @@ from tidelog.metadata.image.image import PartitionImage
 from tidelog.ports.network import Listener
 from tidelog.v1 import produce_pb2
 from tidelog.wire.batch import encode_batch
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 WRITTEN, DURABLE = "written", "durable"
 MS = 1_000_000

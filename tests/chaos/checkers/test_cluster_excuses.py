@@ -6,7 +6,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica
@@ -28,6 +27,7 @@ from tidelog.wire.ids import (
     Offset,
     PartitionEpoch,
     PartitionId,
+    PartitionKey,
     TopicId,
 )
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers.cluster.board import (
     LATELY_NS,
@@ -27,6 +27,7 @@ from tidelog.wire.ids import (
     Offset,
     PartitionEpoch,
     PartitionId,
+    PartitionKey,
     TopicId,
 )
 

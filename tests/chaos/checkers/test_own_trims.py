@@ -10,13 +10,12 @@ from tests.chaos.checkers.test_cluster_invariants import (
     partition,
     topic,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.cluster.board import ClusterBoard, OwnTrim, PartitionBoard, Position
 from tidelog.chaos.checkers.partition import starts
 from tidelog.chaos.sim.cluster.own_trims import start_in
 from tidelog.chaos.sim.cluster.small_files import may_keep_a_head
 from tidelog.metadata.image.image import PartitionImage
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import PartitionId, PartitionKey
 
 
 def held(*, watermark: int) -> PartitionBoard:

@@ -23,7 +23,7 @@ from tidelog.broker.groups.state.records import (
     encode_record,
 )
 from tidelog.broker.groups.state.replay import owned_value, target_value
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
 from tidelog.chaos.checkers import groups as checker
@@ -40,7 +40,7 @@ from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.chaos.sim.runner import Totals
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
 from tidelog.wire.batch import encode_batch
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 PLANTED_MIN = 8
 AT = PartitionKey(TopicId(b"a" * 16), PartitionId(0))

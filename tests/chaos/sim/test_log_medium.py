@@ -1,10 +1,10 @@
 """What lies on a medium for good."""
 
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.chaos.checkers.log.medium import durable_end
 from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.wire.batch import encode_batch
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 KEY = PartitionKey(TopicId(bytes(range(16))), PartitionId(0))
 

@@ -3,8 +3,8 @@
 from tests.broker.support.node_in_world import partition_batch, sealed
 from tests.server.storage.test_changes_while_serving import delete, of_topic
 from tests.server.support.directories_in_world import Directories, run_directories
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.broker.log.names import SegmentKey
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 
 def test_a_topic_is_made_and_served_while_files_of_a_deleted_one_are_held() -> None:

@@ -4,11 +4,11 @@ import asyncio
 
 from tests.broker.support.node_in_world import partition_batch, position, sealed, values_of
 from tests.server.support.cluster_in_world import Cluster
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.metadata.image.image import Image, PartitionImage
 from tidelog.v1 import admin_pb2, fetch_pb2, partition_admin_pb2, produce_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 CALL_MS = 5_000
 LEADS_SINCE_MS_MAX = 200

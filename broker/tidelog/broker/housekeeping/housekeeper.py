@@ -28,11 +28,12 @@ from tidelog.broker.housekeeping.core.limits import DEFAULT_HOUSEKEEPING_LIMITS,
 from tidelog.broker.housekeeping.core.retention import ActiveSegments, Due, plan_retention
 from tidelog.broker.housekeeping.jobs import Jobs, is_there
 from tidelog.broker.log.marks.ballast import SIZE_BYTES
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.shared.events import Counts, Description, EventLog
 from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, DirectoryGone, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 LOGS_PER_TURN: Final = 200
 """Looked at without a pause: others come between."""

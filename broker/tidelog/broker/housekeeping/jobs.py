@@ -23,7 +23,6 @@ from tidelog.broker.log.names import (
     SEGMENT_SUFFIX,
     SIDECAR_SUFFIX,
     UNFINISHED_SUFFIX,
-    PartitionKey,
     SegmentKey,
     directory_name,
     parse_segment_name,
@@ -33,6 +32,7 @@ from tidelog.broker.log.state.segments import Segment
 from tidelog.broker.shared.events import Counts, EventLog
 from tidelog.ports import Clock, Disk, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 HAND_OVER_POLL_MS: Final = 1
 HAND_OVER_POLLS_MAX: Final = 5_000

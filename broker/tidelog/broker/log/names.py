@@ -11,23 +11,13 @@ from typing import Final
 
 import msgspec
 
-from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, TopicId, topic_id_text
+from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, PartitionKey, TopicId
 
 SEGMENT_SUFFIX: Final = ".log"
 SIDECAR_SUFFIX: Final = ".sidecar"
 UNFINISHED_SUFFIX: Final = ".new"
 _OFFSET_DIGITS: Final = 20
 _GENERATION_DIGITS: Final = 8
-
-
-class PartitionKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Which partition: everything that is stored or sent between nodes is keyed by it."""
-
-    topic_id: TopicId
-    partition: PartitionId
-
-    def __str__(self) -> str:
-        return directory_name(self)
 
 
 class SegmentKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
@@ -50,8 +40,8 @@ class SegmentKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 def directory_name(key: PartitionKey) -> str:
-    """`<topic id hex>-<partition>`."""
-    return f"{topic_id_text(key.topic_id)}-{key.partition}"
+    """`<topic id hex>-<partition>`: the key's printed form is the name on disk."""
+    return str(key)
 
 
 def parse_directory_name(name: str) -> PartitionKey | None:

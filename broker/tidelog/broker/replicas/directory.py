@@ -21,7 +21,7 @@ from tidelog.broker.housekeeping.core.limits import DEFAULT_HOUSEKEEPING_LIMITS,
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
 from tidelog.broker.log.marks.epoch_file import StoredEpoch, read_epoch, write_epoch
 from tidelog.broker.log.marks.file import read_marks
-from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
+from tidelog.broker.log.names import directory_name, parse_directory_name
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
 from tidelog.broker.log.opening.directory import OpenedDirectory, open_at_work, open_directory
 from tidelog.broker.log.opening.log import OpenedLog
@@ -33,7 +33,7 @@ from tidelog.metadata.directory_epochs import NO_STORED_EPOCH
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Clock, Disk, TaskScope, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, LeaderEpoch
+from tidelog.wire.ids import BrokerEpoch, LeaderEpoch, PartitionKey
 
 NS_PER_MS: Final = 1_000_000
 TICK_MS_MAX: Final = 200

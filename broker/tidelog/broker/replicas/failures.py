@@ -7,10 +7,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
 
 STOPPED: Final = (ErrorCode.STORAGE_CORRUPT, ErrorCode.STORAGE_FAILED)
 

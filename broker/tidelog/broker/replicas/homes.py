@@ -8,11 +8,10 @@ its records would serve none of them.
 
 from collections.abc import Sequence
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.metadata.image.image import PartitionImage
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 
 class Homes:

@@ -19,7 +19,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.replicas.failures import ReplicaFailure, failure_of, missing, opening, told_of
@@ -36,7 +35,7 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey, TopicId
 
 REMOVALS_MAX: Final = 64
 """Partitions whose files go at once: thousands in one turn would hold up all."""

@@ -5,12 +5,11 @@ from typing import Protocol
 import msgspec
 
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory, Placed
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.settings.of_topics import TopicSettings
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 PlacedHere = tuple[TopicImage, PartitionImage, TopicSettings]
 """What the image says of a partition that it places here."""

@@ -6,8 +6,8 @@ block.
 
 from collections.abc import Callable
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 Watcher = Callable[[PartitionKey], None]
 Doubter = Callable[[TidelogError], None]

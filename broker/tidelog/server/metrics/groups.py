@@ -11,11 +11,11 @@ from typing import Final
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.coordinator.lag import GroupLag
 from tidelog.broker.groups.state.answers import GroupState
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.meter import Meter
 from tidelog.metadata.image.image import Image
 from tidelog.server.metrics.scrape import Scrape
 from tidelog.server.roles.broker_groups import BrokerGroups
+from tidelog.wire.ids import PartitionKey
 
 GROUPS_MAX: Final = 1_000
 """Groups whose lag has a line of its own."""

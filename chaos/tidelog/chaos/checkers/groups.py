@@ -43,9 +43,8 @@ from tidelog.broker.groups.state.records import (
     TargetValue,
     decode_record,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.sim.base.trace import Trace
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import PartitionId, PartitionKey
 
 Place = tuple[str, PartitionKey]
 """A partition as a group reads it."""

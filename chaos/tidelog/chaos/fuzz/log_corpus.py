@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name, parse_segment_name
+from tidelog.broker.log.names import SegmentKey, directory_name, parse_segment_name
 from tidelog.broker.log.sidecar.codec import decode_summary
 from tidelog.broker.log.state.segments import Segment
 from tidelog.broker.replicas.directory import Placed
@@ -28,7 +28,7 @@ from tidelog.server.storage.format import (
     encode_identity,
 )
 from tidelog.wire.batch import Codec, encode_batch
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC: Final = TopicId(bytes(range(40, 56)))
 PLAIN: Final = PartitionKey(TOPIC, PartitionId(0))

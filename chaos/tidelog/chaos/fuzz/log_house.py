@@ -13,7 +13,6 @@ import msgspec
 
 from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.reading.lookup_by_time import TimeSearch
 from tidelog.broker.log.reading.reader import Batches
 from tidelog.broker.log.state.log import PartitionLog
@@ -25,6 +24,7 @@ from tidelog.chaos.sim.world.process import Process
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import iterate_headers, read_header
+from tidelog.wire.ids import PartitionKey
 
 _T = TypeVar("_T")
 

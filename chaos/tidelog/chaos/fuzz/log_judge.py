@@ -9,17 +9,13 @@ import functools
 from random import Random
 from typing import Final
 
-from tidelog.broker.log.names import (
-    SIDECAR_SUFFIX,
-    PartitionKey,
-    directory_name,
-    parse_directory_name,
-)
+from tidelog.broker.log.names import SIDECAR_SUFFIX, directory_name, parse_directory_name
 from tidelog.chaos.fuzz.log_corpus import COMPACTED, KEYS, Corpus
 from tidelog.chaos.fuzz.log_damage import Damage
 from tidelog.chaos.fuzz.log_house import Batch, Life
 from tidelog.wire.batch import decode_batch, encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 NOTHING: Final = (-1, -1)
 POINT_READS: Final = 4

@@ -23,11 +23,10 @@ from tidelog.broker.groups.state.messages import (
     Heartbeat,
     RemoveMembers,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.workloads.log_client import error_of
 from tidelog.v1 import common_pb2, errors_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 _GROUPS: Final = "/tidelog.v1.GroupService/"
 _ADMIN: Final = "/tidelog.v1.GroupAdminService/"

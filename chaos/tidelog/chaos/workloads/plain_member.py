@@ -18,8 +18,8 @@ from tidelog.broker.groups.state.messages import (
     Heartbeat,
     Subscription,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import PartitionKey
 
 _JOIN_AGAIN: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 

@@ -6,14 +6,13 @@ from tests.broker.support.hand_log import HandLog, turns
 from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import CommitOffsets, GroupTopic, OffsetToCommit
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.meter import Meter
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
 from tidelog.server.events import log as log_events
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
 AT = PartitionKey(TOPIC, PartitionId(0))

@@ -9,12 +9,11 @@ from tests.broker.support.group_world import Groups
 from tests.broker.support.node_in_world import NodeLife, PlainClient, partition_batch
 from tests.server.support.cluster_in_world import Cluster
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
 
 SMALL = {"cleanup.policy": "compact", "segment.bytes": "2048", "min.cleanable.dirty.ratio": "0"}
 KEYS = 20

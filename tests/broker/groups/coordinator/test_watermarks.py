@@ -5,10 +5,9 @@ from typing import cast
 from tests.broker.services.test_fetch_roles import EPOCH, Node, written
 from tests.broker.support.log_shelf import TOPIC, batch_at
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset, PartitionId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey
 
 
 def told(node: Node) -> OwnOffsets | ErrorCode:

@@ -23,9 +23,8 @@ from tidelog.broker.groups.subscription.core.messages import (
     SendCommit,
     SendHeartbeat,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 
 def test_commits_go_one_after_the_other_and_are_tried_again() -> None:

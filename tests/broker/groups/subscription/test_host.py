@@ -18,11 +18,10 @@ from tidelog.broker.groups.state.messages import (
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.groups.subscription.runner import ForClient, Read
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 
 class FakeGroup:

@@ -14,11 +14,10 @@ from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Position, SendAcknowledged, SendRecords
 from tidelog.broker.groups.subscription.core.subscription import Subscription
 from tidelog.broker.groups.subscription.runner import ForClient, Read, SubscriptionRunner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, Offset
+from tidelog.wire.ids import BrokerId, Offset, PartitionKey
 
 NEAR, FAR = BrokerId(1), BrokerId(2)
 READ_COUNT = 5

@@ -21,10 +21,9 @@ from tidelog.broker.groups.subscription.core.messages import (
     StartAt,
 )
 from tidelog.broker.groups.subscription.core.subscription import Subscription
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
 P0, P1 = (PartitionKey(TOPIC, PartitionId(number)) for number in (0, 1))

@@ -26,10 +26,9 @@ from tidelog.broker.groups.state.messages import (
     RemoveMembers,
     Subscription,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.workloads.plain_member import PlainMember
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 SESSION_MS = 1_000
 REBALANCE_MS = 600

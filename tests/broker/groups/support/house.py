@@ -27,9 +27,8 @@ from tidelog.broker.groups.state.messages import (
     Tick,
     TopicsChanged,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 R = TypeVar("R", bound=Response)
 

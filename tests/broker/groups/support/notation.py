@@ -16,8 +16,8 @@ from tidelog.broker.groups.state.answers import (
 )
 from tidelog.broker.groups.state.messages import StoredRecord
 from tidelog.broker.groups.state.records import decode_record
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def partition(key: PartitionKey) -> str:

@@ -38,10 +38,9 @@ from tidelog.broker.groups.state.messages import (
     Subscription,
     TopicsChanged,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.workloads.plain_member import PlainMember
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 GROUP = "g"
 

@@ -96,9 +96,8 @@ from tidelog.broker.directory.core.rounds import (
     Removal,
     WriteRound,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """One write takes at most this much of the queue: it bounds the wait of what comes behind."""

@@ -11,9 +11,9 @@ from tidelog.broker.directory.core.rounds import Following, Leading
 if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore
     from tidelog.broker.directory.core.rounds import Partition
-    from tidelog.broker.log.names import PartitionKey
     from tidelog.broker.log.state.log import PartitionLog
     from tidelog.broker.log.state.segments import Segment
+    from tidelog.wire.ids import PartitionKey
 
 
 def check_step(core: DirectoryCore) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tidelog.broker.log.marks.marks import Mark, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
@@ -13,7 +13,7 @@ from tidelog.broker.log.state.segments import Segment
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
 
 
 class AddPartition(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,8 +21,9 @@ from tidelog.broker.directory.core.messages import (
 )
 from tidelog.broker.directory.core.rounds import Partition, Removal
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore

@@ -1,7 +1,7 @@
 """What those are told who asked a leader that is none any more. Pure."""
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def not_leader(key: PartitionKey, *, tried: str = "append to") -> TidelogError:

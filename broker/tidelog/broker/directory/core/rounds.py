@@ -6,12 +6,12 @@ import msgspec
 
 from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Refuse, TrimHead
 from tidelog.broker.log.marks.marks import Mark
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import NO_GAPS, UNKNOWN_EPOCH, PartitionLog
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
 
 
 class SegmentPlan:

@@ -24,8 +24,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore
     from tidelog.broker.directory.core.rounds import Awaiting, Partition, Promise, WriteRound
-    from tidelog.broker.log.names import PartitionKey
-    from tidelog.wire.ids import LeaderEpoch
+    from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 
 def stop(core: DirectoryCore, error: TidelogError, effects: list[Effect]) -> None:

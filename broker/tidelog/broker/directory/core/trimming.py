@@ -35,10 +35,10 @@ from tidelog.broker.directory.core.rounds import (
     WriteRound,
 )
 from tidelog.broker.log.marks.marks import Mark, MarkKind, start_marks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.broker.log.state.log import NO_GAPS, UNKNOWN_EPOCH, PartitionLog
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore

@@ -30,7 +30,7 @@ from tidelog.wire.ids import Offset
 
 if TYPE_CHECKING:
     from tidelog.broker.directory.core.core import DirectoryCore
-    from tidelog.broker.log.names import PartitionKey
+    from tidelog.wire.ids import PartitionKey
 
 
 def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:

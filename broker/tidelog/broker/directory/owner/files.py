@@ -9,9 +9,10 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.broker.directory.core.messages import SegmentWrite
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.ports import Disk, File, FileUnusable
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import PartitionKey
 
 
 class SegmentFiles:

@@ -47,11 +47,11 @@ from tidelog.broker.log.marks import file as marks_file
 from tidelog.broker.log.marks.ballast import give_up_ballast, take_ballast
 from tidelog.broker.log.marks.file import MarksFile
 from tidelog.broker.log.marks.marks import MarkKind, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, partition_of
+from tidelog.broker.log.names import SegmentKey, partition_of
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.ports import Append, Disk, File, FileUnusable, TaskScope, unusable
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 
 def _not_of_one_log(error: FileUnusable) -> TidelogError:

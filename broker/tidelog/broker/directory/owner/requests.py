@@ -39,7 +39,7 @@ from tidelog.broker.directory.core.messages import (
     TruncateTail,
     Written,
 )
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
@@ -47,7 +47,7 @@ from tidelog.broker.shared.errors import fresh
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
 
 
 def _nobody_waits(key: PartitionKey) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 
 class AssignorMember(msgspec.Struct, frozen=True):

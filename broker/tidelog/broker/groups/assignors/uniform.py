@@ -14,7 +14,7 @@ from tidelog.broker.groups.assignors.types import (
     Wanted,
     partitions_of,
 )
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 
 def assign(wanted: Wanted) -> Assignment:

@@ -13,8 +13,7 @@ from collections import deque
 from typing import Final
 
 from tidelog.broker.groups.assignors.types import Assignment, Wanted, partitions_of
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionKey, TopicId
 
 
 def assign(wanted: Wanted) -> Assignment:

@@ -44,14 +44,13 @@ from tidelog.broker.groups.state.messages import (
     TopicsChanged,
 )
 from tidelog.broker.groups.state.notes import DepartureReason
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.events import EventLog
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionKey
 
 WAITING_MAX: Final = 10_000
 """Requests that one coordinator has accepted and not answered."""

@@ -27,7 +27,6 @@ from tidelog.broker.groups.state.places import (
     partition_of,
     why_no_topic,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.shared.events import EventLog
 from tidelog.broker.shared.meter import Meter
@@ -35,7 +34,7 @@ from tidelog.broker.shared.node_time import HouseTime
 from tidelog.metadata.image.image import Image, TopicImage
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId, PartitionId
+from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey
 
 TICK_MS: Final = 50
 """How late a deadline of a group may be noticed."""

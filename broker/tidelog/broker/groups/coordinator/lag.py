@@ -13,9 +13,9 @@ import msgspec
 
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.coordinator.leader_offsets import Found, LeaderOffsets
-from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Clock
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 LOOK_MS: Final = 5_000
 """Between two looks: how old a lag may be."""

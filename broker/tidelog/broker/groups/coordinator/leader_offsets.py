@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
-from tidelog.broker.log.names import PartitionKey
 from tidelog.metadata.image.image import NO_LEADER, Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 KEYS_A_CALL: Final = 10_000
 

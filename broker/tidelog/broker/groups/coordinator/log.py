@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.broker.directory.owner.owner import Appended
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.wire.batch import RecordTuple, decode_batch, encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 READ_BYTES: Final = 512 * 1024
 """Of one step of the loading."""

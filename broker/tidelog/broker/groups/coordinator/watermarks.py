@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.watermark_lag import lag_of
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, Offset
+from tidelog.wire.ids import NO_LEADER_EPOCH, Offset, PartitionKey
 
 
 class OwnOffsets(msgspec.Struct, frozen=True):

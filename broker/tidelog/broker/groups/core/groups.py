@@ -49,8 +49,8 @@ from tidelog.broker.groups.state.pending import Pending
 from tidelog.broker.groups.state.records import decode_record
 from tidelog.broker.groups.state.refusals import LOADING
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

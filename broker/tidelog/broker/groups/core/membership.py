@@ -18,8 +18,8 @@ from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.records import MemberKey, OwnedKey, TargetKey
 from tidelog.broker.groups.state.refusals import exhausted, fenced, invalid, unknown_member
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def quick_answer(world: World, heartbeat: Heartbeat) -> HeartbeatAnswer | None:

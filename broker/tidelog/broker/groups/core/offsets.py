@@ -35,9 +35,9 @@ from tidelog.broker.groups.state.refusals import (
     unknown_member,
 )
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
+from tidelog.wire.ids import PartitionKey
 
 _OFFSET_RECORD_BYTES: Final = 96
 """At most so much of a record of an offset is neither the group's name nor its metadata."""

@@ -16,7 +16,7 @@ from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member, is_at_target
 from tidelog.broker.groups.state.records import OwnedKey
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 
 class Ownership(msgspec.Struct, frozen=True):

@@ -18,8 +18,7 @@ from tidelog.broker.groups.state.messages import Assignor, GroupTopic
 from tidelog.broker.groups.state.records import GroupKey, GroupValue, OwnedKey, TargetKey
 from tidelog.broker.groups.state.topics import digest
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionKey, TopicId
 
 _ASSIGNORS: Final = {Assignor.UNIFORM: uniform.assign, Assignor.RANGE: range_assignor.assign}
 

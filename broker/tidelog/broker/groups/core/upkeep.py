@@ -14,7 +14,7 @@ from tidelog.broker.groups.state.messages import BrokersChanged, TopicsChanged
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.topics import TopicView, digest
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 
 class Upkeep:

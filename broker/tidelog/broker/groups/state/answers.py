@@ -4,9 +4,8 @@ from enum import IntEnum
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
 class GroupType(IntEnum):

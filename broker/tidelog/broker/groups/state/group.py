@@ -12,8 +12,7 @@ import msgspec
 from tidelog.broker.groups.state.answers import GroupState, GroupType, StoredOffset
 from tidelog.broker.groups.state.messages import Assignor, BrokerLife, Subscription
 from tidelog.broker.groups.state.records import NO_BROKER, GroupValue, MemberValue
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey
 
 NEVER_MS: Final = 1 << 62
 """A deadline that does not come."""

@@ -30,7 +30,7 @@ from tidelog.broker.groups.state.messages import (
     Message,
     Tick,
 )
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 Told = Message | Completion | Tick
 """What a core is told in one step."""

@@ -10,9 +10,8 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.broker.groups.state.answers import Response
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionKey, TopicId
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1

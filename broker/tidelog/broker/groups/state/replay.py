@@ -27,8 +27,7 @@ from tidelog.broker.groups.state.records import (
     TargetValue,
     TopicPartitionsValue,
 )
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 SILENT: Final = MemberValue(
     group_instance_id="",

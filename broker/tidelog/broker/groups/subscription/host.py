@@ -23,13 +23,12 @@ from tidelog.broker.groups.subscription.runner import (
     Send,
     SubscriptionRunner,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import internal
 from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Random, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import PartitionId, PartitionKey
 
 TICK_MS: Final = 50
 """How late a deadline of a stream may be noticed."""

@@ -33,11 +33,10 @@ from tidelog.broker.groups.subscription.core.messages import (
 )
 from tidelog.broker.groups.subscription.core.partition import size_of
 from tidelog.broker.groups.subscription.core.subscription import Subscription
-from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
 
 NS_PER_MS: Final = 1_000_000
 ForClient = SendRecords | SendAssignment | SendAcknowledged

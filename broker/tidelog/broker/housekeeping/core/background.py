@@ -21,10 +21,11 @@ from tidelog.broker.log.compaction.planner import (
     CompactionSettings,
     plan_compaction,
 )
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
+from tidelog.wire.ids import PartitionKey
 
 
 class SealDue(msgspec.Struct, frozen=True, tag=True):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
+from tidelog.wire.ids import PartitionKey
 
 
 class HeldLog(Protocol):

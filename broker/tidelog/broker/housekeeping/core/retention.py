@@ -14,11 +14,10 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import NO_TIMESTAMP, Segment
 from tidelog.metadata.settings.of_topics import TopicSettings
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 UNLIMITED: Final = -1
 _NONE_SEEN: Final = -1

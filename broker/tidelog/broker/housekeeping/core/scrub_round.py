@@ -10,8 +10,8 @@ from typing import Final
 
 from tidelog.broker.housekeeping.core.held import Held, HeldLog
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.segments import Segment
+from tidelog.wire.ids import PartitionKey
 
 _BEFORE_ALL: Final = -1
 

@@ -25,9 +25,9 @@ from tidelog.broker.log.marks.marks import (
     stamp,
     stamped_epoch,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.ports import Append, Disk, File
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 NAME: Final = "marks"
 NEW_NAME: Final = "marks.new"

@@ -28,9 +28,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import checksum
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 _BODY: Final = struct.Struct(">16sIB3xq")
 _SUM: Final = struct.Struct(">I")

@@ -27,11 +27,11 @@ import msgspec
 from tidelog.broker.log.names import (
     SIDECAR_SUFFIX,
     UNFINISHED_SUFFIX,
-    PartitionKey,
     SegmentKey,
     parse_segment_name,
 )
 from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.wire.ids import PartitionKey
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):

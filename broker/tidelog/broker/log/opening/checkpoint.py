@@ -13,7 +13,7 @@ from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.marks.file import read_marks
 from tidelog.broker.log.marks.marks import NO_MARKS, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey, directory_name
+from tidelog.broker.log.names import SegmentKey, directory_name
 from tidelog.broker.log.opening.clean_checkpoint import (
     NAME,
     NEW_NAME,
@@ -27,7 +27,7 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
 from tidelog.ports import Append, Disk, FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 _PIECE_BYTES: Final = 1024 * 1024
 _ENTRY_FIELDS: Final = 3

@@ -18,11 +18,10 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 NAME: Final = "log_checkpoint"
 NEW_NAME: Final = "log_checkpoint.new"

@@ -21,14 +21,14 @@ from tidelog.broker.log.marks.file import (
     read_starts,
 )
 from tidelog.broker.log.marks.marks import NO_MARKS, NO_STAMP, PartitionMarks
-from tidelog.broker.log.names import PartitionKey, directory_name, parse_directory_name
+from tidelog.broker.log.names import directory_name, parse_directory_name
 from tidelog.broker.log.opening import log as logs
 from tidelog.broker.log.opening.checkpoint import consume_checkpoint, has_its_files, restore
 from tidelog.broker.log.opening.clean_checkpoint import CleanLog
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.ports import Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 OPENINGS_MAX: Final = 16
 """Logs that are opened at once: each may hold a piece of a segment in memory."""

@@ -19,12 +19,7 @@ import msgspec
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.marks.marks import NO_MARKS, PartitionMarks
-from tidelog.broker.log.names import (
-    PartitionKey,
-    SegmentKey,
-    directory_name,
-    parse_segment_name,
-)
+from tidelog.broker.log.names import SegmentKey, directory_name, parse_segment_name
 from tidelog.broker.log.opening.chain import Chain, Found, Leftover, Listing, choose, tell_apart
 from tidelog.broker.log.opening.files import look_at, read_producers, scan_alone, scan_segment
 from tidelog.broker.log.state import recovery
@@ -33,7 +28,7 @@ from tidelog.broker.log.state.recovery import SCAN_BYTES, Scan
 from tidelog.broker.log.state.segments import Segment
 from tidelog.ports import Disk, File
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 COMPACTED_GAPS_FROM: Final = 0
 """In a compacted segment offsets may skip anywhere."""

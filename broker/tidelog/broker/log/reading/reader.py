@@ -27,7 +27,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.reading.lookup import Lookups
 from tidelog.broker.log.reading.plan import (
     LOOKUP_BYTES,
@@ -45,7 +45,7 @@ from tidelog.broker.log.state.recovery import corruption
 from tidelog.broker.log.state.segments import Segment
 from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 PLANS_MAX: Final = 8
 """How often a read is planned again because the log was changed under it."""

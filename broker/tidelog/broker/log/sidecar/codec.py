@@ -15,14 +15,14 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.blocks import corrupt_sidecar
 from tidelog.broker.log.sidecar.contents import FORMAT_VERSION, MAGIC, NEVER_MS, Section, Summary
 from tidelog.broker.log.sidecar.digests import DIGESTS
 from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, TopicId
+from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, PartitionKey, TopicId
 
 PRODUCERS: Final = "producers"
 SECTIONS: Final = (INDEX, INDEX_TOP, DIGESTS, PRODUCERS)

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
-from tidelog.broker.log.names import PartitionKey, SegmentKey
-from tidelog.wire.ids import Offset, PartitionId, TopicId
+from tidelog.broker.log.names import SegmentKey
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 MAGIC: Final = b"TIDESIDE"
 FORMAT_VERSION: Final = 1

@@ -12,7 +12,7 @@ import sys
 from array import array
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.blocks import (
     BLOCK_BYTES,
     PAYLOAD_BYTES_MAX,
@@ -25,6 +25,7 @@ from tidelog.broker.log.sidecar.blocks import (
 from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Section
 from tidelog.wire.batch import checksum
 from tidelog.wire.batch.checksum import extend_checksum
+from tidelog.wire.ids import PartitionKey
 
 DIGESTS: Final = "digests"
 ENTRY_BYTES: Final = 4

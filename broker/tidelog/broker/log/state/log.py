@@ -15,13 +15,13 @@ from typing import Final
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey, SegmentKey
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.batch.layout import PREFIX_BYTES
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 NO_GAPS: Final = Offset(-1)
 NOT_LED: Final = Offset(-1)

@@ -5,9 +5,9 @@ header's order and epoch. It must never let a batch through that goes back in of
 that is of a later epoch than the one that is followed.
 """
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import BatchHeader, checksum, fetch_sum, iterate_headers
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def checked_headers(

@@ -11,7 +11,6 @@ import enum
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
@@ -20,7 +19,7 @@ from tidelog.broker.replication.shared.messages import (
     FollowerPosition,
 )
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
 class Phase(enum.Enum):

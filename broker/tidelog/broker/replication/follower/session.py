@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower.answer import take_news
 from tidelog.broker.replication.follower.partition import (
@@ -46,6 +45,7 @@ from tidelog.broker.replication.shared.messages import (
     is_same_leadership,
 )
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 NAMES_MAX: Final = 1_000
 """Partitions named in one request: the leader looks at each, and others wait meanwhile."""

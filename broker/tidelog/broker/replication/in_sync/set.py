@@ -51,7 +51,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.shared.in_sync_types import (
     Brokers,
@@ -62,7 +61,7 @@ from tidelog.broker.replication.shared.in_sync_types import (
     Position,
 )
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
 
 RETRY_MS_MIN: Final = 100
 RETRY_MS_MAX: Final = 3_200

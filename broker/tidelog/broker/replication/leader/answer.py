@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.leader.partition import LeaderPartition, failed_news
 from tidelog.broker.replication.leader.session import Effect, LeaderSession
 from tidelog.broker.replication.leader.tail import Piece
 from tidelog.broker.replication.shared.messages import FetchAnswer, PartitionNews
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 REPLIES_MAX: Final = 1_000
 """Errors, divergences and moves in one answer: their texts have to fit a message."""

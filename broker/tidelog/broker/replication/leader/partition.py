@@ -1,12 +1,11 @@
 """One partition in a leader's session: where its follower stands and what was sent. Pure."""
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.leader.tail import Piece
 from tidelog.broker.replication.shared.messages import NO_EPOCH, FollowerPosition, PartitionNews
 from tidelog.wire.batch import fetch_sum
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
 class LeaderPartition:

@@ -27,7 +27,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.leader.lanes import lane_of
 from tidelog.broker.replication.leader.partition import LeaderPartition, failed_news
@@ -42,7 +41,7 @@ from tidelog.broker.replication.shared.messages import (
     ReplicationLimits,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 NO_SESSION: Final = 0
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.wire.batch import checksum
+from tidelog.wire.ids import PartitionKey
 
 CHAIN_MAX: Final = 256
 """Pieces in one answer: each holds a batch at least."""

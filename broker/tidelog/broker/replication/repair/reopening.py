@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.shared.events import EventLog
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import PartitionKey
 
 LOOK_MS: Final = 500
 WAIT_MS_MIN: Final = 1_000

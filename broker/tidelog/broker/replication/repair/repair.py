@@ -16,7 +16,6 @@ one look at all logs now and then is enough.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.replication.repair.reopening import may_be_opened
@@ -26,7 +25,7 @@ from tidelog.metadata.image.image import NO_LEADER, PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, PartitionEpoch, PartitionId
+from tidelog.wire.ids import BrokerId, PartitionEpoch, PartitionId, PartitionKey
 
 LOOK_MS: Final = 500
 RETRY_MS: Final = 5_000

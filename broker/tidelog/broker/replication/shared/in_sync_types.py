@@ -4,8 +4,14 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+)
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):

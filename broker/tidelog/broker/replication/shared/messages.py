@@ -9,11 +9,17 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.in_sync_types import Position
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+)
 
 NO_EPOCH: Final = LeaderEpoch(-1)
 NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.follower.throttle import Throttle
 from tidelog.broker.replication.shared.messages import Lane, ReplicationLimits
 from tidelog.metadata.settings.catalogue import REASSIGNMENT_THROTTLE
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Network, Random
-from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.replicas import Replica, Replicas

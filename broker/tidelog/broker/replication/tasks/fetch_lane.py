@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower.partition import (
     AppendCopies,
@@ -34,7 +33,7 @@ from tidelog.broker.replication.tasks.fetch_context import FetchContext
 from tidelog.broker.replication.tasks.wire import REPLICA_FETCH, decode_answer, encode_ask
 from tidelog.ports import Stream, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.replicas import Replica

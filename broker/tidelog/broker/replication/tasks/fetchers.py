@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.replication.follower.partition import MoveTo
 from tidelog.broker.replication.follower.session import FollowerSession
@@ -27,7 +26,7 @@ from tidelog.broker.replication.tasks.fetch_lane import FetchLane
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Network, Random, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
 
 _BEHIND_ALL: Final = Offset((1 << 63) - 1)
 _SETTLE_MS: Final = 10

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.in_sync.set import RETRY_MS_MIN, InSyncSet
 from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Position
@@ -26,7 +25,7 @@ from tidelog.metadata.eligibility import is_able
 from tidelog.metadata.image.image import BrokerImage, Image
 from tidelog.metadata.settings.catalogue import CATALOGUE, REPLICA_LAG_MS
 from tidelog.ports import Clock, TaskScope
-from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
 
 TICKS_A_LAG: Final = 4
 CHANGES_AT_ONCE_MAX: Final = 1_000

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.replication.leader.answer import AnswerDraft, Read
@@ -32,7 +31,7 @@ from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionKey
 
 TRIED: Final = "send copies to a follower"
 _NS_PER_MS: Final = 1_000_000

@@ -21,13 +21,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tidelog.broker.directory.owner.owner import DirectoryOwner
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.in_sync_types import Led
 from tidelog.broker.replication.shared.messages import Followed
 from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage
-from tidelog.wire.ids import BrokerId, LeaderEpoch
+from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionKey
 
 SetFollowed = Callable[[Mapping[PartitionKey, Followed]], None]
 

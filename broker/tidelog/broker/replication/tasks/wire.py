@@ -7,7 +7,6 @@ the log is the session's business.
 from typing import Final
 
 from tidelog.broker.handlers.topic_ids import validate_topic_id
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     Divergence,
@@ -28,6 +27,7 @@ from tidelog.wire.ids import (
     Offset,
     PartitionEpoch,
     PartitionId,
+    PartitionKey,
     TopicId,
 )
 

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.reading.reader import Batches
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.fetch.places import ReadPlaces, check_epoch, parting_of
@@ -25,7 +24,7 @@ from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
 
 NO_REPLICA: Final = -1
 SMALL_ANSWER_BYTES: Final = 4 * 1024

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.services.fetch.handler import (
     SMALL_ANSWER_BYTES,
@@ -26,7 +25,7 @@ from tidelog.broker.services.fetch.handler import (
 )
 from tidelog.broker.services.shared.leadership import Confirmation
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 STREAM_ANSWER_BYTES: Final = 1024 * 1024
 """Default of the bytes in one answer."""

@@ -13,7 +13,6 @@ from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
 from tidelog.broker.groups.state.places import groups_topic, place_of
 from tidelog.broker.groups.state.refusals import not_found
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.services.groups.parts import (
     fill_group_error,
     partition_keys,
@@ -28,7 +27,7 @@ from tidelog.ports import RequestContext, TaskScope, UnaryHandler
 from tidelog.v1 import group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
-from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey, TopicId
 
 LISTED_MAX: Final = 10_000
 GROUPS_MAX: Final = 1_000

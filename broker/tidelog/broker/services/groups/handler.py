@@ -11,12 +11,11 @@ import msgspec
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import AnyRequest, CommitOffsets, FetchOffsets, Heartbeat
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import reworded
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.group_names import validate_group_name
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionKey, TopicId
 
 AnswerT = TypeVar("AnswerT")
 

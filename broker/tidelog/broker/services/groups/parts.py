@@ -7,12 +7,11 @@ from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.answers import AssignedPartition
 from tidelog.broker.groups.state.messages import Assignor, OffsetToCommit, Subscription
 from tidelog.broker.handlers.topic_ids import validate_topic_id
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import invalid
 from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.v1 import common_pb2, errors_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey
 
 RETRY_AFTER_MS: Final = 200
 """After so long a coordinator that is loading is asked again."""

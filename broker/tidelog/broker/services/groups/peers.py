@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import envelope_message, read_request
 from tidelog.broker.services.groups.calls import GroupCalls
@@ -18,7 +17,7 @@ from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
 from tidelog.ports import Method, Network, RequestContext, UnaryMethod
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, Offset, PartitionId, TopicId
+from tidelog.wire.ids import BrokerId, Offset, PartitionId, PartitionKey, TopicId
 
 COORDINATE: Final = "/tidelog.v1.BrokerPeerService/CoordinateGroups"
 DESCRIBE_OFFSETS: Final = "/tidelog.v1.BrokerPeerService/DescribeOwnOffsets"

@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.producer_state import PRODUCERS_MAX
 from tidelog.ports.request_context import RequestContext
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 NEW_PRODUCERS_MAX: Final = PRODUCERS_MAX // 4
 """Of one caller at one partition in one window: two windows side by side leave half of the log's

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.directory.owner.owner import Appended
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.produce.admission import ProducerAdmission
 from tidelog.broker.services.produce.batch_contents import check_contents
@@ -36,7 +35,7 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
 
 NO_OFFSET: Final = -1
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)

@@ -8,9 +8,9 @@ is sent; of one without it, no answer may claim that. Owns these two. It must ne
 
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import reworded
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 UNKNOWN_OUTCOMES: Final = frozenset({ErrorCode.INDETERMINATE, ErrorCode.DEADLINE_EXCEEDED})
 AGAIN: Final = (

@@ -26,7 +26,6 @@ from tidelog.broker.groups.state.messages import (
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
 from tidelog.broker.services.groups.parts import by_topic
 from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
@@ -38,7 +37,15 @@ from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.v1 import fetch_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 CALL_MS: Final = 5_000
 """Longest wait for an answer of a coordinator."""

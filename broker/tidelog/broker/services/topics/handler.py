@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.failures import ReplicaFailure
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.replication.tasks.in_sync_keeper import FollowerState
@@ -15,7 +14,7 @@ from tidelog.metadata.image.image import PartitionImage, TopicImage
 from tidelog.metadata.refusals.unknown_topics import unknown_topic
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
-from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
 
 
 class AdminHandler:

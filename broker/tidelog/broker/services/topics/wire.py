@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.failures import ReplicaFailure
 from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.services.metadata.handler import MissingTopic
@@ -15,7 +14,7 @@ from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 NOT_KNOWN_HERE: Final = -1
 PARTITIONS_A_TURN: Final = 500

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.history.history import Excuse, Loss
 from tidelog.metadata.eligibility import in_sync_min, is_flush_sync
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata.settings.catalogue import RETENTION_BYTES, RETENTION_MS, TIMESTAMP_TYPE
+from tidelog.wire.ids import PartitionKey
 
 VIOLATIONS_MAX = 12
 NO_EPOCH = -2

@@ -5,14 +5,10 @@ files: what no crash could take any more.
 """
 
 from tidelog.broker.log.marks.marks import PartitionMarks, decode_marks
-from tidelog.broker.log.names import (
-    SEGMENT_SUFFIX,
-    PartitionKey,
-    directory_name,
-    parse_segment_name,
-)
+from tidelog.broker.log.names import SEGMENT_SUFFIX, directory_name, parse_segment_name
 from tidelog.chaos.checkers.log.derived import walk
 from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
+from tidelog.wire.ids import PartitionKey
 
 MARKS: str = "marks"
 CHECKPOINT: str = "log_checkpoint"

@@ -8,7 +8,6 @@ that. Then every partition is read from its start to its end.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers import Acks
 from tidelog.chaos.checkers.history.history import Outcome
 from tidelog.chaos.sim.world.process import SimulatedPorts
@@ -16,7 +15,7 @@ from tidelog.chaos.workloads.cluster_client import ClusterClient, Incarnation
 from tidelog.chaos.workloads.cluster_reader import ClusterReader
 from tidelog.chaos.workloads.single_shot import send_once
 from tidelog.metadata.image.image import TopicImage
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 if TYPE_CHECKING:
     from tidelog.chaos.sim.cluster.suite import ClusterRun

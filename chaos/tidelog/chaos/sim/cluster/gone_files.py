@@ -6,7 +6,7 @@ other copy holds: nobody is promised anything then.
 
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey, directory_name
+from tidelog.broker.log.names import directory_name
 from tidelog.chaos.checkers.cluster.board import PartitionBoard
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
@@ -15,6 +15,7 @@ from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.sim.quorum_nodes.cluster import LoopAgenda
 from tidelog.chaos.sim.world.process import Process
 from tidelog.chaos.sim.world.world import World
+from tidelog.wire.ids import PartitionKey
 
 _AT_WORK: Final = 0.5
 """Of them: the node goes on meanwhile; else it has stopped in order."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.replicas import Replica
 from tidelog.chaos.sim.base.faults import FaultKind, Faults
 from tidelog.chaos.sim.cluster.plan import DISK_KINDS, Change, Plan, PlannedNode
@@ -29,6 +28,7 @@ from tidelog.server.settings.configuration import (
 from tidelog.server.storage.format import is_formatted
 from tidelog.server.storage.formatting import FormatOptions, InitialVoter, format_disks
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 CLUSTER_ID: Final = "simulated"
 QUORUM: Final = "quorum"

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.services.offsets.trim import HIGH_WATERMARK
 from tidelog.chaos.checkers.cluster.board import ANY_START
 from tidelog.chaos.sim.base.seeds import SeededRandom
@@ -27,7 +26,7 @@ from tidelog.v1 import (
     topic_admin_pb2,
 )
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 _TRIM: Final = "/tidelog.v1.TopicAdminService/DeleteRecords"
 _TRIM_ALL_PROBABILITY: Final = 0.15

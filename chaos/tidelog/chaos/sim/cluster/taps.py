@@ -8,7 +8,7 @@ served.
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.broker.log.names import SEGMENT_SUFFIX, PartitionKey, directory_name
+from tidelog.broker.log.names import SEGMENT_SUFFIX, directory_name
 from tidelog.chaos.checkers.cluster.board import LATELY_NS, ClusterBoard, PartitionBoard
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.ports.exchange import Exchange
@@ -16,7 +16,7 @@ from tidelog.chaos.sim.ports.medium import Directory, Inode, Medium
 from tidelog.chaos.workloads.log_client import FETCH, FETCH_STREAM, PRODUCE, PRODUCE_STREAM
 from tidelog.v1 import fetch_pb2, produce_pb2
 from tidelog.wire.batch import iterate_headers
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 _OPAQUE_FROM: Final = 16
 """From the magic byte on a broker never changes a batch: offset and epoch lie before."""

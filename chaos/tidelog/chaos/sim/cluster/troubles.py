@@ -8,7 +8,6 @@ node: it has to come back to it.
 
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.cluster.gone_files import GoneFiles, is_spare
@@ -27,7 +26,7 @@ from tidelog.chaos.sim.world.world import World
 from tidelog.metadata.image.image import PartitionImage
 from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 _ACT_NS: Final = (150 * MS, 1_200 * MS)
 _CUT_NS: Final = (300 * MS, 6_000 * MS)

@@ -6,7 +6,6 @@ hold. It must never change anything, and never look at a node that has not recov
 
 from collections.abc import Callable, Sequence
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import NOT_LED, PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica
@@ -22,7 +21,7 @@ from tidelog.chaos.sim.cluster.node import DATA, ClusterNode
 from tidelog.metadata.eligibility import has_directory
 from tidelog.metadata.image.image import Image
 from tidelog.server.roles.clock_keeper import FILE_NAME as CLOCK_FILE
-from tidelog.wire.ids import BrokerId
+from tidelog.wire.ids import BrokerId, PartitionKey
 
 _NS_PER_MS = 1_000_000
 

@@ -5,7 +5,6 @@ from typing import Final
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import GroupState
 from tidelog.broker.groups.state.messages import GroupSettings
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.base.faults import FaultKind, Faults
 from tidelog.chaos.sim.base.seeds import Seeds
@@ -19,7 +18,7 @@ from tidelog.chaos.sim.groups.wires import Wires
 from tidelog.chaos.sim.quorum.agenda import MS, START_NS, Agenda
 from tidelog.chaos.sim.verdicts.playing import play_cores
 from tidelog.chaos.sim.verdicts.result import RunResult, Watch
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import PartitionId, PartitionKey
 
 EVENTS_MIN: Final = 2_000
 REASSIGNMENTS_MIN: Final = 5

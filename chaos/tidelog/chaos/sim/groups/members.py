@@ -16,7 +16,6 @@ from tidelog.broker.groups.state.messages import (
     Heartbeat,
     OffsetToCommit,
 )
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
 from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.plan import Plan
@@ -25,7 +24,7 @@ from tidelog.chaos.sim.groups.wires import RETRY_MS, Calls
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.workloads.plain_member import PlainMember
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 LOOK_MS: Final = 40
 RECORDS_PER_LOOK: Final = 8

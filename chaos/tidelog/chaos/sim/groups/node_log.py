@@ -10,13 +10,13 @@ from typing import Final
 
 from tidelog.broker.groups.state.messages import AppendRecords, StoredRecord
 from tidelog.broker.groups.state.records import MEANINGLESS
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.checkers.log.derived import walk
 from tidelog.chaos.checkers.log.medium import seen_bytes
 from tidelog.chaos.sim.ports.medium import Medium
 from tidelog.wire.batch import decode_batch
+from tidelog.wire.ids import PartitionKey
 
 Place = tuple[str, str]
 """A file of a medium."""

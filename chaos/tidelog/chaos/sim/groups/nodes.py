@@ -10,7 +10,6 @@ from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import GroupTopic, LoadEnded
 from tidelog.broker.groups.state.topics import TopicView
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.chaos.checkers import History
 from tidelog.chaos.checkers.groups import GroupsWatch
@@ -36,7 +35,7 @@ from tidelog.chaos.sim.world.world import World
 from tidelog.metadata.internal_topics import GROUPS_TOPIC
 from tidelog.server.storage.formatting import InitialVoter
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import PartitionId, PartitionKey
 
 NODES: Final = 3
 KINDS: Final = (

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary
@@ -21,7 +20,7 @@ from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 _T = TypeVar("_T")
 

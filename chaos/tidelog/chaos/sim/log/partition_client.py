@@ -10,7 +10,6 @@ import functools
 from typing import Final, Protocol
 
 from tidelog.broker.directory.owner.owner import Appended
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.log.medium import CHECKPOINT, is_durable
 from tidelog.chaos.checkers.log.model import LogModel
 from tidelog.chaos.checkers.log.records import Sent
@@ -23,7 +22,7 @@ from tidelog.chaos.sim.ports.clock import WALL_START_MS, set_done, sleep_ns
 from tidelog.chaos.sim.ports.medium import Medium
 from tidelog.wire.batch import HEADER_BYTES, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 IN_FLIGHT_MAX: Final = 12
 REFUSALS: Final = frozenset(

@@ -8,12 +8,11 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.replicas.directory import DirectoryLimits
 from tidelog.chaos.checkers.log.model import Policy
 from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.metadata.settings.of_topics import TopicSettings
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 _SEGMENT_BYTES: Final = (1_024, 2_048, 4_096, 8_192)
 _SEGMENT_MS: Final = (150, 600, 3_600_000, 3_600_000)

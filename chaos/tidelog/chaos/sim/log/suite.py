@@ -8,7 +8,6 @@ has. There is no network and no protobuf. docs/simulation.md tells what is check
 import asyncio
 from typing import Final
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.checkers.log.medium import CHECKPOINT, MARKS
 from tidelog.chaos.checkers.log.model import LogModel
 from tidelog.chaos.checkers.log.records import Found, Outcome
@@ -27,7 +26,7 @@ from tidelog.chaos.sim.world.nemesis import Nemesis
 from tidelog.chaos.sim.world.process import SimulatedPorts
 from tidelog.chaos.sim.world.world import World
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch
+from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 EVENTS_MIN: Final = 2_000
 RECOVERIES_MIN: Final = 2

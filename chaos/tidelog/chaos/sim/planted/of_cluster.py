@@ -16,7 +16,6 @@ from tidelog.broker.directory.core.producer_check import find_duplicate
 from tidelog.broker.directory.core.rounds import Again, Leading, Partition, Planned
 from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
 from tidelog.broker.log.marks import epoch_file
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening import log as open_log_module
 from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.broker.log.producer_state import ProducedBatch, Producer, ProducerState
@@ -61,7 +60,7 @@ from tidelog.metadata_quorum.controller.partitions.state import PartitionState, 
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
 
 _MISROUTED_EVERY: Final = 16
 

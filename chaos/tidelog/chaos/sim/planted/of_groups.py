@@ -20,9 +20,9 @@ from tidelog.broker.groups.state.messages import Heartbeat
 from tidelog.broker.groups.state.pending import Pending
 from tidelog.broker.groups.state.records import AnyValue, Key, OwnedKey, OwnedValue
 from tidelog.broker.groups.state.world import World
-from tidelog.broker.log.names import PartitionKey
 from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def commit_what_was_returned() -> Substitution:

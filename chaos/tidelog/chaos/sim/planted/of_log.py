@@ -17,7 +17,6 @@ from tidelog.broker.log.compaction import cleaning
 from tidelog.broker.log.compaction.cleaning import Rules
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import LeaderEpochs
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening import directory as open_directory
 from tidelog.broker.log.opening.checkpoint import consume_checkpoint
 from tidelog.broker.log.opening.clean_checkpoint import NAME, CleanLog
@@ -35,7 +34,7 @@ from tidelog.ports import Append, Disk, File
 from tidelog.wire.batch import BatchHeader, DecodedRecord
 from tidelog.wire.batch.layout import Buffer
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, PartitionKey
 
 
 def acknowledge_before_flush() -> Substitution:

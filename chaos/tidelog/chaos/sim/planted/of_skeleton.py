@@ -8,7 +8,6 @@ import msgspec
 from tidelog.broker.directory.core.core import DirectoryCore
 from tidelog.broker.directory.core.messages import AppendBatch, Effect
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.log.opening import log as open_log_module
 from tidelog.broker.log.opening.log import OpenedLog, open_log
 from tidelog.broker.log.state import recovery
@@ -16,7 +15,7 @@ from tidelog.chaos.sim.planted import Plant, Substitution
 from tidelog.ports import Disk
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.batch.layout import Buffer
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
 def acknowledge_before_flush() -> Substitution:

@@ -17,9 +17,8 @@ from tidelog.broker.groups.state.messages import CommitOffsets, OffsetToCommit
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import SendAcknowledged
 from tidelog.broker.groups.subscription.core.partition import Partition
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionKey
 
 NEVER_MS: Final = 1 << 62
 AGAIN: Final = "Acknowledge again, if the partition is still assigned; else the records come again."

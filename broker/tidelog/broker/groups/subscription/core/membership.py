@@ -19,7 +19,7 @@ from tidelog.broker.groups.state.messages import (
 )
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
-from tidelog.broker.log.names import PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 NEVER_MS: Final = 1 << 62
 

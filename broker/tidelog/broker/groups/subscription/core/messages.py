@@ -5,9 +5,9 @@ import enum
 import msgspec
 
 from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 class StartAt(enum.Enum):

@@ -7,8 +7,8 @@ from collections import deque
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.wire.batch import DecodedRecord, record_size_estimate
+from tidelog.wire.ids import PartitionKey
 
 NOT_KNOWN = -1
 

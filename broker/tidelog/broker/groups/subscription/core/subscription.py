@@ -36,11 +36,10 @@ from tidelog.broker.groups.subscription.core.messages import (
     StartAt,
 )
 from tidelog.broker.groups.subscription.core.partition import NOT_KNOWN, Partition
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.shared.errors import invalid
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionKey, TopicId
 
 _LOST: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 
