@@ -12,7 +12,6 @@ import msgspec
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from tidelog.ports.network import Stream, StreamHandler, UnaryHandler
 from tidelog.ports.request_context import RequestContext
 from tidelog.v1 import options_pb2
 from tidelog.wire.bounds import Bounds, Counted, Field, Shape, count
@@ -122,59 +121,15 @@ def count_message(method: str, message: bytes) -> Counted:
     return count(message, known.shape, known.bounds, tried=f"call {method}")
 
 
-def bounded_unary(name: str, handler: UnaryHandler) -> UnaryHandler:
-    """The handler of the method, behind the count."""
-    known, tried = bounds_of(name), f"call {name}"
+class MessageCount:
+    """Counts what comes to one method: nothing is made of a message that holds too much."""
 
-    async def counted(context: RequestContext, message: bytes) -> bytes:
-        found = count(message, known.shape, known.bounds, tried=tried)
+    def __init__(self, method: str) -> None:
+        self._known = bounds_of(method)
+        self._tried = f"call {method}"
+
+    def check(self, context: RequestContext, message: bytes) -> None:
+        """Refuse the message beyond the method's bounds, and where its listener has no room for
+        what would be made of it."""
+        found = count(message, self._known.shape, self._known.bounds, tried=self._tried)
         context.request_room.take(memory_of(found))
-        return await handler(context, message)
-
-    return counted
-
-
-def bounded_stream(name: str, handler: StreamHandler) -> StreamHandler:
-    """The same for a stream: each of its messages is counted."""
-    known = bounds_of(name)
-
-    async def counted(context: RequestContext, stream: Stream) -> None:
-        await handler(context, _CountedStream(name, context, stream, known))
-
-    return counted
-
-
-class _CountedStream:
-    """A handler's end of a stream; each message that comes is counted first."""
-
-    def __init__(
-        self, name: str, context: RequestContext, stream: Stream, known: MethodBounds
-    ) -> None:
-        self._tried = f"call {name}"
-        self._room = context.request_room
-        self._stream = stream
-        self._known = known
-
-    async def send(self, message: bytes) -> None:
-        """Queue a message."""
-        await self._stream.send(message)
-
-    async def receive(self) -> bytes | None:
-        """The next message, within its bounds."""
-        message = await self._stream.receive()
-        if message is not None:
-            found = count(message, self._known.shape, self._known.bounds, tried=self._tried)
-            self._room.take(memory_of(found))
-        return message
-
-    def let_go(self) -> None:
-        """The last message that was received is done with."""
-        self._stream.let_go()
-
-    async def end_sending(self) -> None:
-        """A handler ends its sending by returning."""
-        await self._stream.end_sending()
-
-    def cancel(self) -> None:
-        """Break the stream at once."""
-        self._stream.cancel()

@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.services.middleware.metering import LongCall, Metering, holding
+from tests.broker.support.passing import passed, sized
+from tidelog.broker.services.middleware.metering import LongCall, holding
 from tidelog.broker.shared.meter import DURATION_BOUNDS_S, Histogram, Meter
 from tidelog.ports import RequestContext, Stream, StreamMethod, UnaryMethod
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 METHOD = "/tidelog.v1.ProduceService/Produce"
+STREAM = "/tidelog.v1.ProduceService/ProduceStream"
+REQUEST = sized(7)
 MS = 1_000_000
 
 
@@ -57,9 +60,9 @@ class Metered:
     def __init__(self, took_ms: int, ends: BaseException | None = None) -> None:
         self.clock, self.slow = TurnedClock(), Told()
         self.meter = Meter(("client",))
-        metering = Metering(self.meter, self.clock, self.slow)
         self.took_ms, self.ends = took_ms, ends
-        method = metering.around("client", {METHOD: UnaryMethod(self._handle)})[METHOD]
+        bare = {METHOD: UnaryMethod(self._handle)}
+        method = passed(bare, self.clock, meter=self.meter, slow_log=self.slow)[METHOD]
         assert isinstance(method, UnaryMethod)
         self.call = method.handler
 
@@ -85,7 +88,7 @@ def test_a_call_is_counted_with_its_code_duration_and_bytes() -> None:
 
 
 async def _run(metered: Metered) -> None:
-    await metered.call(_context(), b"request")
+    await metered.call(_context(), REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +113,12 @@ def test_a_call_above_the_threshold_is_told_with_what_it_waited_for() -> None:
     asyncio.run(_run(metered))
     (told,) = metered.slow.calls
     assert (told.method, told.code, told.duration_ns) == (METHOD, "OK", 150 * MS)
-    assert (told.request, told.request_bytes, told.response_bytes) == (b"request", 7, 6)
+    assert (told.request, told.request_bytes, told.response_bytes) == (REQUEST, 7, 6)
     assert metered.meter.listeners["client"].methods[METHOD].slow == 1
 
 
 def test_what_a_quota_held_back_is_told_apart() -> None:
     clock, slow = TurnedClock(), Told()
-    metering = Metering(Meter(("client",)), clock, slow)
 
     async def handle(context: RequestContext, message: bytes) -> bytes:
         with holding(clock):
@@ -124,7 +126,7 @@ def test_what_a_quota_held_back_is_told_apart() -> None:
         await clock.sleep(40)
         return b""
 
-    method = metering.around("client", {METHOD: UnaryMethod(handle)})[METHOD]
+    method = passed({METHOD: UnaryMethod(handle)}, clock, slow_log=slow)[METHOD]
     assert isinstance(method, UnaryMethod)
     asyncio.run(_of(method))
     assert [(each.duration_ns, each.held_ns) for each in slow.calls] == [(120 * MS, 80 * MS)]
@@ -138,7 +140,7 @@ class _Ends:
     """A stream of two messages."""
 
     def __init__(self) -> None:
-        self.messages: list[bytes | None] = [b"one", b"three", None]
+        self.messages: list[bytes | None] = [sized(3), sized(5), None]
         self.sent: list[bytes] = []
 
     async def send(self, message: bytes) -> None:
@@ -156,15 +158,14 @@ class _Ends:
 
 def test_a_stream_counts_its_bytes_and_is_open_while_it_is() -> None:
     meter = Meter(("client",))
-    metering = Metering(meter, TurnedClock())
-    figures = meter.listeners["client"].of(METHOD)
+    figures = meter.listeners["client"].of(STREAM)
 
     async def handle(context: RequestContext, stream: Stream) -> None:
         assert figures.in_flight == 1
         while await stream.receive() is not None:
             await stream.send(b"xy")
 
-    method = metering.around("client", {METHOD: StreamMethod(handle)})[METHOD]
+    method = passed({STREAM: StreamMethod(handle)}, TurnedClock(), meter=meter)[STREAM]
     assert isinstance(method, StreamMethod)
     asyncio.run(_stream(method))
     assert (figures.request_bytes, figures.response_bytes, figures.in_flight) == (8, 4, 0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.broker.support.passing import passed, sized
 from tidelog.broker.services.middleware import quota as quota_module
 from tidelog.broker.services.middleware.quota import (
     DELAY_MS_MAX,
@@ -20,7 +21,6 @@ from tidelog.broker.services.middleware.quota import (
     TokenBucket,
     Use,
 )
-from tidelog.broker.services.middleware.quotas import with_quotas
 from tidelog.metadata.image.image import Image, QuotaImage
 from tidelog.metadata.image.map import ImageMap
 from tidelog.ports import Method, RequestContext, Stream, StreamMethod, UnaryMethod
@@ -152,7 +152,7 @@ class World:
     def __init__(self, image: Image, methods: dict[str, Method]) -> None:
         self.clock = Clock()
         self.quotas = Quotas(lambda: image)
-        self.methods = with_quotas(methods, self.quotas, self.clock)
+        self.methods = passed(methods, self.clock, quotas=self.quotas)
 
     async def call(self, name: str, message: bytes, client_id: str = "alice") -> bytes:
         method = self.methods[name]
@@ -185,18 +185,18 @@ def test_a_producer_over_its_quota_is_told_how_long_to_wait_and_held_back_if_it_
     )
 
     async def work() -> None:
-        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, bytes(500)))
+        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, sized(500)))
         assert answer.throttle_ms == 0
-        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, bytes(2_500)))
+        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, sized(2_500)))
         assert answer.throttle_ms == 2_000
         assert (answer.acknowledgements[0].partition, answer.acknowledgements[0].base_offset) == (
             3,
             7,
         )
         assert world.clock.slept_ms == []
-        await world.call(PRODUCE, bytes(1))
+        await world.call(PRODUCE, sized(2))
         assert world.clock.slept_ms == [1_000, 1_000]
-        await world.call(PRODUCE, bytes(100_000), client_id="bob")
+        await world.call(PRODUCE, sized(100_000), client_id="bob")
         assert world.clock.slept_ms == [1_000, 1_000]
 
     run(work())
@@ -260,7 +260,7 @@ def test_calls_that_wait_are_bounded_and_each_one_goes_on_when_its_turn_comes() 
 
     async def work() -> None:
         clock = world.clock = Pausing()
-        world.methods = with_quotas({PRODUCE: UnaryMethod(acknowledge)}, world.quotas, clock)
+        world.methods = passed({PRODUCE: UnaryMethod(acknowledge)}, clock, quotas=world.quotas)
         for _ in range(2):
             await world.call(PRODUCE, b"")
         waiting = [asyncio.create_task(world.call(PRODUCE, b"")) for _ in range(DELAYED_CALLS_MAX)]
@@ -283,22 +283,22 @@ def test_calls_that_wait_are_bounded_by_their_bytes_but_for_one_that_is_alone() 
 
     async def work() -> None:
         clock = world.clock = Pausing()
-        world.methods = with_quotas({PRODUCE: UnaryMethod(acknowledge)}, world.quotas, clock)
+        world.methods = passed({PRODUCE: UnaryMethod(acknowledge)}, clock, quotas=world.quotas)
         for _ in range(2):
             await world.call(PRODUCE, b"")
-        alone = asyncio.create_task(world.call(PRODUCE, bytes(DELAYED_BYTES_MAX + 1)))
+        alone = asyncio.create_task(world.call(PRODUCE, sized(DELAYED_BYTES_MAX)))
         await asyncio.sleep(0)
         with pytest.raises(TidelogError) as caught:
-            await world.call(PRODUCE, b"x")
+            await world.call(PRODUCE, sized(2))
         assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
         clock.wake.set()
         await alone
         clock.wake.clear()
-        half = bytes(DELAYED_BYTES_MAX // 2)
+        half = sized(DELAYED_BYTES_MAX // 2)
         waiting = [asyncio.create_task(world.call(PRODUCE, half)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(TidelogError):
-            await world.call(PRODUCE, b"x")
+            await world.call(PRODUCE, sized(2))
         clock.wake.set()
         await asyncio.gather(*waiting)
         assert world.quotas.refused_count == 2
@@ -310,16 +310,16 @@ def test_who_is_held_back_goes_on_within_a_second_once_the_quota_is_lifted() -> 
     images = [image_with(alice=QuotaImage(produce_bytes_per_second=1))]
     world = World(images[-1], {PRODUCE: UnaryMethod(acknowledge)})
     world.quotas = Quotas(lambda: images[-1])
-    world.methods = with_quotas({PRODUCE: UnaryMethod(acknowledge)}, world.quotas, world.clock)
+    world.methods = passed({PRODUCE: UnaryMethod(acknowledge)}, world.clock, quotas=world.quotas)
 
     def lift() -> None:
         if world.clock.now_ns == 5 * NS_PER_S:
             images.append(Image())
 
     async def work() -> None:
-        await world.call(PRODUCE, bytes(1_000))
+        await world.call(PRODUCE, sized(1_000))
         world.clock.on_sleep = lift
-        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, b"x"))
+        answer = produce_pb2.ProduceResponse.FromString(await world.call(PRODUCE, sized(2)))
         assert world.clock.slept_ms == [1_000] * 6
         assert answer.throttle_ms == 0
 
@@ -372,7 +372,7 @@ def answering(make: Callable[[bytes], bytes]) -> StreamMethod:
 def test_a_produce_stream_tells_in_its_answers_and_is_not_read_while_its_client_is_ahead() -> None:
     def answer(message: bytes) -> bytes:
         found = produce_pb2.ProduceStreamResponse(correlation_id=9)
-        if len(message) == 1:
+        if len(message) == 2:
             found.error.CopyFrom(errors_pb2.Error(tried="t"))
         else:
             found.response.SetInParent()
@@ -382,7 +382,7 @@ def test_a_produce_stream_tells_in_its_answers_and_is_not_read_while_its_client_
         image_with(alice=QuotaImage(produce_bytes_per_second=1_000)),
         {PRODUCE_STREAM: answering(answer)},
     )
-    stream = Messages(bytes(1_000), bytes(3_000), bytes(1))
+    stream = Messages(sized(1_000), sized(3_000), sized(2))
     world.clock.on_sleep = stream.note_sleep
 
     async def work() -> None:
@@ -420,7 +420,7 @@ def test_without_quotas_nothing_is_counted() -> None:
 
     async def work() -> None:
         for _ in range(10):
-            await world.call(PRODUCE, bytes(10**6))
+            await world.call(PRODUCE, sized(10**6))
         assert world.clock.slept_ms == []
 
     run(work())

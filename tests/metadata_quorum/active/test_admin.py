@@ -14,11 +14,12 @@ from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.admin.access import read_accesses
 from tidelog.metadata_quorum.controller.partitions.reassignment import REASSIGNMENTS_MAX
 from tidelog.metadata_quorum.controller.settings.configuration import CHANGES_MAX
-from tidelog.metadata_quorum.services.methods import CLUSTER_FILES, local_reads
+from tidelog.metadata_quorum.services.methods import local_reads
 from tidelog.metadata_quorum.shared.forwarding import FORWARDED, SERVED_FILES
 from tidelog.v1 import (
     admin_pb2,
     broker_admin_pb2,
+    broker_session_pb2,
     common_pb2,
     config_admin_pb2,
     controller_pb2,
@@ -30,6 +31,7 @@ from tidelog.v1 import (
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 
+OF_CONTROLLERS = (controller_pb2.DESCRIPTOR, broker_session_pb2.DESCRIPTOR)
 OF_BROKERS = {
     "/tidelog.v1.AdminService/DescribeTopics",
     "/tidelog.v1.AdminService/DescribeCluster",
@@ -87,7 +89,7 @@ def test_the_table_of_executions_is_the_list_of_forwarded_methods() -> None:
     async def work(broker: Broker, voter: Voter) -> None:
         assert voter.parts is not None
         assert sorted(voter.parts.executions) == sorted(FORWARDED)
-        assert set(voter.parts.methods()) == set(read_accesses(CLUSTER_FILES))
+        assert set(voter.parts.methods()) == set(read_accesses(OF_CONTROLLERS))
 
     administer(work)
 

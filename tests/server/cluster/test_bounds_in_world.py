@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
+from tests.broker.support.passing import passed
 from tests.contract import descriptors
 from tests.server.support.cluster_in_world import Cluster
-from tidelog.broker.services.middleware.guard import Gate, guard_all
 from tidelog.chaos.fuzz.messages import one_more
 from tidelog.metadata_quorum.admin.access import method_name, read_access
-from tidelog.ports import AllowAll, RequestContext, Stream, StreamMethod, UnaryMethod
-from tidelog.ports.bounds import ELEMENT_BYTES, bounded_unary
+from tidelog.ports import RequestContext, Stream, StreamMethod, UnaryMethod
+from tidelog.ports.bounds import ELEMENT_BYTES
 from tidelog.ports.request_context import ANONYMOUS, CLIENT_LISTENER, NO_DEADLINE_NS
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -119,7 +119,7 @@ class OneMessage:
 
 
 @pytest.mark.slow
-def test_behind_the_gate_of_a_node_no_handler_sees_what_holds_one_too_many() -> None:
+def test_behind_the_middleware_of_a_node_no_handler_sees_what_holds_one_too_many() -> None:
     """Also of calls that are counted a second time where they are forwarded to."""
     seen: list[str] = []
 
@@ -132,20 +132,16 @@ def test_behind_the_gate_of_a_node_no_handler_sees_what_holds_one_too_many() -> 
         assert message is not None
         await handle(context, message)
 
-    gate = Gate(authorizer=AllowAll(), is_ready=lambda: True)
-
     async def hand_in(method: MethodDescriptor, data: bytes) -> None:
         name = method_name(method)
         context = called_by(name)
-        accesses = {name: read_access(method)}
-        if method.client_streaming:
-            served = guard_all({}, {name: handle_stream}, accesses, gate)[name]
-            assert isinstance(served, StreamMethod)
+        bare = StreamMethod(handle_stream) if method.client_streaming else UnaryMethod(handle)
+        listener = read_access(method).listener
+        served = passed({name: bare}, listener=listener)[name]
+        if isinstance(served, StreamMethod):
             await served.handler(context, OneMessage(data))
         else:
-            unary = guard_all({name: handle}, {}, accesses, gate)[name]
-            assert isinstance(unary, UnaryMethod)
-            await unary.handler(context, data)
+            await served.handler(context, data)
 
     async def work() -> None:
         for method in all_methods():
@@ -178,14 +174,15 @@ def test_a_handler_never_sees_what_holds_too_much() -> None:
         return b""
 
     name = "/tidelog.v1.ConfigService/AlterConfigs"
-    handler = bounded_unary(name, handle)
+    served = passed({name: UnaryMethod(handle)})[name]
+    assert isinstance(served, UnaryMethod)
     context = msgspec.structs.replace(called_by("test"), request_room=room)
 
     async def work() -> None:
         with pytest.raises(TidelogError, match="2001 elements"):
-            await handler(context, b"\x0a\x00" * 100_000)
+            await served.handler(context, b"\x0a\x00" * 100_000)
         assert (seen, room.taken_bytes) == ([], 0)
-        await handler(context, b"\x0a\x00" * 2_000)
+        await served.handler(context, b"\x0a\x00" * 2_000)
         assert (seen, room.taken_bytes) == ([4_000], 2_000 * ELEMENT_BYTES)
 
     asyncio.run(work())

@@ -10,13 +10,13 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
+from tests.broker.support.passing import passed
 from tests.server.cluster.test_bounds_in_world import NOT_SERVED, all_methods, called_by
 from tests.server.support.cluster_in_world import CLUSTER_ID, Cluster
-from tidelog.broker.services.middleware.guard import Gate, guard_all
 from tidelog.broker.services.middleware.node_callers import NodeCallers, NodePrincipals, claims_of
 from tidelog.chaos.sim import SimulatedPorts
 from tidelog.metadata_quorum.admin.access import method_name, read_access
-from tidelog.ports import AllowAll, CertificateNames, RequestContext, Stream, StreamMethod
+from tidelog.ports import CertificateNames, RequestContext, Stream, StreamMethod
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import LINES_MAX, WINDOW_MS
@@ -215,8 +215,8 @@ def test_a_stream_of_one_node_does_not_become_anothers(method: MethodDescriptor)
             seen.append(message)
 
     callers_door = NodeCallers(NodePrincipals("CN=n{node_id}"), log_events)
-    gate = Gate(authorizer=AllowAll(), is_ready=lambda: True, callers=callers_door)
-    served = guard_all({}, {name: read_all}, {name: read_access(method)}, gate)[name]
+    bare = {name: StreamMethod(read_all)}
+    served = passed(bare, listener=CLUSTER_LISTENER, callers=callers_door)[name]
     assert isinstance(served, StreamMethod)
     context = msgspec.structs.replace(
         called_by("n9"), certificate=CertificateNames(subject="CN=n9")

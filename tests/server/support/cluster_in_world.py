@@ -36,6 +36,8 @@ class ClusterNode:
         self.process: Process | None = None
         self.wrapped: Callable[[Disk], Disk] = _as_it_is
         """What stands between the node and its data directory."""
+        self.ports_as_given: Callable[[NodePorts], NodePorts] = _same_ports
+        """What stands between the node and all of its ports."""
 
     @property
     def address(self) -> str:
@@ -97,7 +99,7 @@ class ClusterNode:
                 **self.settings,
             },
         )
-        self.node = Node(configuration, node_ports)
+        self.node = Node(configuration, self.ports_as_given(node_ports))
         try:
             await self.node.run(self._on_ready)
         except TidelogError as error:
@@ -200,6 +202,10 @@ class Cluster:
 
 def _as_it_is(disk: Disk) -> Disk:
     return disk
+
+
+def _same_ports(ports: NodePorts) -> NodePorts:
+    return ports
 
 
 async def _forever(ports: SimulatedPorts) -> None:

@@ -1,4 +1,4 @@
-"""The `client` listener of a broker: every method that it serves, each behind the gate.
+"""The `client` listener of a broker: every method that it serves.
 
 Owns the list of what a broker answers itself. What concerns the metadata as a whole is
 `metadata.table`'s, which nodes without partitions serve as well.
@@ -19,7 +19,6 @@ from tidelog.broker.services.log_dirs.wire import LogDirsRpc
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.metadata.table import DELETE_RECORDS
 from tidelog.broker.services.metadata.wire import MetadataRpc
-from tidelog.broker.services.middleware.guard import Gate, guard_all
 from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.offsets.handler import OffsetsHandler
 from tidelog.broker.services.offsets.trim import TrimHandler
@@ -33,8 +32,7 @@ from tidelog.broker.services.records.wire import RecordsRpc
 from tidelog.broker.services.subscribe.wire import SubscribeRpc
 from tidelog.broker.services.topics.handler import AdminHandler
 from tidelog.broker.services.topics.wire import AdminRpc
-from tidelog.metadata_quorum.admin.access import read_accesses
-from tidelog.ports import Method, StreamHandler, UnaryHandler
+from tidelog.ports import Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
 from tidelog.v1 import (
     admin_pb2,
     coordinator_pb2,
@@ -89,13 +87,12 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_broker_methods(
     handlers: Handlers,
-    gate: Gate,
     *,
     release: str,
     stream_requests_max: int,
     metering: Metering | None = None,
 ) -> Mapping[str, Method]:
-    """The methods by full name."""
+    """The methods by full name, with nothing around them yet."""
     produce = ProduceRpc(
         handlers.produce, stream_requests_max=stream_requests_max, metering=metering
     )
@@ -130,4 +127,7 @@ def build_broker_methods(
         "/tidelog.v1.FetchService/FetchStream": fetch.fetch_stream,
         "/tidelog.v1.SubscribeService/Subscribe": SubscribeRpc(handlers.subscriptions).subscribe,
     }
-    return guard_all(unary, streams, read_accesses(BROKER_FILES), gate)
+    return {
+        **{name: UnaryMethod(handler) for name, handler in unary.items()},
+        **{name: StreamMethod(handler) for name, handler in streams.items()},
+    }

@@ -7,23 +7,22 @@ what it can as soon as its own directories are recovered: without a majority it 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.services.metadata.table import (
-    METADATA_FILES,
-    build_metadata_methods,
+    forwarding_methods,
+    reading_methods,
     settled_at_once,
 )
-from tidelog.broker.services.middleware.guard import Gate, guard_methods
+from tidelog.broker.services.middleware.middleware import Middleware, Served
 from tidelog.broker.services.middleware.node_callers import NodeCallers
 from tidelog.broker.services.middleware.quota import Quotas
-from tidelog.broker.services.middleware.quotas import with_quotas
-from tidelog.broker.services.table import BROKER_FILES, build_broker_methods
+from tidelog.broker.services.middleware.quotas import Throttle
+from tidelog.broker.services.table import build_broker_methods
 from tidelog.metadata.image.image import Image
-from tidelog.metadata_quorum.admin.access import read_accesses
 from tidelog.ports import Listener, Method, Server, TaskScope
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server.events import log as log_events
@@ -31,7 +30,7 @@ from tidelog.server.events.limit import LimitedEvents
 from tidelog.server.metrics.description import NodeDescription, describe_node
 from tidelog.server.metrics.monitoring import Monitoring
 from tidelog.server.metrics.reflection import service_names
-from tidelog.server.node.cluster_methods import CONTROLLER_FILES, REPLICA_FILES, late_methods
+from tidelog.server.node.cluster_methods import late_methods
 from tidelog.server.node.tls import watch_certificates
 from tidelog.server.node.view import NodeView, view_of
 from tidelog.server.ports.node import NodePorts
@@ -70,8 +69,6 @@ class Node:
         self._controller: ControllerRole | None = None
         self._broker: BrokerRole | None = None
         self._directories: tuple[LogDirectory, ...] = ()
-        self._late: list[str] = []
-        """Methods that are answered once the broker is up."""
         self._side: MetadataSide | None = None
         self._clock_keeper: ClockKeeper | None = None
         """Of a broker."""
@@ -156,7 +153,7 @@ class Node:
         configuration, ports = self._configuration, self._ports
         controller = self._controller
         cluster = await self._bind(
-            CLUSTER_LISTENER, configuration.listeners.cluster, self._cluster_methods()
+            configuration.listeners.cluster, self._cluster_middleware(), self._cluster_tables()
         )
         self.cluster_address = cluster.address
         if controller is not None:
@@ -182,7 +179,7 @@ class Node:
                 self._monitoring.meter,
             )
         client = await self._bind(
-            CLIENT_LISTENER, configuration.listeners.client, self._client_methods(side)
+            configuration.listeners.client, self._client_middleware(side), self._client_tables(side)
         )
         self.client_address = client.address
         self._is_open = True
@@ -223,9 +220,13 @@ class Node:
         }
 
     async def _bind(
-        self, name: str, settings: ListenerSettings, methods: Mapping[str, Method]
+        self,
+        settings: ListenerSettings,
+        middleware: Middleware,
+        tables: Sequence[Served],
     ) -> Server:
         """Serve at the address; at another port if it is taken and that is allowed."""
+        name, methods = middleware.listener, middleware.around(*tables)
         services = service_names(methods) if name == CLIENT_LISTENER else ()
         listener = Listener(
             name=name,
@@ -236,7 +237,6 @@ class Node:
             limits=settings.limits,
             starts_serving=False,
         )
-        methods = self._monitoring.metering.around(name, methods)
         try:
             server = await self._ports.network.serve(listener, methods)
         except TidelogError as error:
@@ -246,27 +246,29 @@ class Node:
             free = msgspec.structs.replace(listener, bind=f"{host}:0")
             server = await self._ports.network.serve(free, methods)
         self._servers.append(server)
-        self._monitoring.watch(name, server, methods, self._late)
+        late = [each for table in tables if table.is_late for each in table.methods]
+        self._monitoring.watch(name, server, methods, late)
         return server
 
-    def _cluster_methods(self) -> Mapping[str, Method]:
-        """What other nodes may ask: of a voter, of a broker."""
-        authorizer = self._ports.authorizer
+    def _cluster_middleware(self) -> Middleware:
         principals = self._configuration.listeners.node_principals()
         events = LimitedEvents(log_events, self._ports.clock)
-        callers = None if principals is None else NodeCallers(principals, events)
-        methods: dict[str, Method] = {}
+        return Middleware(
+            CLUSTER_LISTENER,
+            self._ports.authorizer,
+            self._monitoring.metering,
+            callers=None if principals is None else NodeCallers(principals, events),
+        )
+
+    def _cluster_tables(self) -> Sequence[Served]:
+        """What other nodes may ask: of a voter, of a broker."""
+        tables: list[Served] = []
         if self._controller is not None:
-            gate = Gate(authorizer=authorizer, is_ready=lambda: True, callers=callers)
-            methods |= guard_methods(
-                self._controller.methods(), read_accesses(CONTROLLER_FILES), gate
-            )
+            tables.append(Served(methods=self._controller.methods(), is_ready=lambda: True))
         if self._configuration.is_broker:
-            gate = Gate(authorizer=authorizer, is_ready=self._serves_replicas, callers=callers)
             replicas = late_methods(self._broker_methods)
-            self._late += replicas
-            methods |= guard_methods(replicas, read_accesses(REPLICA_FILES), gate)
-        return methods
+            tables.append(Served(methods=replicas, is_ready=self._serves_replicas, is_late=True))
+        return tables
 
     def _serves_replicas(self) -> bool:
         return self._broker is not None and self._broker.is_recovered
@@ -275,40 +277,44 @@ class Node:
         assert self._broker is not None, "replicas are served once there are some"
         return self._broker.cluster_methods()
 
-    def _client_methods(self, side: MetadataSide) -> Mapping[str, Method]:
-        """What programs and operators may ask."""
-        limits = self._configuration.broker_limits()
-        authorizer = self._ports.authorizer
-        broker = self._broker
-        methods = dict(
-            build_metadata_methods(
-                side.metadata,
-                Gate(authorizer=authorizer, is_ready=lambda: self._is_open),
-                Gate(authorizer=authorizer, is_ready=lambda: self._is_open and self._is_current()),
-                clock=self._ports.clock,
-                timeout_ms=limits.admin_timeout_ms,
-                settle=settled_at_once if broker is None else broker.settle,
-            )
-        )
-        if broker is not None:
-            served = build_broker_methods(
-                broker.handlers(),
-                Gate(authorizer=authorizer, is_ready=lambda: self._is_ready),
-                release=RELEASE,
-                stream_requests_max=limits.stream_requests_max,
-                metering=self._monitoring.metering,
-            )
-            self._late += served
-            methods |= served
-        accesses = read_accesses((*BROKER_FILES, *METADATA_FILES))
-        assert all(accesses[name].listener == CLIENT_LISTENER for name in methods), (
-            "the client listener serves what the contract assigns to it"
-        )
+    def _client_middleware(self, side: MetadataSide) -> Middleware:
         quotas = Quotas(side.metadata.image)
         self._monitoring.know(
             controller=self._controller, broker=self._broker, side=side, quotas=quotas
         )
-        return with_quotas(methods, quotas, self._ports.clock)
+        return Middleware(
+            CLIENT_LISTENER,
+            self._ports.authorizer,
+            self._monitoring.metering,
+            throttle=Throttle(quotas, self._ports.clock),
+        )
+
+    def _client_tables(self, side: MetadataSide) -> Sequence[Served]:
+        """What programs and operators may ask."""
+        limits = self._configuration.broker_limits()
+        broker = self._broker
+        forwarded = forwarding_methods(
+            side.metadata,
+            self._ports.clock,
+            timeout_ms=limits.admin_timeout_ms,
+            settle=settled_at_once if broker is None else broker.settle,
+        )
+        tables = [
+            Served(methods=forwarded, is_ready=lambda: self._is_open),
+            Served(
+                methods=reading_methods(side.metadata),
+                is_ready=lambda: self._is_open and self._is_current(),
+            ),
+        ]
+        if broker is not None:
+            served = build_broker_methods(
+                broker.handlers(),
+                release=RELEASE,
+                stream_requests_max=limits.stream_requests_max,
+                metering=self._monitoring.metering,
+            )
+            tables.append(Served(methods=served, is_ready=lambda: self._is_ready, is_late=True))
+        return tables
 
     def _is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""

@@ -1,25 +1,18 @@
-"""Who may call what, and the check that stands before each call: read from the contract's options.
+"""Who may call what, as the contract's options say, and the check of it.
 
-Owns the gate of the methods that this room serves. The authorizer is asked before a request's
-bytes are looked at; a message that does not fit the contract is the caller's error.
+Owns how an option is read, and the two refusals that every listener gives in the same words. Who
+asks is the middleware of a node, before each call, and the controller, for the client of a call
+that a broker forwards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.message import DecodeError
 
-from tidelog.ports import (
-    Authorizer,
-    Method,
-    RequestContext,
-    Stream,
-    StreamHandler,
-    StreamMethod,
-    UnaryHandler,
-    UnaryMethod,
-)
+from tidelog.ports import Authorizer, RequestContext
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.v1 import options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -60,23 +53,6 @@ def check_allowed(
         )
 
 
-def guarded_methods(
-    handlers: Mapping[str, UnaryHandler],
-    streams: Mapping[str, StreamHandler],
-    accesses: Mapping[str, Access],
-    authorizer: Authorizer,
-) -> dict[str, Method]:
-    """Each handler behind the gate."""
-    methods: dict[str, Method] = {}
-    for name, handler in handlers.items():
-        methods[name] = UnaryMethod(_guard_unary(name, handler, accesses[name], authorizer))
-    for name, stream_handler in streams.items():
-        methods[name] = StreamMethod(
-            _guard_stream(name, stream_handler, accesses[name], authorizer)
-        )
-    return methods
-
-
 def malformed(name: str, error: DecodeError) -> TidelogError:
     """The message is none of the method's."""
     return TidelogError(
@@ -86,30 +62,10 @@ def malformed(name: str, error: DecodeError) -> TidelogError:
     )
 
 
-def _guard_unary(
-    name: str, handler: UnaryHandler, access: Access, authorizer: Authorizer
-) -> UnaryHandler:
-    async def guarded(context: RequestContext, message: bytes) -> bytes:
-        check_allowed(name, context, access, authorizer)
-        try:
-            return await handler(context, message)
-        except DecodeError as error:
-            raise malformed(name, error) from None
-
-    return guarded
-
-
-def _guard_stream(
-    name: str, handler: StreamHandler, access: Access, authorizer: Authorizer
-) -> StreamHandler:
-    async def guarded(context: RequestContext, stream: Stream) -> None:
-        check_allowed(name, context, access, authorizer)
-        try:
-            await handler(context, stream)
-        except DecodeError as error:
-            raise malformed(name, error) from None
-
-    return guarded
+def access_of(name: str) -> Access:
+    """The access of a method by the name that gRPC uses; its file has been imported."""
+    found = name.removeprefix("/").replace("/", ".")
+    return read_access(descriptor_pool.Default().FindMethodByName(found))
 
 
 def read_access(method: MethodDescriptor) -> Access:

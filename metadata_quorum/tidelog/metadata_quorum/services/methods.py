@@ -10,7 +10,6 @@ from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import TopicDefaults
 from tidelog.metadata_quorum.active.broker_sessions import BrokerSessions, SessionTimes
 from tidelog.metadata_quorum.active.controller import ActiveController
-from tidelog.metadata_quorum.admin.access import guarded_methods, read_accesses
 from tidelog.metadata_quorum.admin.brokers import BrokerExecution
 from tidelog.metadata_quorum.admin.configs import ConfigExecution, describe_configs, describe_quotas
 from tidelog.metadata_quorum.admin.execution import Execute
@@ -30,14 +29,11 @@ from tidelog.ports import (
     Method,
     Network,
     Random,
-    StreamHandler,
+    StreamMethod,
     TaskScope,
     UnaryHandler,
+    UnaryMethod,
 )
-from tidelog.v1 import broker_session_pb2, controller_pb2
-
-CLUSTER_FILES = (controller_pb2.DESCRIPTOR, broker_session_pb2.DESCRIPTOR)
-"""Every service in these files is served whole, on the cluster listener."""
 
 Read = Callable[[Image, bytes], bytes]
 
@@ -76,7 +72,6 @@ class ControllerParts:
             ).table(),
             **QuorumAdmin(controller, observers).table(),
         }
-        self._authorizer = authorizer
         self._service = ControllerService(
             controller,
             self.executions,
@@ -93,25 +88,22 @@ class ControllerParts:
             scope.start(self.sessions.run(), name="broker sessions")
 
     def methods(self) -> dict[str, Method]:
-        """For the cluster listener, each behind the gate."""
+        """For the cluster listener; whoever serves them puts its middleware around them."""
+        service, sessions = self._service, self._session_service
         handlers: dict[str, UnaryHandler] = {
-            "/tidelog.v1.ControllerService/AlterPartitions": self._service.alter_partitions,
-            "/tidelog.v1.ControllerService/ReportDamagedReplicas": (
-                self._service.report_damaged_replicas
-            ),
-            "/tidelog.v1.ControllerService/ReportLogEnds": self._service.report_log_ends,
+            "/tidelog.v1.ControllerService/AlterPartitions": service.alter_partitions,
+            "/tidelog.v1.ControllerService/ReportDamagedReplicas": service.report_damaged_replicas,
+            "/tidelog.v1.ControllerService/ReportLogEnds": service.report_log_ends,
             "/tidelog.v1.ControllerService/AllocateProducerIdBlock": (
-                self._service.allocate_producer_id_block
+                service.allocate_producer_id_block
             ),
-            "/tidelog.v1.ControllerService/Forward": self._service.forward,
-            "/tidelog.v1.BrokerSessionService/RegisterBroker": (
-                self._session_service.register_broker
-            ),
+            "/tidelog.v1.ControllerService/Forward": service.forward,
+            "/tidelog.v1.BrokerSessionService/RegisterBroker": sessions.register_broker,
         }
-        streams: dict[str, StreamHandler] = {
-            "/tidelog.v1.BrokerSessionService/BrokerSession": self._session_service.broker_session,
+        return {
+            **{name: UnaryMethod(handler) for name, handler in handlers.items()},
+            "/tidelog.v1.BrokerSessionService/BrokerSession": StreamMethod(sessions.broker_session),
         }
-        return guarded_methods(handlers, streams, read_accesses(CLUSTER_FILES), self._authorizer)
 
 
 def local_reads() -> dict[str, Read]:

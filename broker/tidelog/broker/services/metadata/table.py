@@ -9,9 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from tidelog.broker.services.metadata.export import MetadataExport
-from tidelog.broker.services.middleware.guard import Gate, guard_all
 from tidelog.metadata.image.image import Image
-from tidelog.metadata_quorum.admin.access import read_accesses
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.metadata_quorum.services.methods import local_reads
 from tidelog.metadata_quorum.shared.forwarding import (
@@ -20,7 +18,7 @@ from tidelog.metadata_quorum.shared.forwarding import (
     asked_ms,
     left_ms,
 )
-from tidelog.ports import Clock, Method, RequestContext, StreamHandler, UnaryHandler
+from tidelog.ports import Clock, Method, RequestContext, StreamMethod, UnaryHandler, UnaryMethod
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 METADATA_FILES: Final = SERVED_FILES
@@ -38,30 +36,25 @@ async def settled_at_once(version: int) -> None:
     del version
 
 
-def build_metadata_methods(
-    metadata: Metadata,
-    gate: Gate,
-    read_gate: Gate,
-    *,
-    clock: Clock,
-    timeout_ms: int,
-    settle: Settle = settled_at_once,
+def forwarding_methods(
+    metadata: Metadata, clock: Clock, *, timeout_ms: int, settle: Settle = settled_at_once
 ) -> Mapping[str, Method]:
-    """The methods by full name; `read_gate` stands before those that this node's image answers."""
-    forwarded: dict[str, UnaryHandler] = {}
+    """What the active controller answers, by full name, and what a node without partitions
+    refuses."""
+    methods: dict[str, Method] = {}
     for name in FORWARDED:
-        forwarded[name] = _forward(name, metadata, clock, timeout_ms, settle)
+        methods[name] = UnaryMethod(_forward(name, metadata, clock, timeout_ms, settle))
     for name in OF_LEADERS:
-        forwarded[name] = _refuse(name)
-    reads: dict[str, UnaryHandler] = {
-        name: _read(metadata, read) for name, read in local_reads().items()
+        methods[name] = UnaryMethod(_refuse(name))
+    return methods
+
+
+def reading_methods(metadata: Metadata) -> Mapping[str, Method]:
+    """What this node's image answers, by full name."""
+    reads: dict[str, Method] = {
+        name: UnaryMethod(_read(metadata, read)) for name, read in local_reads().items()
     }
-    streams: dict[str, StreamHandler] = {EXPORT: MetadataExport(metadata).export_metadata}
-    accesses = read_accesses(METADATA_FILES)
-    return {
-        **guard_all(forwarded, {}, accesses, gate),
-        **guard_all(reads, streams, accesses, read_gate),
-    }
+    return {**reads, EXPORT: StreamMethod(MetadataExport(metadata).export_metadata)}
 
 
 def _forward(

@@ -1,4 +1,4 @@
-"""What stands around every method of a node and counts: calls, codes, durations, bytes.
+"""Counts the calls of a node: how many, how they ended, how long they took, how large they were.
 
 Owns where a call begins and ends; the numbers are `meter`'s. Nothing is refused or delayed here. A
 call that took long is told to whoever keeps the slow-request log. Requests of a produce stream are
@@ -6,24 +6,16 @@ counted one by one by its pipeline, which alone knows when each is answered.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final, Protocol
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 import msgspec
 
-from tidelog.broker.shared.meter import CANCELLED, OK, ListenerFigures, Meter
-from tidelog.ports import (
-    Clock,
-    Method,
-    RequestContext,
-    Stream,
-    StreamHandler,
-    StreamMethod,
-    UnaryHandler,
-    UnaryMethod,
-)
+from tidelog.broker.shared.meter import CANCELLED, OK, ListenerFigures, Meter, MethodFigures
+from tidelog.ports import Clock, RequestContext
 from tidelog.wire.errors import TidelogError
 
 NOT_KNOWN: Final = -1
@@ -90,58 +82,34 @@ class Metering:
         self.clock: Final = clock
         self._slow_log = slow_log
 
-    def around(self, listener: str, methods: Mapping[str, Method]) -> dict[str, Method]:
-        """The same methods, counted."""
-        figures = self.meter.listeners[listener]
-        return {
-            name: UnaryMethod(self._unary(name, method.handler, figures))
-            if isinstance(method, UnaryMethod)
-            else StreamMethod(_stream(name, method.handler, figures))
-            for name, method in methods.items()
-        }
+    def call(
+        self, listener: str, name: str, context: RequestContext, message: bytes
+    ) -> "MeteredCall":
+        """A call of one message: counted from entering it to leaving it."""
+        return MeteredCall(self, self.meter.listeners[listener], name, context, message)
 
-    def _unary(self, name: str, handler: UnaryHandler, listener: ListenerFigures) -> UnaryHandler:
-        clock = self.clock
+    @contextmanager
+    def stream(self, listener: str, name: str, context: RequestContext) -> Iterator[MethodFigures]:
+        """A stream that is open as long as this is; whoever passes its messages on counts their
+        bytes."""
+        found = self.meter.listeners[listener]
+        figures = found.of(name)
+        found.enter(context.address)
+        figures.in_flight += 1
+        try:
+            yield figures
+        finally:
+            figures.in_flight -= 1
+            found.leave(context.address)
 
-        async def counted(context: RequestContext, message: bytes) -> bytes:
-            figures, held, begun_ns = listener.of(name), Held(), clock.monotonic_ns()
-            listener.enter(context.address)
-            figures.in_flight += 1
-            token = _HELD.set(held)
-            code, answer = UNKNOWN, b""
-            try:
-                answer = await handler(context, message)
-                code = OK
-            except TidelogError as error:
-                code = error.code.name
-                raise
-            except asyncio.CancelledError:
-                code = CANCELLED
-                raise
-            finally:
-                _HELD.reset(token)
-                figures.in_flight -= 1
-                listener.leave(context.address)
-                duration_ns = clock.monotonic_ns() - begun_ns
-                figures.end(code, duration_ns)
-                figures.request_bytes += len(message)
-                figures.response_bytes += len(answer)
-                slow_log = self._slow_log
-                if slow_log is not None and duration_ns > slow_log.threshold_ns:
-                    call = LongCall(
-                        method=name,
-                        context=context,
-                        code=code,
-                        duration_ns=duration_ns,
-                        held_ns=held.ns,
-                        request=message,
-                        request_bytes=len(message),
-                        response_bytes=len(answer),
-                    )
-                    figures.slow += slow_log.tell(call)
-            return answer
+    def tell(self, figures: MethodFigures, call: LongCall) -> None:
+        """Note a request that took long, if it was slow as well."""
+        if self._slow_log is not None:
+            figures.slow += self._slow_log.tell(call)
 
-        return counted
+    def is_long(self, duration_ns: int) -> bool:
+        """Whether the slow-request log is to hear of a request."""
+        return self._slow_log is not None and duration_ns > self._slow_log.threshold_ns
 
     def stream_request_ended(
         self,
@@ -161,8 +129,7 @@ class Metering:
         duration_ns = self.clock.monotonic_ns() - begun_ns
         code = codes[0] if codes else OK
         figures.end(code, duration_ns)
-        slow_log = self._slow_log
-        if slow_log is not None and duration_ns > slow_log.threshold_ns:
+        if self.is_long(duration_ns):
             call = LongCall(
                 method=name,
                 context=context,
@@ -170,50 +137,81 @@ class Metering:
                 duration_ns=duration_ns,
                 request_bytes=request_bytes,
             )
-            figures.slow += slow_log.tell(call)
+            self.tell(figures, call)
 
 
-def _stream(name: str, handler: StreamHandler, listener: ListenerFigures) -> StreamHandler:
-    async def counted(context: RequestContext, stream: Stream) -> None:
-        figures = listener.of(name)
-        listener.enter(context.address)
-        figures.in_flight += 1
-        try:
-            await handler(context, _CountedStream(stream, listener, name))
-        finally:
-            figures.in_flight -= 1
-            listener.leave(context.address)
+class MeteredCall:
+    """One call of one message; `with` begins and ends it."""
 
-    return counted
+    __slots__ = (
+        "_begun_ns",
+        "_context",
+        "_figures",
+        "_held",
+        "_listener",
+        "_message",
+        "_metering",
+        "_name",
+        "_token",
+        "response_bytes",
+    )
 
-
-class _CountedStream:
-    """A handler's end of a stream whose bytes are counted."""
-
-    def __init__(self, stream: Stream, listener: ListenerFigures, name: str) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        metering: Metering,
+        listener: ListenerFigures,
+        name: str,
+        context: RequestContext,
+        message: bytes,
+    ) -> None:
+        self._metering = metering
+        self._listener = listener
         self._figures = listener.of(name)
+        self._name = name
+        self._context = context
+        self._message = message
+        self._held = Held()
+        self._begun_ns = metering.clock.monotonic_ns()
+        self._token: Token[Held | None] | None = None
+        self.response_bytes = 0
+        """Of the answer; 0 if there is none."""
 
-    async def send(self, message: bytes) -> None:
-        """Queue a message."""
-        self._figures.response_bytes += len(message)
-        await self._stream.send(message)
+    def __enter__(self) -> Self:
+        self._listener.enter(self._context.address)
+        self._figures.in_flight += 1
+        self._token = _HELD.set(self._held)
+        return self
 
-    async def receive(self) -> bytes | None:
-        """The next message."""
-        message = await self._stream.receive()
-        if message is not None:
-            self._figures.request_bytes += len(message)
-        return message
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._token is not None, "a call ends once, after it has begun"
+        _HELD.reset(self._token)
+        figures = self._figures
+        figures.in_flight -= 1
+        self._listener.leave(self._context.address)
+        duration_ns = self._metering.clock.monotonic_ns() - self._begun_ns
+        code = _code_of(error)
+        figures.end(code, duration_ns)
+        figures.request_bytes += len(self._message)
+        figures.response_bytes += self.response_bytes
+        if self._metering.is_long(duration_ns):
+            call = LongCall(
+                method=self._name,
+                context=self._context,
+                code=code,
+                duration_ns=duration_ns,
+                held_ns=self._held.ns,
+                request=self._message,
+                request_bytes=len(self._message),
+                response_bytes=self.response_bytes,
+            )
+            self._metering.tell(figures, call)
 
-    def let_go(self) -> None:
-        """The last message that was received is done with."""
-        self._stream.let_go()
 
-    async def end_sending(self) -> None:
-        """A handler ends its sending by returning."""
-        await self._stream.end_sending()
-
-    def cancel(self) -> None:
-        """Break the stream at once."""
-        self._stream.cancel()
+def _code_of(error: BaseException | None) -> str:
+    if error is None:
+        return OK
+    if isinstance(error, TidelogError):
+        return error.code.name
+    return CANCELLED if isinstance(error, asyncio.CancelledError) else UNKNOWN

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from tidelog.broker.shared.events import EventLog
-from tidelog.ports import CertificateNames, RequestContext, Stream, StreamHandler, UnaryHandler
+from tidelog.ports import CertificateNames, RequestContext
 from tidelog.v1 import options_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -50,35 +50,11 @@ class NodePrincipals(msgspec.Struct, frozen=True):
 
 
 class NodeCallers:
-    """Stands before the handlers of the cluster listener."""
+    """Holds the callers of the cluster listener against their certificates."""
 
     def __init__(self, principals: NodePrincipals, events: EventLog) -> None:
         self._principals = principals
         self._events = events
-
-    def unary(self, name: str, handler: UnaryHandler) -> UnaryHandler:
-        """The handler of the method, behind the check."""
-        claims = claims_of(name)
-
-        async def bound(context: RequestContext, message: bytes) -> bytes:
-            self.check(name, context, claims(message))
-            return await handler(context, message)
-
-        return bound
-
-    def stream(self, name: str, handler: StreamHandler) -> StreamHandler:
-        """The same for a stream: each of its messages is checked."""
-        claims = claims_of(name)
-
-        async def bound(context: RequestContext, stream: Stream) -> None:
-            def check(message: bytes, *, is_first: bool) -> None:
-                found = claims(message)
-                # No node has the id 0: it stands for the one that the first message named.
-                self.check(name, context, found if is_first else filter(None, found))
-
-            await handler(context, _BoundStream(stream, check))
-
-        return bound
 
     def check(self, name: str, context: RequestContext, claimed: Iterable[int]) -> None:
         """PERMISSION_DENIED unless the certificate is for each node that is named, and for some
@@ -127,36 +103,3 @@ def _value(message: Message, path: list[str]) -> int:
         value = getattr(value, part)
     assert isinstance(value, int), f"a node id is a number, not {value!r}"
     return value
-
-
-class _BoundStream:
-    """A handler's end of a stream; each message that comes is checked first."""
-
-    def __init__(self, stream: Stream, check: Callable[..., None]) -> None:
-        self._stream = stream
-        self._check = check
-        self._is_first = True
-
-    async def send(self, message: bytes) -> None:
-        """Queue a message."""
-        await self._stream.send(message)
-
-    async def receive(self) -> bytes | None:
-        """The next message, of the node that it names."""
-        message = await self._stream.receive()
-        if message is not None:
-            self._check(message, is_first=self._is_first)
-            self._is_first = False
-        return message
-
-    def let_go(self) -> None:
-        """The last message that was received is done with."""
-        self._stream.let_go()
-
-    async def end_sending(self) -> None:
-        """A handler ends its sending by returning."""
-        await self._stream.end_sending()
-
-    def cancel(self) -> None:
-        """Break the stream at once."""
-        self._stream.cancel()

@@ -1,7 +1,8 @@
-"""Quotas around the methods that produce and fetch: counted, told by throttle_ms, then by delay.
+"""Quotas of the methods that produce and fetch: counted, told by throttle_ms, then by delay.
 
-Stands outside of the handlers, which know nothing of it: a request is counted by its bytes when it
-comes, an answer when it goes. Administration is never held back: it is how a quota is lifted.
+Owns which methods count for what, and how long a call waits; the middleware asks. Handlers know
+nothing of it: a request is counted by its bytes when it comes, an answer when it goes.
+Administration is never held back: it is how a quota is lifted.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +19,7 @@ from tidelog.broker.services.middleware.quota import (
     Quotas,
     Use,
 )
-from tidelog.ports import (
-    Clock,
-    Method,
-    RequestContext,
-    Stream,
-    StreamHandler,
-    StreamMethod,
-    UnaryHandler,
-    UnaryMethod,
-)
+from tidelog.ports import Clock, RequestContext, Stream
 from tidelog.v1 import fetch_pb2, groups_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -86,35 +78,71 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 }
 
 
-def with_quotas(methods: Mapping[str, Method], quotas: Quotas, clock: Clock) -> dict[str, Method]:
-    """The same methods; those that move records behind the quotas."""
-    found = dict(methods)
-    for name, kind in _KINDS.items():
-        method = found.get(name)
-        if isinstance(method, UnaryMethod):
-            found[name] = UnaryMethod(_limited(name, method.handler, kind, quotas, clock))
-        elif isinstance(method, StreamMethod):
-            found[name] = StreamMethod(_limited_stream(method.handler, kind, quotas, clock))
-    return found
+class Throttle:
+    """The quotas of a broker's clients, held up to their calls."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+
+    def of(self, method: str) -> "MethodQuota | None":
+        """How calls of the method are held back; None: they never are."""
+        kind = _KINDS.get(method)
+        return None if kind is None else MethodQuota(method, kind, self._quotas, self._clock)
 
 
-def _limited(
-    name: str, handler: UnaryHandler, kind: _Kind, quotas: Quotas, clock: Clock
-) -> UnaryHandler:
-    async def limited(context: RequestContext, message: bytes) -> bytes:
-        client = quotas.of(context.client_id, clock.monotonic_ns())
+class MethodQuota:
+    """What the calls of one method cost their clients."""
+
+    def __init__(self, name: str, kind: _Kind, quotas: Quotas, clock: Clock) -> None:
+        self._name = name
+        self._kind = kind
+        self._quotas = quotas
+        self._clock = clock
+
+    def client(self, context: RequestContext) -> ClientQuota | None:
+        """The caller's buckets; None: nothing limits it."""
+        return self._quotas.of(context.client_id, self._clock.monotonic_ns())
+
+    async def admit(self, context: RequestContext, message: bytes) -> ClientQuota | None:
+        """Count a request, once its client has paid for those before."""
+        clock, client_id = self._clock, context.client_id
+        client = self.client(context)
         if client is not None and client.debt_ms(clock.monotonic_ns()):
-            await _wait_turn(name, context.client_id, client, len(message), quotas, clock)
-            client = quotas.of(context.client_id, clock.monotonic_ns())
-        if client is None:
-            return await handler(context, message)
-        client.take(kind.of_request(message), clock.monotonic_ns())
-        answer = await handler(context, message)
-        client.take(kind.of_answer(answer), clock.monotonic_ns())
-        throttle_ms = client.debt_ms(clock.monotonic_ns())
+            await _wait_turn(self._name, client_id, client, len(message), self._quotas, clock)
+            client = self.client(context)
+        if client is not None:
+            client.take(self._kind.of_request(message), clock.monotonic_ns())
+        return client
+
+    def charge_request(self, context: RequestContext, message: bytes) -> None:
+        """Count a message that came over a stream."""
+        client = self.client(context)
+        if client is not None:
+            client.take(self._kind.of_request(message), self._clock.monotonic_ns())
+
+    def charge_answer(self, client: ClientQuota, answer: bytes) -> bytes:
+        """Count an answer; with `throttle_ms` in it if its client is to wait now."""
+        kind = self._kind
+        client.take(kind.of_answer(answer), self._clock.monotonic_ns())
+        throttle_ms = client.debt_ms(self._clock.monotonic_ns())
         return answer if not throttle_ms or kind.tell is None else kind.tell(answer, throttle_ms)
 
-    return limited
+    async def wait_to_receive(self, context: RequestContext, stream: Stream) -> None:
+        """Until the producer of a stream has paid for what it sent before."""
+        if not self._kind.produces:
+            return
+        if self._quotas.debt_ms(context.client_id, self._clock.monotonic_ns()):
+            # Else a few who are held back could use up the memory of all who are not.
+            stream.let_go()
+            await _pay(context.client_id, self._quotas, self._clock)
+
+    def with_paid_room(self, context: RequestContext) -> RequestContext:
+        """The context of a stream; answers that hold records wait until they are paid for."""
+        if not self._kind.fetches:
+            return context
+        room = _PaidRoom(context, self._quotas, self._clock)
+        return msgspec.structs.replace(context, answer_room=room)
 
 
 async def _wait_turn(
@@ -150,19 +178,6 @@ async def _pay(client_id: str, quotas: Quotas, clock: Clock) -> None:
         await clock.sleep(min(delay_ms, LOOK_MS))
 
 
-def _limited_stream(
-    handler: StreamHandler, kind: _Kind, quotas: Quotas, clock: Clock
-) -> StreamHandler:
-    async def limited(context: RequestContext, stream: Stream) -> None:
-        asked = context
-        if kind.fetches:
-            room = _PaidRoom(context, quotas, clock)
-            asked = msgspec.structs.replace(context, answer_room=room)
-        await handler(asked, _LimitedStream(context.client_id, stream, kind, quotas, clock))
-
-    return limited
-
-
 class _PaidRoom:
     """Room for an answer once the client owes nothing: who waits for that holds no memory."""
 
@@ -181,54 +196,3 @@ class _PaidRoom:
     def give_back(self) -> None:
         """There is no answer after all."""
         self._room.give_back()
-
-
-class _LimitedStream:
-    """A handler's end of a stream: not read, and not sent on, while its client is ahead."""
-
-    def __init__(
-        self, client_id: str, stream: Stream, kind: _Kind, quotas: Quotas, clock: Clock
-    ) -> None:
-        self._client_id = client_id
-        self._stream = stream
-        self._kind = kind
-        self._quotas = quotas
-        self._clock = clock
-
-    async def send(self, message: bytes) -> None:
-        """Answers that hold records have waited for room; others tell how long to wait."""
-        client = self._client()
-        if client is not None:
-            client.take(self._kind.of_answer(message), self._clock.monotonic_ns())
-            throttle_ms = client.debt_ms(self._clock.monotonic_ns())
-            if throttle_ms and self._kind.tell is not None:
-                message = self._kind.tell(message, throttle_ms)
-        await self._stream.send(message)
-
-    async def receive(self) -> bytes | None:
-        """The next message, once the client has paid for those before."""
-        now_ns = self._clock.monotonic_ns()
-        if self._kind.produces and self._quotas.debt_ms(self._client_id, now_ns):
-            # Else a few who are held back could use up the memory of all who are not.
-            self._stream.let_go()
-            await _pay(self._client_id, self._quotas, self._clock)
-        message = await self._stream.receive()
-        client = self._client()
-        if message is not None and client is not None:
-            client.take(self._kind.of_request(message), self._clock.monotonic_ns())
-        return message
-
-    def let_go(self) -> None:
-        """The last message that was received is done with."""
-        self._stream.let_go()
-
-    async def end_sending(self) -> None:
-        """A handler ends its sending by returning."""
-        await self._stream.end_sending()
-
-    def cancel(self) -> None:
-        """Break the stream at once."""
-        self._stream.cancel()
-
-    def _client(self) -> ClientQuota | None:
-        return self._quotas.of(self._client_id, self._clock.monotonic_ns())
