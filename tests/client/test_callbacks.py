@@ -106,7 +106,8 @@ def arguments_of(kind: type, name: str) -> dict[str, Any]:
 
 
 def make(kind: type, server: ContractServer) -> Any:
-    more = {"group_id": "g"} if kind is Consumer else {}
+    # What is appended stays: on a busy machine it would be done before anybody waits for it.
+    more = {Consumer: {"group_id": "g"}, Producer: {"linger_ms": 60_000}}.get(kind, {})
     return kind(bootstrap_servers=server.address, **more)
 
 
