@@ -1,0 +1,107 @@
+"""The aborted transactions whose markers lie in one segment: entries and their bytes. Pure.
+
+Owns the form of a sidecar's section of aborted transactions. Bytes are fixed in size and in the
+order of the markers, so that a reader finds by bisection what may overlap the offsets that it
+reads, without making an object of each entry.
+
+    i64 producer id | i64 first offset | i64 the marker's offset                 = 24 bytes an entry
+"""
+
+import struct
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_ENTRY: Final = struct.Struct(">qqq")
+ENTRY_BYTES: Final = _ENTRY.size
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True):
+    """One transaction that readers of committed records skip."""
+
+    producer_id: int
+    first_offset: int
+    """Of its first batch here. What the producer wrote before it was of another one."""
+    marker_offset: int
+    """Where it ended. What the producer wrote behind it is of another one."""
+
+
+def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
+    """In the order of their markers, as the segment holds them."""
+    entries = tuple(entries)
+    assert all(before.marker_offset < after.marker_offset for before, after in pairwise(entries)), (
+        "entries ascend with their markers"
+    )
+    return b"".join(
+        _ENTRY.pack(each.producer_id, each.first_offset, each.marker_offset) for each in entries
+    )
+
+
+class AbortedIndex:
+    """The entries of one segment, as bytes: of the section, or of a segment that still grows."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes | bytearray = b"") -> None:
+        self._data = bytearray(data)
+
+    @classmethod
+    def decode(cls, data: bytes, *, where: str) -> "AbortedIndex":
+        """What `encode_aborted` has written; STORAGE_CORRUPT for anything else."""
+        if len(data) % ENTRY_BYTES:
+            raise _corrupt(where, f"it has {len(data)} bytes, an entry takes {ENTRY_BYTES}")
+        newest = -1
+        for producer_id, first_offset, marker_offset in _ENTRY.iter_unpack(data):
+            if producer_id < 0 or not 0 <= first_offset < marker_offset or marker_offset <= newest:
+                raise _corrupt(
+                    where,
+                    f"producer {producer_id} from {first_offset} to {marker_offset}, "
+                    f"behind {newest}, cannot be",
+                )
+            newest = marker_offset
+        return cls(data)
+
+    def add(self, entry: AbortedTransaction) -> None:
+        """A transaction that has just been aborted: its marker lies behind all others."""
+        assert not self._data or self._marker_at(len(self) - 1) < entry.marker_offset, (
+            f"the marker at {entry.marker_offset} is not the last one"
+        )
+        self._data += encode_aborted((entry,))
+
+    def overlapping(self, begin_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with a batch or their marker between the offsets, the second one exclusive."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._marker_at(middle) < begin_offset:
+                low = middle + 1
+            else:
+                high = middle
+        found = _ENTRY.iter_unpack(memoryview(self._data)[low * ENTRY_BYTES :])
+        return [AbortedTransaction(*entry) for entry in found if entry[1] < end_offset]
+
+    def cut(self, end_offset: int) -> None:
+        """The segment ends at the offset now: markers at or above it are gone."""
+        count = len(self)
+        while count and self._marker_at(count - 1) >= end_offset:
+            count -= 1
+        del self._data[count * ENTRY_BYTES :]
+
+    def encode(self) -> bytes:
+        """As `encode_aborted` writes the same entries."""
+        return bytes(self._data)
+
+    def _marker_at(self, place: int) -> int:
+        marker_offset: int = _ENTRY.unpack_from(self._data, place * ENTRY_BYTES)[2]
+        return marker_offset
+
+    def __len__(self) -> int:
+        return len(self._data) // ENTRY_BYTES
+
+
+def _corrupt(where: str, happened: str) -> TidelogError:
+    return TidelogError(ErrorCode.STORAGE_CORRUPT, tried=f"read {where}", happened=happened)
