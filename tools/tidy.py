@@ -49,6 +49,16 @@ PURE: Final = (
 )
 """Modules that only decide; a name without suffix is a package or a single file."""
 
+STATE_IS_PRIVATE: Final = ("broker/tidelog/broker/directory/core/",)
+"""Folders of cores in which an object is written by its own methods only."""
+_CHANGES: Final = frozenset(
+    {
+        *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert"),
+        *("pop", "popitem", "popleft", "remove", "reverse", "setdefault", "sort", "update"),
+    }
+)
+"""Methods that change a list, a deque, a dict or a set."""
+
 Rule = Callable[[Path], Iterator[str]]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _LOOKED_AT: Final = (
@@ -269,6 +279,53 @@ def pure_modules_iterate_no_set(top: Path) -> Iterator[str]:
                 yield f"{path}:{node.iter.lineno}: iterates a set"
 
 
+def state_is_private(top: Path) -> Iterator[str]:
+    """Who decides calls a primitive of what owns the state: nine files that write one object's
+    attributes are one class that nobody can read."""
+    for path in python_files(top):
+        if not str(path).startswith(STATE_IS_PRIVATE):
+            continue
+        for node in ast.walk(_parsed(top / path)):
+            for written in _written(node):
+                if not _is_own(written):
+                    yield f"{path}:{written.lineno}: writes {ast.unparse(written)}"
+            if isinstance(node, ast.Attribute) and _is_foreign_secret(node):
+                yield f"{path}:{node.lineno}: reaches for {ast.unparse(node)}"
+
+
+def _written(node: ast.AST) -> Iterator[ast.Attribute]:
+    """The attributes that the node binds, deletes, or changes what they hold."""
+    targets: list[ast.expr] = []
+    match node:
+        case ast.Assign(targets=found) | ast.Delete(targets=found):
+            targets = list(found)
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            targets = [target]
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            targets = [target]
+        case ast.Call(func=ast.Attribute(value=ast.Attribute() as value, attr=name)):
+            targets = [value] if name in _CHANGES else []
+        case _:
+            pass
+    while targets:
+        target = targets.pop()
+        if isinstance(target, ast.Tuple | ast.List):
+            targets += target.elts
+        elif isinstance(target, ast.Subscript | ast.Starred):
+            targets.append(target.value)
+        elif isinstance(target, ast.Attribute):
+            yield target
+
+
+def _is_own(attribute: ast.Attribute) -> bool:
+    return isinstance(attribute.value, ast.Name) and attribute.value.id in ("self", "cls")
+
+
+def _is_foreign_secret(attribute: ast.Attribute) -> bool:
+    is_secret = attribute.attr.startswith("_") and not attribute.attr.startswith("__")
+    return is_secret and not _is_own(attribute)
+
+
 def chaos_is_imported_lazily(top: Path) -> Iterator[str]:
     """`tidelog --help` must not pay for the simulator."""
     for path in python_files(top):
@@ -314,6 +371,7 @@ RULES: Final[tuple[Rule, ...]] = (
     tests_have_no_packages,
     executors_stay_behind_ports,
     pure_modules_iterate_no_set,
+    state_is_private,
     chaos_is_imported_lazily,
     packaging_names_every_room,
 )

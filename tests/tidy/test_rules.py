@@ -26,6 +26,10 @@ PLANTS = {
     "tests_have_no_packages": ("tests/a/__init__.py", ""),
     "executors_stay_behind_ports": ("chaos/tidelog/chaos/a.py", "loop.run_in_executor(None, f)\n"),
     "pure_modules_iterate_no_set": ("proto/tidelog/wire/a.py", "x = [v for v in {1, 2}]\n"),
+    "state_is_private": (
+        "broker/tidelog/broker/directory/core/a.py",
+        "def stop(state):\n    state.failure = None\n",
+    ),
     "chaos_is_imported_lazily": (
         "cli/tidelog/cli/main.py",
         "from tidelog.chaos import sim\n",
@@ -57,6 +61,43 @@ def test_a_rule_sees_its_fault_and_nothing_in_an_empty_tree(tree: Path, rule: ti
     assert any(
         line.startswith((name, str(Path(name).parent), "pyproject", "tidelog.")) for line in found
     )
+
+
+CORE_FILE = "broker/tidelog/broker/directory/core/new.py"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "partition.log.failure = error",
+        "self.log.failure = error",
+        "state.count += 1",
+        "state.marks[key], kept = 1, 2",
+        "del state.partitions[key]",
+        "state.queue.append(batch)",
+        "self.log.segments.clear()",
+        "for core.place in (): pass",
+        "print(state._effects)",
+    ],
+)
+def test_a_write_to_the_attribute_of_another_is_seen(tree: Path, line: str) -> None:
+    _plant(tree, CORE_FILE, f"class A:\n    def do(self, state):\n        {line}\n")
+    assert len(list(tidy.state_is_private(tree))) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.count, self.queue[0] = 1, 2",
+        "self.queue.append(batch)",
+        "kept.append(batch)",
+        "state.enqueue(batch)",
+        "print(state.queue, self._effects)",
+    ],
+)
+def test_an_object_writes_what_is_its_own(tree: Path, line: str) -> None:
+    _plant(tree, CORE_FILE, f"class A:\n    def do(self, state):\n        {line}\n")
+    assert list(tidy.state_is_private(tree)) == []
 
 
 def test_every_root_of_the_namespace_is_a_room_here() -> None:

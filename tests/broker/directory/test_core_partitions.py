@@ -88,7 +88,7 @@ def test_segments_that_a_crash_left_below_the_start_go_when_the_log_is_served() 
     model.trim(2)
     model.drain()
     model.files[leftover] = b""
-    del model.core.partitions[key_of(0)]
+    del model.core.state.partitions[key_of(0)]
     model.tell(AddPartition(log=log, settings=TopicSettings(), leftovers=(leftover,)))
     assert model.removed == [leftover, leftover]
 

@@ -33,7 +33,7 @@ def test_what_is_let_go_keeps_its_files_and_its_marks() -> None:
     model = filled(4)
     model.trim(2)
     model.drain()
-    log = model.core.partitions[key_of(0)].log
+    log = model.core.state.partitions[key_of(0)].log
     fail(model)
     token = release(model)
     model.drain()
@@ -42,7 +42,7 @@ def test_what_is_let_go_keeps_its_files_and_its_marks() -> None:
     assert model.released[key_of(0)] == PartitionMarks(
         flushed_offset=log.log_end_offset, log_start_offset=2, log_start_epoch=0
     )
-    assert key_of(0) not in model.core.partitions
+    assert key_of(0) not in model.core.state.partitions
     assert model.core.is_idle
     told = {kind: value for (key, kind), value in model.durable_marks.items() if key == key_of(0)}
     starts = {MarkKind.LOG_START_EPOCH: 0, MarkKind.LOG_START: 2}
@@ -146,7 +146,7 @@ def test_a_directory_that_fails_meanwhile_refuses_it() -> None:
     model.end_write(failure(ErrorCode.STORAGE_FAILED))
     model.drain()
     assert code_of(model, token) is ErrorCode.STORAGE_FAILED
-    assert key_of(0) in model.core.partitions
+    assert key_of(0) in model.core.state.partitions
 
 
 def test_what_is_served_is_not_let_go() -> None:

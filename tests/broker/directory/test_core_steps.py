@@ -98,7 +98,7 @@ class Story:
             case ("full", bool(is_full)):
                 model.tell(SetFull(is_full=is_full))
             case ("tick", int(later)):
-                model.tell(Tick(now_ms=model.core.now_ms + later))
+                model.tell(Tick(now_ms=model.core.state.now_ms + later))
             case _:
                 pass
 

@@ -28,7 +28,7 @@ async def named_after_a_write_in_flight(world: World, steps: int) -> bool:
     was_in_flight = False
     for _ in range(20_000):
         await asyncio.sleep(STEP_S)
-        is_writing = old.replica(0).directory.owner._core.partitions[KEY].plan is not None
+        is_writing = old.replica(0).directory.owner._core.state.partitions[KEY].plan is not None
         assert old.fetchers is not None
         lane = old.fetchers._lanes.get((NEW, Lane.LIVE))
         partition = None if lane is None else lane.session.partitions.get(KEY)

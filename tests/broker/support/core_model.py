@@ -345,8 +345,8 @@ class CoreModel:
                 self.end_flush()
             elif self.cuts:
                 self.end_cut()
-            elif self.core.are_marks_unflushed:
-                self.tell(Tick(now_ms=self.core.now_ms))
+            elif self.core.state.marks.are_unflushed:
+                self.tell(Tick(now_ms=self.core.state.now_ms))
             else:
                 return
         raise AssertionError("the core never comes to rest")
@@ -358,18 +358,18 @@ class CoreModel:
         effects = self.core.step(list(messages))
         for effect in effects:
             self._note(effect)
-        invariants.check(self.core)
-        for partition in self.core.partitions.values():
+        invariants.check(self.core.state)
+        for partition in self.core.state.partitions.values():
             self.adopted.update((segment.key, None) for segment in partition.log.segments)
         for key, offset in self.marks.items():
-            if key in self.core.partitions and self.core.partitions[key].cut is None:
-                log = self.core.partitions[key].log
+            if key in self.core.state.partitions and self.core.state.partitions[key].cut is None:
+                log = self.core.state.partitions[key].log
                 assert log.failure or offset <= log.flushed_offset, "a mark runs ahead"
         return effects
 
     def log(self, partition: int = 0) -> PartitionLog:
         """The partition's state."""
-        return self.core.partitions[key_of(partition)].log
+        return self.core.state.partitions[key_of(partition)].log
 
     def new_token(self) -> int:
         self._next_token += 1
@@ -476,7 +476,7 @@ class CoreModel:
 
     def _check_removed(self, key: SegmentKey) -> None:
         """A file goes if the log does without it: replaced, or wholly below the durable start."""
-        partition = self.core.partitions.get(key.partition)
+        partition = self.core.state.partitions.get(key.partition)
         # None: let go in this very step.
         segments = [] if partition is None else partition.log.segments
         assert all(key != segment.key for segment in segments), "a file of the log is removed"

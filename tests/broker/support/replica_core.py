@@ -13,7 +13,7 @@ from tidelog.broker.directory.core.messages import (
     Lead,
     RestartLog,
 )
-from tidelog.broker.directory.core.rounds import Leading
+from tidelog.broker.directory.core.partition import Leading
 from tidelog.broker.log.marks.marks import MarkKind
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
@@ -105,7 +105,7 @@ class ReplicaCore(CoreModel):
     @property
     def write_has_promises(self) -> bool:
         """Whether a cut, a trim or a restart waits for the marks of the write in flight."""
-        write = self.core.write
+        write = self.core.state.write
         return write is not None and bool(write.promises)
 
     # -- what lies on its disk -------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ReplicaCore(CoreModel):
         return again
 
     def _check_acknowledged(self, effect: Acknowledge) -> None:
-        role = self.core.partitions[KEY].role
+        role = self.core.state.partitions[KEY].role
         if self.topic.is_flush_sync or (isinstance(role, Leading) and role.in_sync_count == 1):
             super()._check_acknowledged(effect)
 

@@ -14,7 +14,7 @@ import msgspec
 from tests.broker.support.core_model import failure, key_of
 from tests.broker.support.replica_core import ReplicaCore
 from tidelog.broker.directory.core.messages import Acknowledge, Done, Refuse, Tick
-from tidelog.broker.directory.core.rounds import Following, Leading
+from tidelog.broker.directory.core.partition import Following, Leading
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch
@@ -143,7 +143,7 @@ class Group:
     def ask_to_expand(self, leader: int, follower: int) -> None:
         """The leader waits for the follower from now on, then asks."""
         broker = self.brokers[leader]
-        role = broker.core.core.partitions[KEY].role
+        role = broker.core.core.state.partitions[KEY].role
         if not broker.is_leading or broker.joining is not None or not isinstance(role, Leading):
             return
         log = broker.log
@@ -180,12 +180,12 @@ class Group:
         leader = self.brokers[follower.view.leader]
         if follower.is_leading or leader.view.epoch != follower.view.epoch:
             return
-        if not isinstance(follower.core.core.partitions[KEY].role, Following):
+        if not isinstance(follower.core.core.state.partitions[KEY].role, Following):
             return
         log, source = follower.log, leader.log
         if self._is_cutting(follower) or log.is_being_cut or source.is_being_cut:
             return
-        if follower.core.core.queue or follower.core.core.write is not None:
+        if follower.core.core.state.queue or follower.core.core.state.write is not None:
             return
         if log.log_end_offset < source.log_start_offset or (
             log.log_start_offset == log.log_end_offset != source.log_start_offset
@@ -319,7 +319,7 @@ class Group:
         elif what == "cut" and core.cuts:
             core.end_cut()
         elif what == "tick":
-            core.tell(Tick(now_ms=core.core.now_ms + 500))
+            core.tell(Tick(now_ms=core.core.state.now_ms + 500))
         elif what == "roll":
             core.roll()
         self._judge(self.brokers[number])
@@ -351,8 +351,8 @@ class Group:
 
     def _judge(self, broker: Broker) -> None:
         self._hear(broker.number)
-        log, cut = broker.log, broker.core.core.partitions[KEY].cut
-        if cut is not None and cut.restart_offset is not None:
+        log, cut = broker.log, broker.core.core.state.partitions[KEY].cut
+        if cut is not None and cut.restart is not None:
             # It is empty soon, and may go on below: another leader has trimmed what lay between.
             broker.highest_watermark = 0
             return

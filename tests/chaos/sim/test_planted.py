@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.directory.core.core import DirectoryCore
+from tidelog.broker.directory.core import writing
 from tidelog.broker.log.state import recovery
 from tidelog.chaos.sim import runner
 from tidelog.chaos.sim.__main__ import search_every_plant, search_planted
@@ -169,10 +169,10 @@ def test_every_bug_of_a_suite_is_searched_for_within_a_bound_of_its_own() -> Non
 
 
 def test_every_substitution_is_undone() -> None:
-    before = DirectoryCore._on_append
+    before = writing.on_append
     with planted(PLANTED["acknowledge_before_flush"]):
-        assert DirectoryCore._on_append is not before
-    assert DirectoryCore._on_append is before
+        assert writing.on_append is not before
+    assert writing.on_append is before
 
 
 def every_plant() -> list[tuple[str, str, Plant]]:

@@ -8,17 +8,9 @@ counts with what it has flushed, whatever the topic says (`Partition.is_flush_co
     moved only while at least min.insync.replicas replicas are in sync, and never back
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tidelog.broker.directory.core.rounds import Leading, Partition
-
-NOT_KNOWN: Final = -1
-"""The position of a replica that has told none since its leader's epoch began."""
+from tidelog.broker.directory.core.partition import NOT_KNOWN, Leading, Partition
 
 
 def position_of(log_end_offset: int, flushed_offset: int, *, is_flush_sync: bool) -> int:

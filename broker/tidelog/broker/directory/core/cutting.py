@@ -9,183 +9,145 @@ A log that is to go on elsewhere is cut to nothing first; its new start is marke
 that is interrupted, the log is whole, empty where it began, or empty at its new start.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
 
-from typing import TYPE_CHECKING
-
-from tidelog.broker.directory.core import stopping, trimming
+from tidelog.broker.directory.core import stopping
 from tidelog.broker.directory.core.messages import (
     Acknowledge,
-    Advanced,
     CutEnded,
     CutTail,
-    Done,
-    Effect,
-    Refuse,
     RestartLog,
     TruncateTail,
 )
-from tidelog.broker.directory.core.rounds import Awaiting, Cut, Following, Leading, Partition
+from tidelog.broker.directory.core.partition import Following, Leading, Partition
+from tidelog.broker.directory.core.promises import Cut, CutPhase, Restart
+from tidelog.broker.directory.core.rounds import Awaiting
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
 
-
-def on_truncate(core: DirectoryCore, message: TruncateTail, effects: list[Effect]) -> None:
+def on_truncate(state: DirectoryState, message: TruncateTail) -> None:
     """Begin a cut; what was appended and lies behind it is refused from now on."""
-    partition = core.partitions.get(message.key)
-    error = _objection(core, message, partition)
+    partition = state.partitions.get(message.key)
+    error = _objection(state, message, partition)
     if error is not None or partition is None:
         assert error is not None, "a cut is refused for a reason"
-        effects.append(Refuse(token=message.token, error=error))
+        state.refuse(message.token, error)
         return
     log = partition.log
     if isinstance(partition.role, Leading):
-        effects.append(Refuse(token=message.token, error=_leads(message)))
+        state.refuse(message.token, _leads(message))
         return
-    stopping.refuse_waiting(core, partition, _cut_off(message), effects)
+    stopping.refuse_waiting(state, partition, _cut_off(message))
     offset = max(message.offset, log.log_start_offset)
     if offset >= log.log_end_offset and partition.plan is None:
-        effects.append(Done(token=message.token, offset=log.log_end_offset))
+        state.done(message.token, log.log_end_offset)
         return
-    partition.is_roll_asked = False
-    cut = Cut(token=message.token, partition=partition, offset=offset)
-    _begin(core, cut)
-    if core.flush is not None:
-        core.flush.awaiting[:] = _without_cut_off(core.flush.awaiting, cut, effects)
+    cut = Cut(message.token, partition, offset)
+    state.begin_cut(cut)
+    if state.flush is not None:
+        state.refuse_awaiting(state.flush.take_awaiting(_is_cut_off(cut)), _cut_off(cut))
 
 
-def on_restart(core: DirectoryCore, message: RestartLog, effects: list[Effect]) -> None:
+def on_restart(state: DirectoryState, message: RestartLog) -> None:
     """Begin to empty the log; who has appended to it is refused from now on."""
-    partition = core.partitions.get(message.key)
-    error = _refusal(core, message, partition)
+    partition = state.partitions.get(message.key)
+    error = _refusal(state, message, partition)
     if error is None and partition is not None and not isinstance(partition.role, Following):
         error = _leads(message)
     if error is not None or partition is None:
         assert error is not None, "a restart is refused for a reason"
-        effects.append(Refuse(token=message.token, error=error))
+        state.refuse(message.token, error)
         return
-    stopping.refuse_waiting(core, partition, _cut_off(message), effects)
-    partition.is_roll_asked = False
-    _begin(
-        core,
-        Cut(
-            token=message.token,
-            partition=partition,
-            offset=partition.log.log_start_offset,
-            restart_offset=message.offset,
-            start_epoch=message.start_epoch,
-        ),
-    )
+    stopping.refuse_waiting(state, partition, _cut_off(message))
+    restart = Restart(message.offset, message.start_epoch)
+    state.begin_cut(Cut(message.token, partition, partition.log.log_start_offset, restart))
 
 
-def _begin(core: DirectoryCore, cut: Cut) -> None:
-    cut.partition.cut = cut
-    cut.partition.log.is_being_cut = True
-    core.cuts.append(cut)
-
-
-def give_up(core: DirectoryCore, partition: Partition, effects: list[Effect]) -> None:
+def give_up(state: DirectoryState, partition: Partition) -> None:
     """Another leader epoch begins: what its predecessor had cut off may be committed in it. A cut
     of which files are changed already runs to its end."""
     cut = partition.cut
-    if cut is None or cut.is_cutting or cut.is_marking or cut.restart_offset is not None:
-        if cut is not None and cut.is_marking:
-            cut.is_given_up = True
-        return
-    stopping.drop_cut(core, cut)
-    effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
+    if cut is not None and cut.give_up():
+        stopping.drop_cut(state, cut)
+        state.refuse(cut.token, _overtaken(cut))
 
 
-def advance(core: DirectoryCore, effects: list[Effect]) -> None:
+def advance(state: DirectoryState) -> None:
     """Bring each cut as far as what is in flight allows."""
-    for cut in list(core.cuts):
+    for cut in list(state.cuts):
         partition = cut.partition
-        if cut.is_cutting or cut.is_marking or cut.is_restarting or partition.is_removed:
+        if cut.is_under_way or partition.is_removed:
             continue
-        core.awaiting = _without_cut_off(core.awaiting, cut, effects)
-        if partition.is_lazy:
-            core.make_dirty(partition)
+        state.refuse_awaiting(state.take_awaiting(_is_cut_off(cut)), _cut_off(cut))
+        state.hurry(partition)
         if partition.plan is not None or partition.trims or partition.is_unflushed:
             continue
         log = partition.log
         # No mark may promise more than what will be left: a batch is cut as a whole.
         kept_offset = log.boundary_below(cut.offset)
-        if cut.restart_offset is not None:
-            kept_offset = min(kept_offset, cut.restart_offset)
-        is_promised = log.flushed_offset > kept_offset or trimming.is_undoing_commits(cut)
-        if not cut.is_marked and is_promised:
-            cut.flushed_offset = log.flushed_offset
-            log.flushed_offset = min(log.flushed_offset, kept_offset)
-            cut.is_marking = True
-            core.marks.pop(log.key, None)
-            core.postponed_marks.pop(log.key, None)
-            core.promises.append(cut)
-        elif cut.restart_offset is not None and not log.segments:
-            _mark_restart(core, cut)
-        elif cut.restart_offset is None and cut.offset >= log.log_end_offset:
-            stopping.drop_cut(core, cut)
-            effects.append(Done(token=cut.token, offset=log.log_end_offset))
+        if cut.restart is not None:
+            kept_offset = min(kept_offset, cut.restart.offset)
+        is_promised = log.flushed_offset > kept_offset or cut.is_undoing_commits
+        if cut.promised_offset is None and is_promised:
+            cut.begin_marking(kept_offset)
+            state.marks.unsay_flushed(log.key)
+            state.marks.promise(cut)
+        elif cut.restart is not None and not log.segments:
+            cut.begin_restarting()
+            state.marks.promise(cut)
+        elif cut.restart is None and cut.offset >= log.log_end_offset:
+            stopping.drop_cut(state, cut)
+            state.done(cut.token, log.log_end_offset)
         else:
-            cut.is_cutting, cut.high_watermark = True, log.high_watermark
-            log.lower_high_watermark(cut.offset)
-            effects += [Advanced(key=log.key), _cut_tail(cut)]
+            cut.begin_cutting()
+            state.tell_readers(log.key)
+            state.emit(_cut_tail(cut))
 
 
-def on_marked(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
+def on_marked(state: DirectoryState, cut: Cut) -> None:
     """Nothing that will be cut off is promised any more."""
-    assert cut.is_marking, f"{cut.key}: a mark was flushed that was never asked for"
-    cut.is_marking, cut.is_marked = False, True
-    if cut.is_given_up:
-        stopping.drop_cut(core, cut)
-        effects.append(Refuse(token=cut.token, error=_overtaken(cut)))
+    if cut.phase is CutPhase.GIVEN_UP:
+        stopping.drop_cut(state, cut)
+        state.refuse(cut.token, _overtaken(cut))
+    else:
+        cut.end_marking()
 
 
-def _mark_restart(core: DirectoryCore, cut: Cut) -> None:
-    """The log is empty: mark where it goes on."""
-    cut.flushed_offset = cut.partition.log.flushed_offset
-    cut.is_restarting = True
-    core.promises.append(cut)
-
-
-def on_restarted(core: DirectoryCore, cut: Cut, effects: list[Effect]) -> None:
+def on_restarted(state: DirectoryState, cut: Cut) -> None:
     """The log's new start is durable."""
-    assert cut.restart_offset is not None, f"{cut.key}: it goes on where it was"
+    assert cut.restart is not None, f"{cut.key}: it goes on where it was"
     partition, log = cut.partition, cut.partition.log
-    _end(core, cut)
-    log.restart(cut.restart_offset, cut.start_epoch)
+    state.end_cut(cut)
+    log.restart(cut.restart.offset, cut.restart.start_epoch)
     if not partition.is_removed:
-        core.marks[log.key] = log.flushed_offset
-        core.committed_marks[log.key] = log.high_watermark
-        core.moved[log.key] = partition
-    effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
+        state.marks.note_flushed(log.key, log.flushed_offset)
+        state.marks.note_committed(log.key, log.high_watermark)
+        state.log_end_moved(partition)
+    state.done(cut.token, log.log_end_offset)
+    state.tell_readers(log.key)
 
 
-def _end(core: DirectoryCore, cut: Cut) -> None:
-    core.cuts.remove(cut)
-    cut.partition.cut = None
-    cut.partition.log.is_being_cut = False
-
-
-def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) -> None:
+def on_cut_ended(state: DirectoryState, message: CutEnded) -> None:
     """The log ends where it was cut; or it cannot be told where, and stops."""
-    cut = next(each for each in core.cuts if each.key == message.key and each.is_cutting)
+    cut = next(
+        each for each in state.cuts if each.key == message.key and each.phase is CutPhase.CUTTING
+    )
     partition, log = cut.partition, cut.partition.log
-    error = core.failure or message.error
-    if error is None and cut.restart_offset is not None and not partition.is_removed:
+    error = state.failure or message.error
+    if error is None and cut.restart is not None and not partition.is_removed:
         log.cut(None, ProducerState(), cut.offset)
-        cut.is_cutting = False
+        cut.end_cutting()
         return
-    _end(core, cut)
+    state.end_cut(cut)
     if error is not None:
         is_of_one_log = message.is_of_one_log or error.code is ErrorCode.STORAGE_CORRUPT
-        if core.failure is None and is_of_one_log:
-            stopping.fail_partition(core, message.key, error, effects)
-        elif core.failure is None:
-            stopping.stop(core, error, effects)
-        effects.append(Refuse(token=cut.token, error=error))
+        if state.failure is None and is_of_one_log:
+            stopping.fail_partition(state, message.key, error)
+        elif state.failure is None:
+            stopping.stop(state, error)
+        state.refuse(cut.token, error)
         return
     assert message.cut is not None, f"{log.key}: a cut that ended well left something"
     log.cut(
@@ -198,20 +160,21 @@ def on_cut_ended(core: DirectoryCore, message: CutEnded, effects: list[Effect]) 
         # What is left was flushed: that commits an only replica's.
         log.commit(log.log_end_offset, log.end_position())
     if not partition.is_removed:
-        core.marks[log.key] = log.flushed_offset
+        state.marks.note_flushed(log.key, log.flushed_offset)
         if partition.role is not None:
             log.commit_to(cut.high_watermark)
-            core.committed_marks[log.key] = log.high_watermark
-            core.moved[log.key] = partition
-    effects += [Done(token=cut.token, offset=log.log_end_offset), Advanced(key=log.key)]
+            state.marks.note_committed(log.key, log.high_watermark)
+            state.log_end_moved(partition)
+    state.done(cut.token, log.log_end_offset)
+    state.tell_readers(log.key)
 
 
 def _refusal(
-    core: DirectoryCore, message: TruncateTail | RestartLog, partition: Partition | None
+    state: DirectoryState, message: TruncateTail | RestartLog, partition: Partition | None
 ) -> TidelogError | None:
     """Why nothing can be cut off the log now; None if it can."""
-    if core.failure is not None:
-        return core.failure
+    if state.failure is not None:
+        return state.failure
     if partition is None or partition.cut is not None or partition.trims:
         return TidelogError(
             ErrorCode.UNAVAILABLE,
@@ -227,10 +190,10 @@ def _tried(message: TruncateTail | RestartLog) -> str:
 
 
 def _objection(
-    core: DirectoryCore, message: TruncateTail, partition: Partition | None
+    state: DirectoryState, message: TruncateTail, partition: Partition | None
 ) -> TidelogError | None:
     """Why the log cannot be cut there; None if it can."""
-    error = _refusal(core, message, partition)
+    error = _refusal(state, message, partition)
     if error is not None or partition is None:
         return error
     log, tried = partition.log, _tried(message)
@@ -277,20 +240,17 @@ def _cut_tail(cut: Cut) -> CutTail:
     )
 
 
-def _without_cut_off(awaiting: list[Awaiting], cut: Cut, effects: list[Effect]) -> list[Awaiting]:
-    """Those who wait for what will not be cut off; the others are refused."""
-    kept = []
-    for waiting in awaiting:
-        answer = waiting.answer
-        if (
-            waiting.partition is cut.partition
-            and waiting.end_offset > cut.offset
-            and isinstance(answer, Acknowledge)
-        ):
-            effects.append(Refuse(token=answer.token, error=_cut_off(cut)))
-        else:
-            kept.append(waiting)
-    return kept
+def _is_cut_off(cut: Cut) -> Callable[[Awaiting], bool]:
+    """Tells those who wait for what will be cut off: the others go on waiting."""
+
+    def is_cut_off(each: Awaiting) -> bool:
+        return (
+            each.partition is cut.partition
+            and each.end_offset > cut.offset
+            and isinstance(each.answer, Acknowledge)
+        )
+
+    return is_cut_off
 
 
 def _leads(message: TruncateTail | RestartLog) -> TidelogError:

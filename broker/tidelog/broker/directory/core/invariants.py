@@ -1,59 +1,52 @@
 """What holds of a data directory's core after every step."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tidelog.broker.directory.core.commit import answered_offset
-from tidelog.broker.directory.core.rounds import Following, Leading
-
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
-    from tidelog.broker.directory.core.rounds import Partition
-    from tidelog.broker.log.state.log import PartitionLog
-    from tidelog.broker.log.state.segments import Segment
-    from tidelog.wire.ids import PartitionKey
+from tidelog.broker.directory.core.partition import FlushDue, Following, Leading, Partition
+from tidelog.broker.directory.core.promises import CutPhase
+from tidelog.broker.directory.core.state import DirectoryState
+from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.state.segments import Segment
+from tidelog.wire.ids import PartitionKey
 
 
-def check_step(core: DirectoryCore) -> None:
+def check_step(state: DirectoryState) -> None:
     """The cheap part: what any step could break, whatever it touched."""
-    assert not (core.is_truncating and core.write is not None), (
+    assert not (state.is_truncating and state.write is not None), (
         "nothing is written while a round is cut back"
     )
-    if core.failure is not None:
-        assert not core.queue, "a failed directory keeps nobody waiting for a write"
-        assert not core.awaiting, "a failed directory keeps nobody waiting for a flush"
-        promises = [*core.promises, *core.written_promises]
-        assert not promises, "a failed directory keeps nobody waiting for a mark"
+    if state.failure is not None:
+        assert not state.queue, "a failed directory keeps nobody waiting for a write"
+        assert not state.awaiting, "a failed directory keeps nobody waiting for a flush"
+        assert not state.marks.all_promises(), "a failed directory keeps nobody waiting for a mark"
 
 
-def check(core: DirectoryCore) -> None:
+def check(state: DirectoryState) -> None:
     """Everything, for every partition."""
-    check_step(core)
-    for key, partition in core.partitions.items():
+    check_step(state)
+    for key, partition in state.partitions.items():
         check_log(partition.log)
-        _check_partition(core, partition)
+        _check_partition(state, partition)
         for held in partition.held:
             assert held.key == key, "a held batch waits at its own partition"
-    for key, offset in core.marks.items():
-        assert key in core.partitions, f"{key}: a mark of what is not served"
-        assert offset <= core.partitions[key].log.flushed_offset, f"{key}: a mark runs ahead"
-    for key, offset in core.committed_marks.items():
-        assert key in core.partitions, f"{key}: a mark of what is not served"
-        assert offset <= core.partitions[key].log.high_watermark, f"{key}: a mark runs ahead"
-    for cut in core.cuts:
+    for key, offset in state.marks.flushed.items():
+        assert key in state.partitions, f"{key}: a mark of what is not served"
+        assert offset <= state.partitions[key].log.flushed_offset, f"{key}: a mark runs ahead"
+    for key, offset in state.marks.committed.items():
+        assert key in state.partitions, f"{key}: a mark of what is not served"
+        assert offset <= state.partitions[key].log.high_watermark, f"{key}: a mark runs ahead"
+    for cut in state.cuts:
         assert cut.partition.cut is cut, f"{cut.key}: a cut that its partition does not know"
-        assert not (cut.is_cutting and cut.partition.plan), f"{cut.key}: cut while it is written"
-        assert not (cut.is_cutting and cut.partition.is_unflushed), (
-            f"{cut.key}: cut while it is flushed"
-        )
+        if cut.phase is CutPhase.CUTTING:
+            assert not cut.partition.plan, f"{cut.key}: cut while it is written"
+            assert not cut.partition.is_unflushed, f"{cut.key}: cut while it is flushed"
 
 
-def check_moved(core: DirectoryCore, key: PartitionKey, before: int) -> None:
+def check_moved(state: DirectoryState, key: PartitionKey, before: int) -> None:
     """The watermark of one of several replicas was moved: never back, and never past what all hold
     that a commit waits for."""
-    partition = core.partitions[key]
+    partition = state.partitions[key]
     log, role = partition.log, partition.role
     assert before < log.high_watermark <= log.log_end_offset, (
         f"{key}: the watermark went from {before} to {log.high_watermark}, "
@@ -87,14 +80,13 @@ def check_log(log: PartitionLog) -> None:
             )
 
 
-def _check_partition(core: DirectoryCore, partition: Partition) -> None:
+def _check_partition(state: DirectoryState, partition: Partition) -> None:
     log = partition.log
-    is_dirty = any(each is partition for each in core.dirty)
-    assert partition.is_dirty == is_dirty, f"{log.key}: dirty or not"
-    assert partition.is_lazy == (log.key in core.lazy), f"{log.key}: lazy or not"
-    assert not (partition.is_lazy and partition.is_dirty), f"{log.key}: flushed soon or later"
+    is_dirty = any(each is partition for each in state.dirty)
+    assert (partition.flush_due is FlushDue.SOON) == is_dirty, f"{log.key}: dirty or not"
+    assert partition.is_lazy == (log.key in state.lazy), f"{log.key}: lazy or not"
     if partition.plan is not None:
-        assert core.write is not None, f"{log.key}: planned for no write"
+        assert state.write is not None, f"{log.key}: planned for no write"
         assert not (partition.plan.is_new and partition.is_unflushed), (
             f"{log.key}: a segment is made before the one before is flushed"
         )

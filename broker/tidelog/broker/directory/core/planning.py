@@ -5,16 +5,10 @@ asked. It must never plan a new segment while the active one is not flushed, nor
 partition in one write. Stop 6 of a record's walk.
 """
 
-from tidelog.broker.directory.core import resends
 from tidelog.broker.directory.core.messages import AppendBatch
-from tidelog.broker.directory.core.rounds import (
-    Following,
-    Partition,
-    Planned,
-    SegmentPlan,
-    WriteRound,
-)
-from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS, stamped
+from tidelog.broker.directory.core.partition import Following, Partition
+from tidelog.broker.directory.core.rounds import Planned, SegmentPlan, WriteRound
+from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS, Pieces, stamped
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
@@ -37,31 +31,19 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
             return False
     elif plan.size_bytes and _is_full(settings, plan, plan.size_bytes + size_bytes, timestamp):
         return False
+    pieces: Pieces
     if append.is_replica:
-        header = append.header
+        header, pieces = append.header, (append.batch,)
         _check_copy(partition, append, plan)
-        plan.pieces.append(append.batch)
     else:
         pieces, header = stamped(
             append, plan.end_offset, partition.log.leader_epoch, is_append_time=is_append_time
         )
-        plan.pieces += pieces
     if partition.plan is None:
-        _join(partition, plan, round_)
-    if not plan.size_bytes:
-        plan.first_timestamp = timestamp
-    plan.size_bytes += size_bytes
-    plan.end_offset = end_offset = header.next_offset
-    if header.producer_id >= 0 and not append.is_replica:
-        resends.note(plan, header)
-    if append.is_flush_awaited:
-        plan.is_flush_awaited = True
-    round_.size_bytes += size_bytes
-    round_.planned.append(
-        Planned(
-            append, plan, header, end_offset, timestamp if is_append_time else NO_APPEND_TIME_MS
-        )
-    )
+        round_.join(plan)
+    plan.take(append, header, pieces, timestamp)
+    append_time_ms = timestamp if is_append_time else NO_APPEND_TIME_MS
+    round_.take(Planned(append, plan, header, plan.end_offset, append_time_ms))
     return True
 
 
@@ -69,12 +51,11 @@ def plan_roll(partition: Partition, round_: WriteRound) -> bool:
     """Take the new segment that was asked for into the write, empty; False: it must wait."""
     assert partition.is_roll_asked, f"{partition.log.key}: nobody asked for a new segment"
     if not can_roll(partition):
-        partition.is_roll_asked = False
+        partition.drop_roll()
         return True
     if partition.is_unflushed or partition.plan is not None:
         return False
-    _join(partition, _new_plan(partition), round_)
-    partition.is_roll_asked = False
+    round_.join(_new_plan(partition))
     return True
 
 
@@ -84,11 +65,6 @@ def can_roll(partition: Partition) -> bool:
     return bool(segments) and not segments[-1].is_sealed and segments[-1].size_bytes > 0
 
 
-def _join(partition: Partition, plan: SegmentPlan, round_: WriteRound) -> None:
-    partition.plan = plan
-    round_.plans.append(plan)
-
-
 def _plan_for(partition: Partition, size_bytes: int, timestamp: int) -> SegmentPlan | None:
     """To the active segment, or to a new one; None if the active one must be flushed first."""
     segments = partition.log.segments
@@ -96,8 +72,9 @@ def _plan_for(partition: Partition, size_bytes: int, timestamp: int) -> SegmentP
         return _new_plan(partition)
     active = segments[-1]
     length = active.size_bytes
-    plan = SegmentPlan(partition, active.key, length, is_new=False)
-    plan.first_timestamp = active.first_timestamp
+    plan = SegmentPlan(
+        partition, active.key, length, is_new=False, first_timestamp=active.first_timestamp
+    )
     if not length or not (
         partition.is_roll_asked
         or _is_full(partition.settings, plan, length + size_bytes, timestamp)
@@ -108,7 +85,7 @@ def _plan_for(partition: Partition, size_bytes: int, timestamp: int) -> SegmentP
 
 def _new_plan(partition: Partition) -> SegmentPlan:
     log = partition.log
-    partition.is_roll_asked = False
+    partition.drop_roll()
     return SegmentPlan(partition, SegmentKey(log.key, log.log_end_offset), 0, is_new=True)
 
 
@@ -131,7 +108,7 @@ def _check_copy(partition: Partition, append: AppendBatch, plan: SegmentPlan) ->
     )
     if isinstance(role, Following):
         is_misfit = is_misfit or (append.is_continued and role.is_refusing)
-        role.is_refusing = is_misfit
+        role.note_copy(is_misfit=is_misfit)
     if is_misfit:
         raise TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -140,8 +117,7 @@ def _check_copy(partition: Partition, append: AppendBatch, plan: SegmentPlan) ->
             f"{header.leader_epoch}, the log ends at {end_offset} of leader epoch "
             f"{plan.leader_epoch} and follows leader epoch {log.leader_epoch}",
         )
-    plan.leader_epoch = header.leader_epoch
     # After a cut a gap may be lower than the one that is marked.
     is_marked = plan.gaps_from != NO_GAPS or NO_GAPS < log.gaps_from <= end_offset
-    if header.base_offset > end_offset and not is_marked:
-        plan.gaps_from = end_offset
+    is_gap = header.base_offset > end_offset and not is_marked
+    plan.follow_leader(header.leader_epoch, gaps_from=end_offset if is_gap else NO_GAPS)

@@ -5,57 +5,49 @@ may be let go instead, so that its files are opened again: not before all that w
 flushed, and what its marks say stays as it is.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tidelog.broker.directory.core import stopping
 from tidelog.broker.directory.core.messages import (
-    Advanced,
-    Effect,
-    Refuse,
     ReleaseFiles,
     ReleasePartition,
     RemoveDirectory,
     RemovePartition,
 )
-from tidelog.broker.directory.core.rounds import Partition, Removal
+from tidelog.broker.directory.core.partition import Partition
+from tidelog.broker.directory.core.promises import Release, Removal, RemovalPhase
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.marks.marks import PartitionMarks
-from tidelog.broker.log.names import directory_name
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionKey
 
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
 
-
-def on_remove(core: DirectoryCore, message: RemovePartition, effects: list[Effect]) -> None:
+def on_remove(state: DirectoryState, message: RemovePartition) -> None:
     """From now on the partition is not known; what was appended and not flushed is refused."""
-    if core.failure is not None:
-        effects.append(Refuse(token=message.token, error=core.failure))
+    if state.failure is not None:
+        state.refuse(message.token, state.failure)
         return
-    partition = core.partitions.get(message.key)
+    partition = state.partitions.get(message.key)
     if partition is None:
-        effects.append(Refuse(token=message.token, error=_gone(message.key)))
+        state.refuse(message.token, _gone(message.key))
         return
-    stopping.refuse_waiting(core, partition, _gone(message.key), effects)
-    _let_go(core, partition)
-    if partition.log.failure is None:
-        partition.log.failure = _gone(message.key)
-    stopping.refuse_commits(partition, partition.log.failure, effects)
-    core.removals.append(Removal(message.token, partition, message.kept_as))
-    effects.append(Advanced(key=message.key))
+    stopping.refuse_waiting(state, partition, _gone(message.key))
+    state.let_go(partition)
+    log = partition.log
+    if log.failure is None:
+        log.stop(_gone(message.key))
+    stopping.refuse_commits(state, partition, log.failure or _gone(message.key))
+    state.begin_removal(Removal(message.token, partition, message.kept_as))
+    state.tell_readers(message.key)
 
 
-def on_release(core: DirectoryCore, message: ReleasePartition, effects: list[Effect]) -> None:
+def on_release(state: DirectoryState, message: ReleasePartition) -> None:
     """It is known until nothing of it is in flight, with its marks; it takes nothing anyway."""
-    partition = core.partitions.get(message.key)
-    if core.failure is not None or partition is None:
-        error = core.failure or _gone(message.key)
-        effects.append(Refuse(token=message.token, error=error))
+    partition = state.partitions.get(message.key)
+    if state.failure is not None or partition is None:
+        error = state.failure or _gone(message.key)
+        state.refuse(message.token, error)
         return
     assert partition.log.failure is not None, f"{message.key} is served"
-    core.removals.append(Removal(message.token, partition, is_release=True))
+    state.begin_removal(Release(message.token, partition))
 
 
 def known_marks(partition: Partition) -> PartitionMarks:
@@ -76,83 +68,55 @@ def known_marks(partition: Partition) -> PartitionMarks:
     )
 
 
-def advance(core: DirectoryCore, effects: list[Effect]) -> None:
+def advance(state: DirectoryState) -> None:
     """Let the files go of which nothing is in flight any more."""
-    kept = []
-    for removal in core.removals:
-        if removal.is_release:
-            if not _release(core, removal, effects):
-                kept.append(removal)
-            continue
-        partition, cut = removal.partition, removal.partition.cut
-        is_cut_in_flight = cut is not None and cut.is_under_way
-        if partition.plan is not None or partition.is_flushing or is_cut_in_flight:
-            kept.append(removal)
-            continue
-        if not removal.is_marked:
-            kept.append(removal)
-            if not removal.is_marking:
-                removal.is_marking = True
-                core.promises.append(removal)
-            continue
-        error = partition.log.failure
-        assert error is not None, f"{partition.log.key}: what is removed is not served"
-        if cut is not None:
-            core.cuts.remove(cut)
-            effects.append(Refuse(token=cut.token, error=error))
-        _forget_unflushed(core, partition, error, effects)
-        effects.append(
-            RemoveDirectory(token=removal.token, key=partition.log.key, kept_as=removal.kept_as)
-        )
-    core.removals = kept
+    for each in list(state.removals):
+        is_over = _release(state, each) if isinstance(each, Release) else _remove(state, each)
+        if is_over:
+            state.end_removal(each)
 
 
-def _release(core: DirectoryCore, removal: Removal, effects: list[Effect]) -> bool:
+def _remove(state: DirectoryState, removal: Removal) -> bool:
+    """Bring it as far as what is in flight allows; whether its files go now."""
+    partition, cut = removal.partition, removal.partition.cut
+    is_cut_in_flight = cut is not None and cut.is_under_way
+    if partition.plan is not None or partition.is_flushing or is_cut_in_flight:
+        return False
+    if removal.phase is not RemovalPhase.MARKED:
+        if removal.phase is RemovalPhase.WAITING:
+            removal.begin_marking()
+            state.marks.promise(removal)
+        return False
+    error = partition.log.failure
+    assert error is not None, f"{partition.log.key}: what is removed is not served"
+    if cut is not None:
+        state.end_cut(cut)
+        state.refuse(cut.token, error)
+    # Nobody waits for a flush that does not come any more.
+    state.forget_unflushed(partition)
+    waiting = state.take_awaiting(lambda each: each.partition is partition)
+    state.refuse_awaiting(waiting, error)
+    state.emit(RemoveDirectory(token=removal.token, key=partition.log.key, kept_as=removal.kept_as))
+    return True
+
+
+def _release(state: DirectoryState, release: Release) -> bool:
     """Let it go, if nothing of it is in flight and all is flushed; whether that was done."""
-    partition = removal.partition
+    partition = release.partition
     cut, key = partition.cut, partition.log.key
-    if partition.is_lazy:
-        core.make_dirty(partition)
+    state.hurry(partition)
     if cut is not None and not cut.is_under_way:
         error = partition.log.failure
         assert error is not None, f"{key} is served"
-        stopping.drop_cut(core, cut)
-        effects.append(Refuse(token=cut.token, error=error))
+        stopping.drop_cut(state, cut)
+        state.refuse(cut.token, error)
     is_in_flight = partition.plan is not None or partition.trims or partition.cut is not None
     if is_in_flight or partition.is_unflushed:
         return False
     marks = known_marks(partition)
-    _let_go(core, partition)
-    effects.append(ReleaseFiles(token=removal.token, key=key, marks=marks))
+    state.let_go(partition)
+    state.emit(ReleaseFiles(token=release.token, key=key, marks=marks))
     return True
-
-
-def _let_go(core: DirectoryCore, partition: Partition) -> None:
-    key = partition.log.key
-    del core.partitions[key]
-    core.marks.pop(key, None)
-    core.postponed_marks.pop(key, None)
-    core.committed_marks.pop(key, None)
-    core.moved.pop(key, None)
-    partition.is_removed = True
-
-
-def _forget_unflushed(
-    core: DirectoryCore, partition: Partition, error: TidelogError, effects: list[Effect]
-) -> None:
-    """Flush nothing of the partition any more, and let nobody wait for that."""
-    if partition.is_lazy:
-        core.make_dirty(partition)
-    core.dirty = [each for each in core.dirty if each is not partition]
-    partition.is_dirty = False
-    core.dirty_directories.pop(directory_name(partition.log.key), None)
-    kept = []
-    for waiting in core.awaiting:
-        if waiting.partition is partition:
-            effects.append(Refuse(token=waiting.answer.token, error=error))
-        else:
-            kept.append(waiting)
-    core.awaiting = kept
 
 
 def _gone(key: PartitionKey) -> TidelogError:

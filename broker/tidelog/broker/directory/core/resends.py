@@ -5,28 +5,14 @@ Owns what is known of producers while batches are planned and not written. It mu
 batch that was sent again sooner than the first one could be.
 """
 
-from __future__ import annotations
-
-from bisect import bisect_right
-from typing import TYPE_CHECKING
-
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Effect, Refuse, Written
+from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch
+from tidelog.broker.directory.core.partition import Following, Partition
 from tidelog.broker.directory.core.producer_check import find_duplicate, is_next
 from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping
-from tidelog.broker.directory.core.rounds import (
-    Again,
-    Awaiting,
-    Following,
-    Partition,
-    SegmentPlan,
-    WriteRound,
-)
+from tidelog.broker.directory.core.rounds import Again, Awaiting, WriteRound
 from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS
-from tidelog.wire.batch import BatchHeader
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.wire.ids import Offset
-
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
 
 
 def judge(partition: Partition, append: AppendBatch) -> Again | None:
@@ -57,45 +43,33 @@ def judge(partition: Partition, append: AppendBatch) -> Again | None:
     )
 
 
-def note(plan: SegmentPlan, header: BatchHeader) -> None:
-    """The batch is planned: what comes behind it is judged by it."""
-    if plan.producers is None:
-        plan.producers = {}
-    planned = plan.producers.get(header.producer_id)
-    if planned is None:
-        plan.producers[header.producer_id] = [header]
-    else:
-        planned.append(header)
-
-
-def take(core: DirectoryCore, again: Again, round_: WriteRound, effects: list[Effect]) -> None:
+def take(state: DirectoryState, again: Again, round_: WriteRound) -> None:
     """Answer it at once, or with the write that the first one is planned in."""
-    core.duplicates_answered += 1
+    state.note_duplicate()
     if again.end_offset > again.partition.log.log_end_offset:
-        round_.again.append(again)
+        round_.take_again(again)
     else:
-        answer(core, again, effects)
+        answer(state, again)
 
 
-def answer(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
+def answer(state: DirectoryState, again: Again) -> None:
     """The first one is written: answer as it was, or will be."""
     partition, append, role = again.partition, again.append, again.partition.role
     if isinstance(role, Following):
-        effects.append(Refuse(token=append.token, error=indeterminate(append.key)))
+        state.refuse(append.token, indeterminate(append.key))
     elif not append.is_flush_awaited:
-        effects.append(again.answer)
+        state.acknowledge(again.answer)
     elif role is None:
-        _await_flush(core, again, effects)
+        _await_flush(state, again)
     elif again.end_offset <= _answered_offset(partition):
-        effects.append(again.answer)
+        state.acknowledge(again.answer)
     elif partition.log.failure is not None:
-        effects.append(Refuse(token=append.token, error=partition.log.failure))
-    elif core.is_stopping:
-        effects.append(Refuse(token=append.token, error=node_stopping(append.key)))
+        state.refuse(append.token, partition.log.failure)
+    elif state.is_stopping:
+        state.refuse(append.token, node_stopping(append.key))
     else:
-        place = bisect_right(role.awaiting, again.end_offset, key=_end_offset_of)
-        role.awaiting.insert(place, Awaiting(again.answer, partition, again.end_offset))
-        effects.append(Written(token=append.token))
+        role.await_commit(Awaiting(again.answer, partition, again.end_offset))
+        state.release_bytes(append.token)
 
 
 def _answered_offset(partition: Partition) -> Offset:
@@ -106,22 +80,15 @@ def _answered_offset(partition: Partition) -> Offset:
     return log.high_watermark
 
 
-def _await_flush(core: DirectoryCore, again: Again, effects: list[Effect]) -> None:
+def _await_flush(state: DirectoryState, again: Again) -> None:
     partition = again.partition
     waiting = Awaiting(again.answer, partition, again.end_offset)
     if again.end_offset <= partition.log.flushed_offset:
-        effects.append(again.answer)
+        state.acknowledge(again.answer)
         return
-    effects.append(Written(token=again.append.token))
-    if core.flush is not None and any(
-        each is partition and end_offset >= again.end_offset
-        for each, end_offset, _ in core.flush.ends
-    ):
-        core.flush.awaiting.append(waiting)
+    state.release_bytes(again.append.token)
+    if state.flush is not None and state.flush.covers(partition, again.end_offset):
+        state.flush.await_end(waiting)
     else:
-        core.make_dirty(partition)
-        core.awaiting.append(waiting)
-
-
-def _end_offset_of(waiting: Awaiting) -> Offset:
-    return waiting.end_offset
+        state.make_dirty(partition)
+        state.await_flush(waiting)

@@ -1,17 +1,19 @@
-"""What a directory's core keeps while writes and flushes are under way. Pure."""
+"""The write and the flush round in flight, and who is answered when they end. Pure."""
 
-from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Refuse, TrimHead
+from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Refuse
+from tidelog.broker.directory.core.partition import Partition, Role
+from tidelog.broker.directory.core.promises import Promise
+from tidelog.broker.directory.core.stamping import Pieces
 from tidelog.broker.log.marks.marks import Mark
 from tidelog.broker.log.names import SegmentKey
-from tidelog.broker.log.state.log import NO_GAPS, UNKNOWN_EPOCH, PartitionLog
+from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
-from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
 class SegmentPlan:
@@ -34,7 +36,13 @@ class SegmentPlan:
     )
 
     def __init__(
-        self, partition: "Partition", segment: SegmentKey, byte_position: int, *, is_new: bool
+        self,
+        partition: Partition,
+        segment: SegmentKey,
+        byte_position: int,
+        *,
+        is_new: bool,
+        first_timestamp: int = NO_TIMESTAMP,
     ) -> None:
         self.partition = partition
         self.role = partition.role
@@ -47,7 +55,7 @@ class SegmentPlan:
         self.size_bytes = byte_position
         """How long the segment is afterwards."""
         self.end_offset = partition.log.log_end_offset
-        self.first_timestamp = NO_TIMESTAMP
+        self.first_timestamp = first_timestamp
         self.pieces: list[bytes | bytearray | memoryview] = []
         self.is_flush_awaited = False
         self.leader_epoch = partition.log.leader_epochs.latest
@@ -57,133 +65,32 @@ class SegmentPlan:
         self.gaps_from = NO_GAPS
         """Where a follower first skips offsets; to be marked."""
 
+    def take_over(self, role: Role | None) -> None:
+        """Those who wait for its batches are answered in this role as well."""
+        self.role = role
 
-class Cut(msgspec.Struct, kw_only=True):
-    """A truncation of a log's tail: waits for what is in flight, is marked if need be, is done."""
+    def follow_leader(self, leader_epoch: LeaderEpoch, *, gaps_from: Offset) -> None:
+        """A copy of this epoch goes in, behind a gap unless `gaps_from` is NO_GAPS."""
+        self.leader_epoch = leader_epoch
+        if gaps_from != NO_GAPS:
+            self.gaps_from = gaps_from
 
-    token: int
-    partition: "Partition"
-    offset: Offset
-    flushed_offset: Offset = Offset(-1)
-    """As it was before the lower mark was asked for."""
-    is_marking: bool = False
-    """A lower FLUSHED mark is on its way to the disk."""
-    is_marked: bool = False
-    """No mark promises any more what is cut off."""
-    is_cutting: bool = False
-    """The owner is at it."""
-    restart_offset: Offset | None = None
-    """Where the log goes on, once it is empty."""
-    start_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    """By the word of which epoch's leader it begins there."""
-    high_watermark: Offset = Offset(0)
-    """As it was before the cut: what is left below it is committed still."""
-    is_given_up: bool = False
-    """Another leader epoch has begun meanwhile: nothing is cut."""
-    is_restarting: bool = False
-    """It is empty; the mark of its new start is on its way to the disk."""
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a mark or the owner is at it."""
-        return self.is_marking or self.is_cutting or self.is_restarting
-
-    @property
-    def key(self) -> PartitionKey:
-        """Which partition's."""
-        return self.partition.log.key
-
-
-class Leading:
-    """What a replica that leads others keeps of them, and who waits for a commit."""
-
-    __slots__ = ("awaiting", "in_sync_count", "others")
-
-    def __init__(self) -> None:
-        self.others: dict[BrokerId, tuple[int, int]] = {}
-        """Log end and flushed offset of each that a commit waits for; NOT_KNOWN before it told."""
-        self.in_sync_count = 0
-        self.awaiting: deque[Awaiting] = deque()
-        """In the order of their offsets."""
-
-
-class Following:
-    """What a replica that follows knows of its leader."""
-
-    __slots__ = ("is_refusing", "leader_watermark")
-
-    def __init__(self) -> None:
-        self.is_refusing = False
-        """The last copy did not fit: what goes on behind it does not either."""
-        self.leader_watermark = Offset(0)
-        """What comes up to here is committed already."""
-
-
-Role = Leading | Following
-
-
-class Partition:
-    """A log with what its owner needs beside it."""
-
-    __slots__ = (
-        "cut",
-        "held",
-        "is_dirty",
-        "is_flushing",
-        "is_lazy",
-        "is_removed",
-        "is_roll_asked",
-        "lazy_since_ms",
-        "log",
-        "plan",
-        "role",
-        "settings",
-        "trim_epoch",
-        "trim_offset",
-        "trims",
-    )
-
-    def __init__(self, log: PartitionLog, settings: TopicSettings) -> None:
-        self.log = log
-        self.settings = settings
-        self.role: Role | None = None
-        """None: it is the partition's only replica."""
-        self.held: deque[AppendBatch] = deque()
-        """Until the active segment is flushed, and the next one can be made."""
-        self.plan: SegmentPlan | None = None
-        """Its part in the write being planned or in flight."""
-        self.is_dirty = False
-        """Written, to be flushed by the next round."""
-        self.is_lazy = False
-        """Written, to be flushed once it has waited long enough."""
-        self.lazy_since_ms = 0
-        self.is_flushing = False
-        """Covered by the round in flight."""
-        self.is_roll_asked = False
-        self.trims = 0
-        """Trims on their way to the disk."""
-        self.trim_offset = Offset(0)
-        """Where the highest of these lets the log begin."""
-        self.trim_epoch = UNKNOWN_EPOCH
-        """Whose leader decided that one."""
-        self.cut: Cut | None = None
-        self.is_removed = False
-
-    @property
-    def is_flush_counted(self) -> bool:
-        """Whether it counts for a commit with what it has flushed, not with what it has written.
-
-        With flush=replicated a record is safe by being in several memories. Of a leader that is in
-        sync alone there is one: whoever is on the way into the set could not lead after a crash.
-        """
-        role = self.role
-        is_alone = isinstance(role, Leading) and role.in_sync_count <= 1
-        return self.settings.is_flush_sync or is_alone
-
-    @property
-    def is_unflushed(self) -> bool:
-        """Whether the active segment holds what is not known to be durable."""
-        return self.is_dirty or self.is_flushing or self.is_lazy
+    def take(
+        self, append: AppendBatch, header: BatchHeader, pieces: Pieces, timestamp: int
+    ) -> None:
+        """The batch lies at the end of it, in these pieces, with the header as it is stored."""
+        self.pieces += pieces
+        if not self.size_bytes:
+            self.first_timestamp = timestamp
+        self.size_bytes += len(append.batch)
+        self.end_offset = header.next_offset
+        if append.is_flush_awaited:
+            self.is_flush_awaited = True
+        if header.producer_id >= 0 and not append.is_replica:
+            # What comes behind it is judged by it, before any of it is written.
+            if self.producers is None:
+                self.producers = {}
+            self.producers.setdefault(header.producer_id, []).append(header)
 
 
 class Planned(msgspec.Struct, frozen=True, gc=False):
@@ -216,39 +123,40 @@ class Again(msgspec.Struct, frozen=True):
     end_offset: Offset
 
 
-class Removal(msgspec.Struct):
-    """A partition that goes: waits until nothing of it is in flight, and until no mark tells of
-    it: it may come back under the same name."""
-
-    token: int
-    partition: Partition
-    kept_as: str = ""
-    is_release: bool = False
-    """Its files stay where they are, and the marks say what they said."""
-    is_marking: bool = False
-    is_marked: bool = False
-
-    @property
-    def key(self) -> PartitionKey:
-        """Which partition."""
-        return self.partition.log.key
-
-
-Promise = TrimHead | Cut | Removal
-"""What comes true at the end of the flush that covers its mark."""
-
-
-class FlushRound(msgspec.Struct, frozen=True, kw_only=True):
+class FlushRound:
     """What the flush in flight will have made true."""
 
-    ends: tuple[tuple[Partition, Offset, tuple[int, int]], ...]
-    """Of each dirty partition the end of its log, and where it lies."""
-    awaiting: list[Awaiting]
-    promises: list[Promise]
+    __slots__ = ("awaiting", "ends", "promises")
+
+    def __init__(
+        self,
+        ends: list[tuple[Partition, Offset, tuple[int, int]]],
+        awaiting: list[Awaiting],
+        promises: list[Promise],
+    ) -> None:
+        self.ends = ends
+        """Of each dirty partition the end of its log, and where it lies."""
+        self.awaiting = awaiting
+        self.promises = promises
+
+    def covers(self, partition: Partition, end_offset: Offset) -> bool:
+        """Whether all up to there is durable once it ends well."""
+        return any(each is partition and end >= end_offset for each, end, _ in self.ends)
+
+    def await_end(self, awaiting: Awaiting) -> None:
+        """One more is answered when it ends."""
+        self.awaiting.append(awaiting)
+
+    def take_awaiting(self, is_taken: Callable[[Awaiting], bool]) -> list[Awaiting]:
+        """Those are answered by somebody else."""
+        taken, self.awaiting = parted(self.awaiting, is_taken)
+        return taken
 
 
 class WriteRound:
     """The write being planned or in flight."""
+
+    __slots__ = ("again", "is_flush_wanted", "marks", "planned", "plans", "promises", "size_bytes")
 
     def __init__(self) -> None:
         self.planned: list[Planned] = []
@@ -259,3 +167,49 @@ class WriteRound:
         """There are marks among them that something waits for, or that a start should know."""
         self.promises: list[Promise] = []
         self.size_bytes = 0
+
+    def join(self, plan: SegmentPlan) -> None:
+        """A partition takes part in it."""
+        plan.partition.join_write(plan)
+        self.plans.append(plan)
+
+    def take(self, planned: Planned) -> None:
+        """A batch has its place in one of the plans."""
+        self.size_bytes += len(planned.append.batch)
+        self.planned.append(planned)
+
+    def take_again(self, again: Again) -> None:
+        """A batch that it holds was sent again: that one is answered with it."""
+        self.again.append(again)
+
+    def take_marks(
+        self, marks: list[Mark], promises: list[Promise], *, is_flush_wanted: bool
+    ) -> None:
+        """These go with it, and behind them what the promises wait for."""
+        self.marks, self.promises = tuple(marks), promises
+        self.is_flush_wanted = is_flush_wanted
+
+    def leave_out(self, key: PartitionKey) -> list[int]:
+        """Nothing of this partition was written; the tokens of those who wait for it."""
+        tokens = [each.append.token for each in self.planned if each.append.key == key]
+        tokens += [each.append.token for each in self.again if each.append.key == key]
+        self.planned = [each for each in self.planned if each.append.key != key]
+        self.again = [each for each in self.again if each.append.key != key]
+        self.plans = [each for each in self.plans if each.partition.log.key != key]
+        return tokens
+
+    def tokens(self) -> list[int]:
+        """Of all who wait for it."""
+        waiting = [each.append.token for each in self.planned]
+        return waiting + [each.append.token for each in self.again]
+
+
+def parted(
+    awaiting: list[Awaiting], is_taken: Callable[[Awaiting], bool]
+) -> tuple[list[Awaiting], list[Awaiting]]:
+    """Those that are taken, and those that go on waiting, each in their order."""
+    taken: list[Awaiting] = []
+    kept: list[Awaiting] = []
+    for each in awaiting:
+        (taken if is_taken(each) else kept).append(each)
+    return taken, kept

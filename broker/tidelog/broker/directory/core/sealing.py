@@ -5,34 +5,23 @@ never give up what is in memory for a sidecar that says something else: then the
 between the write and its reading, and the partition stops.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tidelog.broker.directory.core import stopping
-from tidelog.broker.directory.core.messages import (
-    Effect,
-    RemoveFiles,
-    ReplaceSegments,
-    SegmentSealed,
-)
+from tidelog.broker.directory.core.messages import RemoveFiles, ReplaceSegments, SegmentSealed
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from tidelog.broker.log.sidecar.blocks import block_seed, frame_blocks
 from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.sidecar.index import INDEX
 from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
 from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
-    from tidelog.broker.log.sidecar.contents import Summary
 
-
-def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]) -> None:
+def on_sealed(state: DirectoryState, message: SegmentSealed) -> None:
     """Let go of what the sidecar tells as well."""
-    partition = core.partitions.get(message.key.partition)
+    partition = state.partitions.get(message.key.partition)
     if partition is None or partition.log.failure is not None:
         return
     log = partition.log
@@ -42,25 +31,26 @@ def on_sealed(core: DirectoryCore, message: SegmentSealed, effects: list[Effect]
     is_overtaken = is_being_cut or message.cut_count not in (None, log.cut_count)
     if segment is None or not segment.is_sealed or is_overtaken:
         # Trimmed, replaced or cut while the job ran: the sidecar tells of what is no more.
-        effects.append(RemoveFiles(sidecars=(message.key,)))
+        state.emit(RemoveFiles(sidecars=(message.key,)))
         return
-    segment.are_producers_whole = _is_state_before_known(log, segment) and not _has_forgotten(
-        segment, message.summary
+    segment.judge_producers(
+        are_whole=_is_state_before_known(log, segment)
+        and not _has_forgotten(segment, message.summary)
     )
     happened = _difference(log, segment, message.summary)
     if happened:
         error = TidelogError(
             ErrorCode.STORAGE_CORRUPT, tried=f"seal {segment.key.path}", happened=happened
         )
-        stopping.fail_partition(core, log.key, error, effects)
+        stopping.fail_partition(state, log.key, error)
     else:
         segment.take_summary(message.summary)
 
 
-def on_replaced(core: DirectoryCore, message: ReplaceSegments, effects: list[Effect]) -> None:
+def on_replaced(state: DirectoryState, message: ReplaceSegments) -> None:
     """Segments that a compaction has written take the place of others; those go."""
     made = tuple(summary.key for summary in message.made)
-    partition = core.partitions.get(message.key)
+    partition = state.partitions.get(message.key)
     if partition is None:
         return
     log = partition.log
@@ -70,13 +60,13 @@ def on_replaced(core: DirectoryCore, message: ReplaceSegments, effects: list[Eff
     is_cut = partition.cut is not None or message.cut_count not in (None, log.cut_count)
     is_cut = is_cut or not all(segment.is_sealed for segment in present)
     if not present or not is_whole or is_cut:
-        effects.append(RemoveFiles(segments=made))
+        state.emit(RemoveFiles(segments=made))
         return
     segments = [Segment.from_summary(summary) for summary in message.made]
     for segment in segments:
-        segment.are_producers_whole = present[-1].are_producers_whole
+        segment.judge_producers(are_whole=present[-1].are_producers_whole)
     log.replace(present, segments)
-    effects.append(RemoveFiles(segments=tuple(segment.key for segment in present)))
+    state.emit(RemoveFiles(segments=tuple(segment.key for segment in present)))
 
 
 def _difference(log: PartitionLog, segment: Segment, summary: Summary) -> str:

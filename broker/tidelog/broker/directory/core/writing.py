@@ -4,52 +4,71 @@ It must never write behind bytes of which the fate is unknown, nor answer for a 
 written. Stop 6 of a record's walk.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from tidelog.broker.directory.core import planning, resends, role_changes, stopping, trimming
+from tidelog.broker.directory.core import planning, resends, role_changes, stopping
 from tidelog.broker.directory.core.messages import (
     Acknowledge,
-    Advanced,
     AppendBatch,
-    Effect,
     Refuse,
     SegmentWrite,
     Truncate,
     Write,
     WriteEnded,
-    Written,
 )
+from tidelog.broker.directory.core.partition import FlushDue
 from tidelog.broker.directory.core.rounds import Awaiting, SegmentPlan, WriteRound
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.marks.marks import Mark, MarkKind
-from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
-
-if TYPE_CHECKING:
-    from tidelog.broker.directory.core.core import DirectoryCore
-    from tidelog.wire.ids import PartitionKey
+from tidelog.wire.ids import Offset, PartitionKey
 
 
-def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
-    """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
-    if core.write is not None or core.is_truncating:
+def on_append(state: DirectoryState, append: AppendBatch) -> None:
+    """Queue the batch, or refuse it at once. It is asked again when it is planned: the role, and
+    how many are in sync, may have changed while it waited."""
+    partition = state.partitions.get(append.key)
+    if (
+        partition is not None
+        and not state.is_full
+        and partition.log.failure is None
+        and partition.cut is None
+    ):
+        error = None if partition.role is None else role_changes.objection(partition, append)
+        if error is None:
+            state.enqueue(append)
+            return
+    else:
+        error = stopping.refusal(state, append.key)
+    state.refuse(append.token, error)
+
+
+def on_roll(state: DirectoryState, key: PartitionKey) -> None:
+    """Make the next segment, unless the active one is empty."""
+    partition = state.partitions.get(key)
+    if partition is None or partition.cut is not None or partition.log.failure is not None:
         return
-    is_mark_due = bool(core.marks or core.promises or core.are_committed_marks_due)
-    if not (core.queue or is_mark_due or core.rolls):
+    # What is in flight may fill an empty segment, or roll by itself: asked again when planned.
+    can_roll = planning.can_roll(partition) or partition.plan is not None
+    if can_roll and not partition.is_roll_asked:
+        state.ask_roll(partition)
+
+
+def begin_write(state: DirectoryState) -> None:
+    """Plan a write of what waits, unless one is in flight or the last one is being cut back."""
+    if state.write is not None or state.is_truncating:
+        return
+    is_mark_due = state.marks.is_write_due
+    if not (state.queue or is_mark_due or state.rolls):
         return
     round_ = WriteRound()
-    if core.rolls:
-        _plan_rolls(core, round_)
-    while core.queue and round_.size_bytes < core.write_bytes_max:
-        _plan(core, core.queue.popleft(), round_, effects)
+    if state.rolls:
+        _plan_rolls(state, round_)
+    while state.queue and round_.size_bytes < state.write_bytes_max:
+        _plan(state, state.take_queued(), round_)
     if not (round_.plans or is_mark_due):
         return
-    core.write = round_
-    trimming.take_marks(core, round_)
-    effects.append(
+    state.begin_write(round_)
+    state.emit(
         Write(
             writes=tuple(
                 [
@@ -68,91 +87,76 @@ def begin_write(core: DirectoryCore, effects: list[Effect]) -> None:
     )
 
 
-def _plan(
-    core: DirectoryCore, append: AppendBatch, round_: WriteRound, effects: list[Effect]
-) -> None:
+def _plan(state: DirectoryState, append: AppendBatch, round_: WriteRound) -> None:
     """Give the batch its offset and place, or hold it until its full segment is flushed."""
-    partition = core.partitions[append.key]
+    partition = state.partitions[append.key]
     if partition.held:
-        partition.held.append(append)
+        partition.hold(append)
         return
     if partition.role is not None:
         error = role_changes.objection(partition, append)
         if error is not None:
-            effects.append(Refuse(token=append.token, error=error))
+            state.refuse(append.token, error)
             return
     try:
         if append.header.producer_id >= 0 and not append.is_replica:
             again = resends.judge(partition, append)
             if again is not None:
-                resends.take(core, again, round_, effects)
+                resends.take(state, again, round_)
                 return
         is_planned = planning.plan_batch(partition, append, round_)
     except TidelogError as error:
-        effects.append(Refuse(token=append.token, error=error))
+        state.refuse(append.token, error)
         return
     if not is_planned:
-        partition.held.append(append)
-        if partition.is_lazy:
-            core.make_dirty(partition)
+        partition.hold(append)
+        state.hurry(partition)
 
 
-def _plan_rolls(core: DirectoryCore, round_: WriteRound) -> None:
-    rolls, core.rolls = core.rolls, []
-    for partition in rolls:
+def _plan_rolls(state: DirectoryState, round_: WriteRound) -> None:
+    for partition in state.take_rolls():
         if not partition.is_roll_asked or partition.is_removed:
             continue
         if not planning.plan_roll(partition, round_):
-            core.rolls.append(partition)
-            if partition.is_lazy:
-                core.make_dirty(partition)
+            state.ask_roll(partition)
+            state.hurry(partition)
 
 
-def on_write_ended(core: DirectoryCore, message: WriteEnded, effects: list[Effect]) -> None:
-    error, round_ = message.error, core.write
-    assert round_ is not None, "a write ended that never began"
-    core.write = None
-    for plan in round_.plans:
-        plan.partition.plan = None
-    if core.failure is not None:
-        stopping.refuse_write(core, round_, core.failure, effects)
+def on_write_ended(state: DirectoryState, message: WriteEnded) -> None:
+    """Take in what was written; or cut it back where it did not fit; or stop."""
+    error, round_ = message.error, state.end_write()
+    if state.failure is not None:
+        stopping.refuse_write(state, round_, state.failure)
     elif error is None:
         for key, unusable in message.unusable.items():
-            _leave_out(core, round_, key, unusable, effects)
-        _take_in(core, round_, effects)
+            _leave_out(state, round_, key, unusable)
+        _take_in(state, round_)
     elif error.code is ErrorCode.STORAGE_FULL:
-        _cut_back(core, round_, error, effects)
+        _cut_back(state, round_, error)
     else:
-        stopping.refuse_write(core, round_, error, effects)
-        stopping.stop(core, error, effects)
+        stopping.refuse_write(state, round_, error)
+        stopping.stop(state, error)
 
 
 def _leave_out(
-    core: DirectoryCore,
+    state: DirectoryState,
     round_: WriteRound,
     key: PartitionKey,
     error: TidelogError,
-    effects: list[Effect],
 ) -> None:
     """Nothing of one partition was written, for want of its file: it stops, and nobody else.
 
     Its log is as it was before the round: what was planned for it was never taken in.
     """
-    refused = [each.append.token for each in round_.planned if each.append.key == key]
-    refused += [each.append.token for each in round_.again if each.append.key == key]
-    effects += [Refuse(token=token, error=error) for token in refused]
-    round_.planned = [each for each in round_.planned if each.append.key != key]
-    round_.again = [each for each in round_.again if each.append.key != key]
-    round_.plans = [each for each in round_.plans if each.partition.log.key != key]
-    stopping.fail_partition(core, key, error, effects)
+    state.refuse_all(round_.leave_out(key), error)
+    stopping.fail_partition(state, key, error)
 
 
-def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> None:
+def _take_in(state: DirectoryState, round_: WriteRound) -> None:
     """What was written becomes part of the logs; acks=1 is answered."""
     if round_.is_flush_wanted:
-        core.are_marks_unflushed = True
-        core.written_promises += round_.promises
-    _begin_segments(core, round_)
+        state.marks.note_written(round_.promises)
+    _begin_segments(state, round_)
     for planned in round_.planned:
         header, plan, append = planned.header, planned.plan, planned.append
         partition = plan.partition
@@ -163,98 +167,87 @@ def _take_in(core: DirectoryCore, round_: WriteRound, effects: list[Effect]) -> 
             append_time_ms=planned.append_time_ms,
         )
         if partition.role is not None or plan.role is not None:
-            role_changes.answer_written(core, planned, answer, effects)
+            role_changes.answer_written(state, planned, answer)
         elif append.is_flush_awaited:
-            core.awaiting.append(Awaiting(answer, partition, planned.end_offset))
-            effects.append(Written(token=append.token))
+            state.await_flush(Awaiting(answer, partition, planned.end_offset))
+            state.release_bytes(append.token)
         else:
-            effects.append(answer)
+            state.acknowledge(answer)
     for plan in round_.plans:
-        _take_in_plan(core, plan, effects)
+        _take_in_plan(state, plan)
     for again in round_.again:
-        resends.answer(core, again, effects)
+        resends.answer(state, again)
 
 
-def _begin_segments(core: DirectoryCore, round_: WriteRound) -> None:
+def _begin_segments(state: DirectoryState, round_: WriteRound) -> None:
     """Logs go on in new segments; the ones before may lie below their logs' start."""
     for plan in round_.plans:
         if plan.is_new:
             log = plan.partition.log
             log.begin_segment(plan.segment)
-            trimming.doom(core, log.key, log.drop_trimmed())
+            state.doom(log.key, log.drop_trimmed())
 
 
-def _take_in_plan(core: DirectoryCore, plan: SegmentPlan, effects: list[Effect]) -> None:
+def _take_in_plan(state: DirectoryState, plan: SegmentPlan) -> None:
     """The partition's segment is to be flushed: soon, or once it has waited long enough."""
     partition, log = plan.partition, plan.partition.log
     assert log.log_end_offset == plan.end_offset, f"{log.key}: an offset was skipped"
     if not plan.byte_position:
-        core.dirty_directories[""] = None
-        core.dirty_directories[directory_name(log.key)] = None
+        state.note_name(log.key)
     if plan.gaps_from != NO_GAPS:
-        log.gaps_from = plan.gaps_from
+        log.note_gaps(plan.gaps_from)
     is_sole = partition.role is None
-    is_soon = (plan.is_flush_awaited and is_sole) or partition.held or core.is_stopping
+    is_soon = (plan.is_flush_awaited and is_sole) or partition.held or state.is_stopping
     if partition.is_flush_counted or is_soon:
-        core.make_dirty(partition)
-    elif not (partition.is_dirty or partition.is_lazy):
-        partition.is_lazy, partition.lazy_since_ms = True, core.now_ms
-        core.lazy[log.key] = partition
+        state.make_dirty(partition)
+    elif partition.flush_due is FlushDue.CLEAN:
+        state.make_lazy(partition)
     if not is_sole:
-        core.moved[log.key] = partition
+        state.log_end_moved(partition)
     elif not partition.settings.is_flush_sync and partition.cut is None:
         log.commit(log.log_end_offset, log.end_position())
-        effects.append(Advanced(key=log.key))
+        state.tell_readers(log.key)
 
 
-def _cut_back(
-    core: DirectoryCore, round_: WriteRound, error: TidelogError, effects: list[Effect]
-) -> None:
+def _cut_back(state: DirectoryState, round_: WriteRound, error: TidelogError) -> None:
     """Nothing of a round that did not fit may come back after a crash: refused once flushed.
 
     A segment that was made for it stays, empty and active: were the older one to grow again, a
     restart would find a gap between them. The round's marks wait for the next batches:
     writing them by themselves again and again would keep a full disk busy.
     """
-    core.postponed_marks = {
-        mark.key: Offset(mark.value)
-        for mark in round_.marks
-        if mark.kind is MarkKind.FLUSHED and _is_flushed(core, mark)
-    }
+    state.marks.postpone(
+        {
+            mark.key: Offset(mark.value)
+            for mark in round_.marks
+            if mark.kind is MarkKind.FLUSHED and _is_flushed(state, mark)
+        }
+    )
     lengths = []
-    _begin_segments(core, round_)
+    _begin_segments(state, round_)
     for plan in round_.plans:
         lengths.append((plan.segment, plan.byte_position))
-        log = plan.partition.log
-        log.led_from = min(log.led_from, log.log_end_offset)
-        core.make_dirty(plan.partition)
-    core.awaiting += [
-        Awaiting(
-            Refuse(token=planned.append.token, error=error),
-            planned.plan.partition,
-            planned.end_offset,
-        )
-        for planned in round_.planned
-    ]
-    core.awaiting += [
-        Awaiting(Refuse(token=again.append.token, error=error), again.partition, again.end_offset)
-        for again in round_.again
-    ]
-    stopping.refuse_promises(core, round_.promises, error, effects)
-    core.is_truncating = True
-    effects.append(Truncate(lengths=tuple(lengths)))
+        plan.partition.log.drop_planned()
+        state.make_dirty(plan.partition)
+    for planned in round_.planned:
+        refused = Refuse(token=planned.append.token, error=error)
+        state.await_flush(Awaiting(refused, planned.plan.partition, planned.end_offset))
+    for again in round_.again:
+        refused = Refuse(token=again.append.token, error=error)
+        state.await_flush(Awaiting(refused, again.partition, again.end_offset))
+    stopping.refuse_promises(state, round_.promises, error)
+    state.begin_truncating()
+    state.emit(Truncate(lengths=tuple(lengths)))
 
 
-def _is_flushed(core: DirectoryCore, mark: Mark) -> bool:
+def _is_flushed(state: DirectoryState, mark: Mark) -> bool:
     """Whether a FLUSHED mark still holds: a cut may have lowered what it says."""
-    partition = core.partitions.get(mark.key)
+    partition = state.partitions.get(mark.key)
     return partition is not None and mark.value <= partition.log.flushed_offset
 
 
-def on_truncate_ended(
-    core: DirectoryCore, error: TidelogError | None, effects: list[Effect]
-) -> None:
-    assert core.is_truncating, "a truncation ended that never began"
-    core.is_truncating = False
-    if error is not None and core.failure is None:
-        stopping.stop(core, error, effects)
+def on_truncate_ended(state: DirectoryState, error: TidelogError | None) -> None:
+    """Nothing of the round is in a file any more; or that is not known, and the disk has failed."""
+    state.end_truncating()
+    if error is not None and state.failure is None:
+        stopping.stop(state, error)

@@ -35,8 +35,8 @@ from tidelog.broker.directory.core.messages import (
     WriteEnded,
     Written,
 )
+from tidelog.broker.directory.core.partition import Following
 from tidelog.broker.directory.core.removal import known_marks
-from tidelog.broker.directory.core.rounds import Following
 from tidelog.broker.directory.core.trimming import starts_on_their_way
 from tidelog.broker.directory.owner.cut import cut_tail
 from tidelog.broker.directory.owner.files import SegmentFiles
@@ -96,7 +96,7 @@ class DirectoryOwner(OwnerRequests):
     @property
     def failure(self) -> TidelogError | None:
         """Why the directory stopped, if it did."""
-        return self._core.failure
+        return self._core.state.failure
 
     async def wait_failed(self) -> None:
         """Until the directory stops because its disk has failed; an orderly stop is none."""
@@ -105,11 +105,11 @@ class DirectoryOwner(OwnerRequests):
     @property
     def duplicates_answered(self) -> int:
         """Batches that were sent again and answered as the first time, since the start."""
-        return self._core.duplicates_answered
+        return self._core.state.duplicates_answered
 
     def leader_watermark(self, key: PartitionKey) -> Offset:
         """The leader's high watermark as far as a follower has heard of it; else 0."""
-        partition = self._core.partitions.get(key)
+        partition = self._core.state.partitions.get(key)
         role = None if partition is None else partition.role
         return role.leader_watermark if isinstance(role, Following) else Offset(0)
 
@@ -175,7 +175,7 @@ class DirectoryOwner(OwnerRequests):
                 self._files.end_cut(message.key)
             elif isinstance(message, AddPartition):
                 self._marks.note_served(message.log.key)
-        if self._core.failure is not None:
+        if self._core.state.failure is not None:
             self._has_failed.set()
         for effect in effects:
             self._perform(effect, scope)
@@ -301,9 +301,9 @@ class DirectoryOwner(OwnerRequests):
 
     def _known(self) -> dict[PartitionKey, PartitionMarks]:
         # A trim that waits for its mark to be flushed has written it to the file that goes.
-        starts = starts_on_their_way(self._core)
+        starts = starts_on_their_way(self._core.state)
         known = {}
-        for key, partition in self._core.partitions.items():
+        for key, partition in self._core.state.partitions.items():
             known[key] = marks = known_marks(partition)
             if key in starts:
                 start, epoch = starts[key]

@@ -105,6 +105,18 @@ class PartitionLog:
         )
         self.leader_epoch = leader_epoch
 
+    def lead_others(self, end_offset: Offset) -> None:
+        """This replica begins to lead others; behind the offset it has appended nothing yet."""
+        self.led_from = end_offset
+
+    def lead_nobody(self) -> None:
+        """It follows, or is the only one."""
+        self.led_from = NOT_LED
+
+    def drop_planned(self) -> None:
+        """What was planned behind the log's end is not stored after all."""
+        self.led_from = min(self.led_from, self.log_end_offset)
+
     @property
     def has_other_replicas(self) -> bool:
         """Whether the partition has others, as its owner was told."""
@@ -143,6 +155,11 @@ class PartitionLog:
         self.producers.expire()
         self.segments[-1].seal(self.producers.encode(), are_all_known=self.are_producers_known)
 
+    def stop(self, error: TidelogError, *, kept_apart_at: LeaderEpoch | None = None) -> None:
+        """Nothing is appended or served any more."""
+        assert self.failure is None, f"{self.key}: it stops once"
+        self.failure, self.kept_apart_at = error, kept_apart_at
+
     def take_in(self, header: BatchHeader) -> None:
         """A batch with this header, as it is stored, lies at the end of the active segment."""
         base_offset, epochs = header.base_offset, self.leader_epochs
@@ -178,6 +195,10 @@ class PartitionLog:
             if self.log_end_offset > self.high_watermark:
                 self._note_uncommitted(self.uncommitted)
 
+    def forget_uncommitted(self) -> None:
+        """The partition has no other replica any more: its end is committed as it is flushed."""
+        self.uncommitted = None
+
     def hold_back(self, committed_offset: int) -> None:
         """The log of one of several replicas was opened: what is above may be uncommitted."""
         offset = max(self.log_start_offset, min(committed_offset, self.log_end_offset))
@@ -211,6 +232,30 @@ class PartitionLog:
             f"ends at {self.log_end_offset}"
         )
         self.flushed_offset = offset
+
+    def promise_up_to(self, offset: Offset) -> Offset:
+        """Count no more than this as flushed: what is behind will be cut off. What counted until
+        now, for `promise_again`."""
+        before = self.flushed_offset
+        self.flushed_offset = min(before, offset)
+        return before
+
+    def promise_again(self, offset: Offset) -> None:
+        """Nothing is cut off: what was durable still is."""
+        assert offset <= self.log_end_offset, f"{self.key}: {offset} was never flushed"
+        self.flushed_offset = offset
+
+    def note_gaps(self, offset: Offset) -> None:
+        """Behind this offset a follower skips some."""
+        self.gaps_from = offset
+
+    def begin_cut(self) -> None:
+        """Its end is about to move back."""
+        self.is_being_cut = True
+
+    def end_cut(self) -> None:
+        """It has, or stays where it was."""
+        self.is_being_cut = False
 
     def commit(self, offset: Offset, position: tuple[int, int]) -> None:
         """All below the offset may be read."""

@@ -109,6 +109,10 @@ class Segment:
         self.producers_at_end = producers
         self.were_producers_known = are_all_known
 
+    def judge_producers(self, *, are_whole: bool) -> None:
+        """Whether its sidecar tells of all producers that the log knew."""
+        self.are_producers_whole = are_whole
+
     def take_summary(self, summary: Summary) -> None:
         """The sidecar is there: what was kept in memory instead of it goes."""
         assert self.is_sealed, f"{self.key.path} has a sidecar before it is sealed"

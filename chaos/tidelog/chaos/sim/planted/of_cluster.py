@@ -11,9 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.broker.directory.core import commit, resends, role_changes
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Effect, Lead
+from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Lead
+from tidelog.broker.directory.core.partition import Leading, Partition
 from tidelog.broker.directory.core.producer_check import find_duplicate
-from tidelog.broker.directory.core.rounds import Again, Leading, Partition, Planned
+from tidelog.broker.directory.core.rounds import Again, Planned
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
 from tidelog.broker.log.marks import epoch_file
 from tidelog.broker.log.opening import log as open_log_module
@@ -71,11 +73,9 @@ _MISROUTED_EVERY: Final = 16
 def acknowledge_before_the_commit() -> Substitution:
     """A batch with acks=all is answered when the leader has written it."""
 
-    def answer_written(
-        core: object, planned: Planned, answer: Acknowledge, effects: list[Effect]
-    ) -> None:
-        del core, planned
-        effects.append(answer)
+    def answer_written(state: DirectoryState, planned: Planned, answer: Acknowledge) -> None:
+        del planned
+        state.acknowledge(answer)
 
     return Substitution(role_changes, "answer_written", answer_written)
 
@@ -94,8 +94,8 @@ def _leading_with(change: Callable[[Lead], Lead]) -> Substitution:
     """The core is told something else than what its leader has to wait for."""
     original = role_changes.on_lead
 
-    def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
-        original(core, change(message), effects)
+    def on_lead(state: DirectoryState, message: Lead) -> None:
+        original(state, change(message))
 
     return Substitution(role_changes, "on_lead", on_lead)
 
@@ -122,12 +122,12 @@ def watermark_from_one_memory() -> Substitution:
     flush=replicated it counts with what it has written."""
     original = role_changes.on_lead
 
-    def on_lead(core: Any, message: Lead, effects: list[Effect]) -> None:
-        partition = core.partitions.get(message.key)
+    def on_lead(state: DirectoryState, message: Lead) -> None:
+        partition = state.partitions.get(message.key)
         if partition is not None and partition.settings.in_sync_replicas_min == 1:
             in_sync_count = max(2, message.in_sync_count)
             message = msgspec.structs.replace(message, in_sync_count=in_sync_count)
-        original(core, message, effects)
+        original(state, message)
 
     return Substitution(role_changes, "on_lead", on_lead)
 
@@ -251,7 +251,7 @@ def misroute_a_batch() -> Substitution:
         if header.crc % _MISROUTED_EVERY == 0:
             others = [
                 each.log
-                for each in self._core.partitions.values()
+                for each in self._core.state.partitions.values()
                 if each.log is not log and isinstance(each.role, Leading)
             ]
             log = others[0] if others else log

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory.core import trimming
-from tidelog.broker.directory.core.core import DirectoryCore
-from tidelog.broker.directory.core.messages import AppendBatch, Done, Effect, TrimHead
+from tidelog.broker.directory.core import flushing, trimming, writing
+from tidelog.broker.directory.core.messages import AppendBatch, TrimHead
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.housekeeping.jobs import Jobs
 from tidelog.broker.log.compaction import cleaning
 from tidelog.broker.log.compaction.cleaning import Rules
@@ -39,23 +39,23 @@ from tidelog.wire.ids import Offset, PartitionKey
 
 def acknowledge_before_flush() -> Substitution:
     """Every append is answered when it is written, as if nobody awaited the flush."""
-    original = DirectoryCore._on_append
+    original = writing.on_append
 
-    def on_append(self: DirectoryCore, append: AppendBatch, effects: list[Effect]) -> None:
-        original(self, msgspec.structs.replace(append, is_flush_awaited=False), effects)
+    def on_append(state: DirectoryState, append: AppendBatch) -> None:
+        original(state, msgspec.structs.replace(append, is_flush_awaited=False))
 
-    return Substitution(DirectoryCore, "_on_append", on_append)
+    return Substitution(writing, "on_append", on_append)
 
 
 def forget_a_directory_flush() -> Substitution:
     """Files are flushed, the names of new ones are not."""
-    original = DirectoryCore._begin_flush
+    original = flushing.begin_flush
 
-    def begin_flush(self: DirectoryCore, effects: list[Effect]) -> None:
-        self.dirty_directories = {}
-        original(self, effects)
+    def begin_flush(state: DirectoryState) -> None:
+        state.dirty_directories = {}
+        original(state)
 
-    return Substitution(DirectoryCore, "_begin_flush", begin_flush)
+    return Substitution(flushing, "begin_flush", begin_flush)
 
 
 def retry_a_failed_flush() -> Substitution:
@@ -181,12 +181,12 @@ def index_the_time_of_one_batch() -> Substitution:
 def remove_before_the_mark() -> Substitution:
     """A trim is done at once; nothing durable says where the log begins."""
 
-    def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
-        log = core.partitions[trim.key].log
+    def on_trim(state: DirectoryState, trim: TrimHead) -> None:
+        log = state.partitions[trim.key].log
         offset = min(trim.offset, log.high_watermark)
-        trimming.doom(core, trim.key, log.trim(Offset(offset), log.leader_epoch))
-        trimming.remove_doomed(core, effects)
-        effects.append(Done(token=trim.token, offset=log.log_start_offset))
+        state.doom(trim.key, log.trim(Offset(offset), log.leader_epoch))
+        trimming.remove_doomed(state)
+        state.done(trim.token, log.log_start_offset)
 
     return Substitution(trimming, "on_trim", on_trim)
 
@@ -195,11 +195,11 @@ def take_a_trim_back() -> Substitution:
     """Of two trims under way the one that was asked for last marks the log's start."""
     original = trimming.on_trim
 
-    def on_trim(core: DirectoryCore, trim: TrimHead, effects: list[Effect]) -> None:
-        partition = core.partitions.get(trim.key)
+    def on_trim(state: DirectoryState, trim: TrimHead) -> None:
+        partition = state.partitions.get(trim.key)
         if partition is not None:
             partition.trim_offset = Offset(0)
-        original(core, trim, effects)
+        original(state, trim)
 
     return Substitution(trimming, "on_trim", on_trim)
 

@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory.core.core import DirectoryCore
-from tidelog.broker.directory.core.messages import AppendBatch, Effect
+from tidelog.broker.directory.core import writing
+from tidelog.broker.directory.core.messages import AppendBatch
+from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.opening import log as open_log_module
 from tidelog.broker.log.opening.log import OpenedLog, open_log
@@ -20,12 +21,12 @@ from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 def acknowledge_before_flush() -> Substitution:
     """Every produce is answered when it is written, as if it had asked for acks=1."""
-    original = DirectoryCore._on_append
+    original = writing.on_append
 
-    def on_append(self: DirectoryCore, append: AppendBatch, effects: list[Effect]) -> None:
-        original(self, msgspec.structs.replace(append, is_flush_awaited=False), effects)
+    def on_append(state: DirectoryState, append: AppendBatch) -> None:
+        original(state, msgspec.structs.replace(append, is_flush_awaited=False))
 
-    return Substitution(DirectoryCore, "_on_append", on_append)
+    return Substitution(writing, "on_append", on_append)
 
 
 def recover_past_a_torn_batch() -> Substitution:
