@@ -107,8 +107,11 @@ def arguments_of(kind: type, name: str) -> dict[str, Any]:
 
 def make(kind: type, server: ContractServer) -> Any:
     # What is appended stays: on a busy machine it would be done before anybody waits for it.
-    more = {Consumer: {"group_id": "g"}, Producer: {"linger_ms": 60_000}}.get(kind, {})
-    return kind(bootstrap_servers=server.address, **more)
+    more: dict[type, dict[str, Any]] = {
+        Consumer: {"group_id": "g"},
+        Producer: {"linger_ms": 60_000},
+    }
+    return kind(bootstrap_servers=server.address, **more.get(kind, {}))
 
 
 @pytest.mark.parametrize(
