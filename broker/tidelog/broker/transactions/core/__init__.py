@@ -1,0 +1,1 @@
+"""Decides about transactions: takeover, partitions, ends, markers, upkeep. Pure."""

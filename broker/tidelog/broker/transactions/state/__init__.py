@@ -1,0 +1,1 @@
+"""Holds what transactions are: states, records, replay, messages, limits and invariants. Pure."""
