@@ -23,6 +23,7 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.replicas.failures import ReplicaFailure, failure_of, missing, opening, told_of
 from tidelog.broker.replicas.homes import Homes
+from tidelog.broker.replicas.lives import ReplicaLives
 from tidelog.broker.replicas.types import PlacedHere, Roles, settings_of, stricter_of, wanted_of
 from tidelog.broker.replicas.types import Replica as Replica
 from tidelog.broker.replicas.watchers import ReplicaWatchers
@@ -55,20 +56,16 @@ class Replicas(ReplicaWatchers):
         self._homes = Homes(self.directories, broker_id)
         self._metadata = metadata
         self._broker_id = broker_id
-        self._replicas: dict[PartitionKey, Replica] = {}
-        self._lost: dict[PartitionKey, TidelogError] = {}
-        """Placed here, in a directory that cannot be used: why not."""
+        self._lives = ReplicaLives()
         self.roles: Roles | None = None
         """Set before `recover`; None where nothing is served."""
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
-        self._leaving: list[Replica] = []
+        self._to_remove: list[Replica] = []
         """Not placed here any more: their files are to go."""
         self.irreplaceable: dict[PartitionKey, TidelogError] = {}
         """Stopped, and why the controller lets nobody take over: nobody else could."""
-        self._left: dict[PartitionKey, None] = {}
-        """Of which the files are not gone yet, or are being opened."""
-        self._orphans: list[tuple[PartitionKey, LogDirectory]] = []
+        self._to_open: list[tuple[PartitionKey, LogDirectory]] = []
         """Placed here, and to be opened."""
         self._removing = asyncio.Semaphore(REMOVALS_MAX)
         self._opening = asyncio.Semaphore(OPENINGS_MAX)
@@ -104,16 +101,16 @@ class Replicas(ReplicaWatchers):
             self._open_orphans()
             while True:
                 self._follow(await self._metadata.wait_version(self._applied.version + 1))
-                leaving, self._leaving = self._leaving, []
-                for replica in leaving:
+                to_remove, self._to_remove = self._to_remove, []
+                for replica in to_remove:
                     # A job may hold its files for long: what follows in the image waits for none.
                     scope.start(self._remove(replica), name="removal")
 
     def _open_orphans(self) -> None:
         """Beside all else: an image may place thousands of them here."""
         if self._scope is not None:
-            orphans, self._orphans = self._orphans, []
-            for key, directory in orphans:
+            to_open, self._to_open = self._to_open, []
+            for key, directory in to_open:
                 self._scope.start(self._open_orphan(key, directory), name="opening")
 
     async def _open_orphan(self, key: PartitionKey, directory: LogDirectory) -> None:
@@ -121,16 +118,16 @@ class Replicas(ReplicaWatchers):
             try:
                 await self._open(key, directory)
             except TidelogError as error:
-                del self._left[key]
-                self._lost[key] = error
+                self._lives.be_unusable(key, error)
 
     async def open_again(self, key: PartitionKey) -> None:
         """Open the files of a replica that has stopped once more, and serve it by its role, if they
         can be opened now; else it has stopped as before. Nothing of it is moved or given up."""
-        replica = self._replicas.pop(key)
+        replica = self._lives.served(key)
+        assert replica is not None, f"{key} is not served here"
         failure = replica.log.failure
         assert failure is not None, f"{key} is in order"
-        self._left[key], self._lost[key] = None, failure
+        self._lives.begin_opening(key, failure)
         if self.roles is not None:
             self.roles.stand_by(key)
             self._settle_roles()
@@ -139,9 +136,7 @@ class Replicas(ReplicaWatchers):
             await self._open(key, replica.directory)
         except TidelogError:
             # The directory has failed: it is for the image to say what becomes of it.
-            del self._left[key]
-            self._lost.pop(key, None)
-            self._replicas[key] = replica
+            self._lives.serve(replica)
 
     async def _open(self, key: PartitionKey, directory: LogDirectory) -> None:
         """Open the files there, whatever the image says meanwhile, then do what it says by then."""
@@ -151,7 +146,6 @@ class Replicas(ReplicaWatchers):
             log = await directory.open_again(key, wanted_of(what[1], what[2]))
         what = self._what(key)
         if what is not None and log is not None:
-            del self._left[key]
             self.irreplaceable.pop(key, None)
             directory.configure(key, what[2])
             self._place(key, what, (directory, log), was_here=True)
@@ -163,7 +157,7 @@ class Replicas(ReplicaWatchers):
             self.roles.drop(key)
         are_gone = await directory.remove(key)
         self._homes.note_removed(key, directory, are_gone=are_gone)
-        del self._left[key]
+        self._lives.be_gone(key)
         self._come_back(key)
 
     def _what(self, key: PartitionKey) -> PlacedHere | None:
@@ -181,12 +175,12 @@ class Replicas(ReplicaWatchers):
         async with self._removing:
             are_gone = await replica.directory.remove(key)
         self._homes.note_removed(key, replica.directory, are_gone=are_gone)
-        del self._left[key]
+        self._lives.be_gone(key)
         self._come_back(key)
 
     def renew_role(self, key: PartitionKey) -> None:
         """Say once more what the image says of a replica here: it has stopped."""
-        replica = self._replicas.get(key)
+        replica = self._lives.served(key)
         partition = self._applied.partition(key.topic_id, key.partition)
         if replica is not None and partition is not None and self._is_held_in(partition):
             self._tell_role(replica, partition)
@@ -198,28 +192,28 @@ class Replicas(ReplicaWatchers):
     async def begin_anew(self, key: PartitionKey) -> str:
         """Set the files of a damaged replica aside and serve it from an empty log, which its leader
         fills; the name that the files have now."""
-        replica = self._replicas[key]
+        replica = self._lives.served(key)
+        assert replica is not None, f"{key} is not served here"
         directory = replica.directory
         assert replica.log.failure is not None, f"{key} is in order"
         kept_as = await directory.name_aside(key)
-        if self._replicas.get(key) is not replica or replica.is_led:
+        if self._lives.served(key) is not replica or replica.is_led:
             return ""
         # Nobody else removes it, nor makes it again, until it is back.
-        del self._replicas[key]
-        self._left[key] = None
+        self._lives.set_aside(key)
         if self.roles is not None:
             self.roles.drop(key)
         self._on_advanced(key)
         are_gone = await directory.remove(key, kept_as=kept_as)
         self._homes.note_removed(key, directory, are_gone=are_gone)
-        del self._left[key]
+        self._lives.be_gone(key)
         self._come_back(key)
         return kept_as
 
     def _come_back(self, key: PartitionKey) -> None:
         """The image may have placed it here again while its files went."""
         what = self._what(key)
-        if what is not None and key not in self._replicas:
+        if what is not None and self._lives.served(key) is None:
             self._place(key, what, None, was_here=False)
             self._settle_roles()
 
@@ -245,11 +239,11 @@ class Replicas(ReplicaWatchers):
 
     def get(self, topic_id: TopicId, partition: int) -> Replica | None:
         """The replica held here."""
-        return self._replicas.get(PartitionKey(topic_id, PartitionId(partition)))
+        return self._lives.served(PartitionKey(topic_id, PartitionId(partition)))
 
     def __iter__(self) -> Iterator[Replica]:
         """Those that are held here."""
-        return iter(self._replicas.values())
+        return iter(self._lives)
 
     def name_of(self, topic_id: TopicId, partition: int) -> str:
         """A partition in the words of people, for errors."""
@@ -258,10 +252,11 @@ class Replicas(ReplicaWatchers):
     def find(self, topic_id: bytes, partition: int, leader_epoch: int, *, tried: str) -> Replica:
         """The replica, led here at the epoch that the client believes in; else a typed error."""
         key = PartitionKey(TopicId(topic_id), PartitionId(partition))
-        replica = self._replicas.get(key)
+        replica = self._lives.served(key)
         if replica is None:
-            if key in self._lost:
-                raise fresh(self.told(key, self._lost[key]))
+            unusable = self._lives.error_of(key)
+            if unusable is not None:
+                raise fresh(self.told(key, unusable))
             raise missing(self._metadata.image(), topic_id, partition, tried=tried)
         log = replica.log
         if log.failure is not None:
@@ -289,17 +284,17 @@ class Replicas(ReplicaWatchers):
         """Every replica that is placed here and not in order, and why; in no certain order."""
         found = [
             failure_of(
-                key,
+                replica.log.key,
                 replica.log.failure,
                 topic_name=replica.topic_name,
                 directory=replica.directory.name,
                 is_led=replica.is_led,
-                kept=self.irreplaceable.get(key),
+                kept=self.irreplaceable.get(replica.log.key),
             )
-            for key, replica in self._replicas.items()
+            for replica in self._lives
             if replica.log.failure is not None
         ]
-        for key, error in self._lost.items():
+        for key, error in self._lives.errors():
             what = self._what(key)
             if what is not None:
                 found.append(
@@ -330,13 +325,13 @@ class Replicas(ReplicaWatchers):
                 if self._broker_id not in partition.replicas:
                     continue
                 key = PartitionKey(topic_id, partition.partition)
-                if key not in self._left and not self._is_served(key, partition):
+                if not self._lives.is_busy(key) and not self._is_served(key, partition):
                     placed[key] = (topic, partition, settings_of(settings, partition))
         return placed
 
     def _is_served(self, key: PartitionKey, partition: PartitionImage) -> bool:
         """Whether it is held, and not given up where it was because that directory has failed."""
-        replica = self._replicas.get(key)
+        replica = self._lives.served(key)
         if replica is None or replica.directory.failure is None:
             return replica is not None
         named = self._homes.named(partition.directory_of(self._broker_id))
@@ -355,7 +350,7 @@ class Replicas(ReplicaWatchers):
             self.roles.on_image(image)
         self._follow_known(image)
         for key, what in placed.items():
-            was_here = is_start or key in self._lost or key in self._replicas
+            was_here = is_start or self._lives.is_known(key)
             self._place(key, what, opened.get(key), was_here=was_here)
         self._settle_roles()
         self._applied = image
@@ -383,14 +378,13 @@ class Replicas(ReplicaWatchers):
         if found is None:
             home = self._homes.choose(key, partition, was_here=was_here)
             if isinstance(home, TidelogError):
-                self._lost[key] = home
+                self._lives.be_unusable(key, home)
                 return
             if self._homes.is_found(key, home) and not home.holds(key):
                 self._await_opening(key, home)
                 return
             found = (home, home.add(key, wanted_of(partition, settings)))
-        self._lost.pop(key, None)
-        if self.roles is not None and key in self._replicas:
+        if self.roles is not None and self._lives.served(key) is not None:
             # Given up where it was: that directory has failed.
             self.roles.drop(key)
         directory, log = found
@@ -403,16 +397,16 @@ class Replicas(ReplicaWatchers):
             is_led=partition.leader_id == self._broker_id,
             leader_epoch=partition.leader_epoch,
         )
-        self._replicas[key] = replica
+        self._lives.serve(replica)
         self._tell_role(replica, partition)
 
     def _await_opening(self, key: PartitionKey, home: LogDirectory) -> None:
         """Files of it lie there that nobody has opened yet."""
-        if self._replicas.pop(key, None) is not None and self.roles is not None:
+        if self._lives.served(key) is not None and self.roles is not None:
             # Given up where it was: that directory has failed.
             self.roles.drop(key)
-        self._left[key], self._lost[key] = None, opening(key, home.name)
-        self._orphans.append((key, home))
+        self._lives.begin_opening(key, opening(key, home.name))
+        self._to_open.append((key, home))
         self._open_orphans()
 
     def _follow_known(self, image: Image) -> None:
@@ -426,7 +420,7 @@ class Replicas(ReplicaWatchers):
                 key = PartitionKey(topic_id, PartitionId(number))
                 if topic is None or self._broker_id not in topic.partitions[number].replicas:
                     self._let_go(key, None if topic is None else topic.partitions[number])
-                elif (replica := self._replicas.get(key)) is not None:
+                elif (replica := self._lives.served(key)) is not None:
                     assert settings is not None, f"{key} has no topic"
                     partition = topic.partitions[number]
                     own = settings_of(settings, partition)
@@ -435,13 +429,11 @@ class Replicas(ReplicaWatchers):
 
     def _let_go(self, key: PartitionKey, partition: PartitionImage | None) -> None:
         """The image does not place it here any more; None: its topic was deleted."""
-        self._lost.pop(key, None)
         self.irreplaceable.pop(key, None)
-        replica = self._replicas.pop(key, None)
+        replica = self._lives.let_go(key)
         if replica is None:
             return
-        self._leaving.append(replica)
-        self._left[key] = None
+        self._to_remove.append(replica)
         if partition is not None and replica.directory.is_open:
             # Who waits for a commit is to ask the one that leads now.
             replica.directory.owner.follow(replica.log, partition.leader_epoch)
@@ -451,19 +443,24 @@ class Replicas(ReplicaWatchers):
 
     def _inherit(self, image: Image) -> None:
         """What the broker or the cluster sets for all topics has changed."""
-        for key, replica in self._replicas.items():
+        for replica in list(self._lives):
+            key = replica.log.key
             if key.topic_id in image.topics:
                 # As its topic and its place are until now: what is new of them is told next.
                 known = self._applied.topics[key.topic_id]
                 own = settings_of(self._settings(known), known.partitions[key.partition])
                 self._configure(key, replica, own)
 
-    def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> None:
-        if settings != replica.settings:
-            replica.directory.configure(key, settings)
-            self._replicas[key] = msgspec.structs.replace(replica, settings=settings)
-            if self.roles is not None:
-                self.roles.configure(key, is_flush_sync=settings.is_flush_sync)
+    def _configure(self, key: PartitionKey, replica: Replica, settings: TopicSettings) -> Replica:
+        """The replica with these settings."""
+        if settings == replica.settings:
+            return replica
+        replica.directory.configure(key, settings)
+        replica = msgspec.structs.replace(replica, settings=settings)
+        self._lives.take_over(replica)
+        if self.roles is not None:
+            self.roles.configure(key, is_flush_sync=settings.is_flush_sync)
+        return replica
 
     def _take_over(
         self, replica: Replica, partition: PartitionImage, settings: TopicSettings
@@ -472,14 +469,15 @@ class Replicas(ReplicaWatchers):
         between them the stricter of both hold, so that nothing is committed by a set and a rule
         that no image had together."""
         key = replica.log.key
-        self._configure(key, replica, stricter_of(settings, replica.settings))
-        self._replicas[key] = msgspec.structs.replace(
-            self._replicas[key],
+        replica = self._configure(key, replica, stricter_of(settings, replica.settings))
+        replica = msgspec.structs.replace(
+            replica,
             is_led=partition.leader_id == self._broker_id,
             leader_epoch=partition.leader_epoch,
         )
-        self._tell_role(self._replicas[key], partition)
-        self._configure(key, self._replicas[key], settings)
+        self._lives.take_over(replica)
+        self._tell_role(replica, partition)
+        self._configure(key, replica, settings)
         self._on_advanced(key)
 
     def _tell_role(self, replica: Replica, partition: PartitionImage) -> None:

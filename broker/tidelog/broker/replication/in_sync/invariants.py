@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replication.shared.in_sync_types import Asking
+
 if TYPE_CHECKING:
     from tidelog.broker.replication.in_sync.set import InSyncSet
 
@@ -33,6 +35,8 @@ def _check_positions(known: InSyncSet) -> None:
 
 def _check_change(known: InSyncSet) -> None:
     key, led, change = known.key, known.led, known._change
+    is_wanted = known._asking not in (Asking.NOTHING, Asking.OPEN)
+    assert change is not None or not is_wanted, f"{key}: {known._asking} of no change"
     if change is None:
         assert not known._asked, f"{key}: {list(known._asked)} were asked for by no change"
         return

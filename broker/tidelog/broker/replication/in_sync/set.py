@@ -53,6 +53,7 @@ import msgspec
 
 from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.shared.in_sync_types import (
+    Asking,
     Brokers,
     Change,
     Count,
@@ -126,10 +127,7 @@ class InSyncSet:
         """Whoever was asked for at this partition epoch."""
         self._change: Change | None = None
         """To be asked for until it is answered, and not shown by the image yet."""
-        self._is_asking = False
-        self._is_made = False
-        self._is_unknown = False
-        """An earlier copy of the change may still be let in."""
+        self._asking = Asking.NOTHING
         self._retry_at_ms = now_ms
         self._retry_ms = RETRY_MS_MIN
         self._round = 0
@@ -150,7 +148,7 @@ class InSyncSet:
         """Whether `take_change` may give something out without another input."""
         if self._change is None:
             return bool(self._coming) or self.led.last_replica in self.led.in_sync
-        return bool(self._coming) or not (self._is_asking or self._is_made)
+        return bool(self._coming) or self._asking in (Asking.NOTHING, Asking.OPEN)
 
     def caught_up_ms(self, broker_id: BrokerId) -> int | None:
         """When the follower was last known to be caught up."""
@@ -256,22 +254,19 @@ class InSyncSet:
         if change != self._change:
             # The image was faster: it shows a newer epoch, and with it what became of the change.
             return None
-        self._is_asking = False
-        if outcome.is_made:
-            # Counted until the image shows it; the same set once more would change nothing.
-            self._is_made = outcome.partition_epoch > change.partition_epoch
-            if not self._is_made:
-                self._drop_change()
-                if change.is_flushed:
-                    # The one that stays cannot lead now: nothing tells when it can.
-                    self._wait(now_ms)
-        elif outcome.is_unknown:
-            self._is_unknown = True
-            self._wait(now_ms)
-        elif self._is_unknown and not change.is_withdrawal:
-            self._change = self._withdrawal()
-            self._wait(now_ms)
-        elif self._is_unknown:
+        is_open = self._asking in (Asking.OPEN, Asking.AGAIN)
+        if outcome.is_made and outcome.partition_epoch > change.partition_epoch:
+            self._asking = Asking.MADE
+        elif outcome.is_made:
+            # The same set once more changed nothing.
+            self._drop_change()
+            if change.is_flushed:
+                # The one that stays cannot lead now: nothing tells when it can.
+                self._wait(now_ms)
+        elif outcome.is_unknown or is_open:
+            if not (outcome.is_unknown or change.is_withdrawal):
+                self._change = self._withdrawal()
+            self._asking = Asking.OPEN
             self._wait(now_ms)
         else:
             self._drop_change()
@@ -284,13 +279,13 @@ class InSyncSet:
 
     def take_change(self, now_ms: int) -> Change | None:
         """What to ask the controller for now; it is in flight until `on_outcome`."""
-        if self._is_asking or self._is_made or now_ms < self._retry_at_ms:
+        if self._asking not in (Asking.NOTHING, Asking.OPEN) or now_ms < self._retry_at_ms:
             return None
         if self._change is None:
             self._change = self._decided(now_ms)
         if self._change is None:
             return None
-        self._is_asking = True
+        self._asking = Asking.FIRST if self._asking is Asking.NOTHING else Asking.AGAIN
         self._asked.update(dict.fromkeys(each for each, _ in self._change.members))
         return self._change
 
@@ -442,7 +437,7 @@ class InSyncSet:
         """Certainly made or certainly not: whoever was asked for counts by the image alone."""
         self._change = None
         self._asked.clear()
-        self._is_asking = self._is_made = self._is_unknown = False
+        self._asking = Asking.NOTHING
 
     def _forget_unable(self) -> None:
         for each in list(self._coming):

@@ -1,5 +1,6 @@
 """What the policy of in-sync sets is told and what it wants done. Pure."""
 
+import enum
 from typing import Protocol
 
 import msgspec
@@ -95,3 +96,25 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """It may have been made, or be made yet."""
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
     """The present one, where the controller said it."""
+
+
+class Asking(enum.Enum):
+    """How far the change has come that is wanted, if any is.
+
+    NOTHING ── asked ──▶ FIRST ── made ──▶ MADE ── the image shows it ──▶ NOTHING
+       ▲                  │ ├── not answered ──▶ OPEN ── asked again ──▶ AGAIN ── made ──▶ MADE
+       └──── refused ─────┘ │                    ▲                        │
+                            │                    └── refused: withdrawn ──┤
+                            └────────────────────── not answered ─────────┘
+    """
+
+    NOTHING = enum.auto()
+    """Nobody was asked for anything at this partition epoch, or the answer was a refusal."""
+    FIRST = enum.auto()
+    """It is on its way, and no copy of it was before."""
+    OPEN = enum.auto()
+    """An earlier copy may still be let in: it, or its withdrawal, is asked for until answered."""
+    AGAIN = enum.auto()
+    """On its way, where an earlier copy may still be let in."""
+    MADE = enum.auto()
+    """Counted until the image shows it."""
