@@ -22,7 +22,7 @@ ROUNDS ?=
 PEERS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check fix test oldest proto baseline lock docs sim chaos bench bench-log cluster package clean
+.PHONY: help setup run check fix test oldest proto threads baseline lock docs sim chaos bench bench-log cluster package clean
 
 help: ## this list
 	@echo "make TARGET [NAME=value ...]"
@@ -60,6 +60,10 @@ oldest: ## the tests with the oldest supported version of every dependency; with
 proto: ## write the generated code beside proto/**/*.proto
 	@tools/setup.sh proto
 	@tools/generate_proto.sh proto
+
+threads: ## write the files for threads that are generated from their texts for asyncio
+	@tools/setup.sh dev
+	@$(PYTHON) -m tools.unasync
 
 baseline: ## at a release only: what later contracts must stay compatible with
 	@tools/setup.sh dev

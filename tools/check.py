@@ -70,6 +70,11 @@ CHECKERS: Final = (
         command=_module("tools.generate_docs", "--check"),
         repair="make docs",
     ),
+    Checker(
+        name="threads-generated",
+        command=_module("tools.unasync", "--check"),
+        repair="make threads",
+    ),
     Checker(name="links", command=_module("tools.check_links")),
     Checker(name="locks", command=_module("tools.lock"), repair="make lock"),
     Checker(

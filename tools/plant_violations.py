@@ -169,6 +169,14 @@ OTHER_PLANTS: Final = (
         says="docs/errors.md: differs from its source",
     ),
     Plant(
+        checker="threads-generated",
+        what="a text for asyncio changes, the file for threads does not",
+        path="client_sdk/tidelog/client/aio/cluster_calls.py",
+        old="Fetch metadata and take it in.",
+        new="Ask for metadata and take it in.",
+        says="sync/cluster_calls.py: differs from what",
+    ),
+    Plant(
         checker="links",
         what="a link to a page that is not there",
         path="README.md",

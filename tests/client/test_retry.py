@@ -17,7 +17,7 @@ from tidelog.client import (
     TopicPartition,
 )
 from tidelog.client.aio import AsyncConsumer, AsyncProducer, AsyncRecordHandler
-from tidelog.client.aio.retry import check_awaitable
+from tidelog.client.aio.handling import check_awaitable
 from tidelog.client.errors import ArgumentTypeError, ErrorCode, TidelogError
 from tidelog.client.shared.retry_parts import dead_letter_headers
 from tidelog.wire.batch import decode_records

@@ -1,28 +1,34 @@
-"""A cluster in this process, for asyncio: `async with AsyncTestCluster(brokers=3) as cluster: ...`.
+"""A cluster in this process: `async with AsyncTestCluster(brokers=3) as cluster: ...`.
 
-Owns the calls of a coroutine, and the clients that it was asked for, which end with it. The nodes
-run on a loop in a thread of their own: what blocks the test's loop leaves them alone.
+Owns the calls of a test and the clients that it was asked for, which end with it. Real nodes on
+real sockets and files, on a loop in a thread of their own: what blocks the test leaves them alone.
+What a call does to a node, `tidelog.testing.node` says.
 """
 
-import asyncio
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client import NewTopic
 from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer
 from tidelog.client.arguments.options import AdminArguments, ConsumerArguments, ProducerArguments
 from tidelog.client.shared.checked import checked
-from tidelog.testing.base import CHANGE_S, START_S, ClusterBase, Settings, raise_failures
-from tidelog.testing.cluster import CLIENT_CLOSE_S
-from tidelog.testing.loop import LoopThread
-from tidelog.wire.errors import ErrorCode, TidelogError
-
-_T = TypeVar("_T")
+from tidelog.testing.base import (
+    CHANGE_S,
+    CLIENT_CLOSE_S,
+    START_S,
+    ClusterBase,
+    Settings,
+    raise_failures,
+)
 
 
 class AsyncTestCluster(ClusterBase):
-    """As TestCluster, with coroutines and asyncio clients."""
+    """Real nodes in one process; every call returns when what it asked for has happened.
+
+    `async with AsyncTestCluster(brokers=3) as cluster:
+         await cluster.producer().send_and_wait("t", b"value")`
+    """
 
     @checked
     def __init__(self, brokers: int = 1, settings: Settings | None = None) -> None:
@@ -34,7 +40,7 @@ class AsyncTestCluster(ClusterBase):
         """Returns when every node serves."""
         thread, work = self._begin()
         try:
-            self._running = await _run(thread, work, START_S, "start the test cluster")
+            self._running = await thread.run_beside(work, START_S, "start the test cluster")
         except BaseException:
             self._become_closed()
             self._end_thread()
@@ -52,7 +58,7 @@ class AsyncTestCluster(ClusterBase):
             self._become_closed()
             try:
                 if core is not None and thread is not None:
-                    await _run(thread, core.close(), CHANGE_S, "end the test cluster")
+                    await thread.run_beside(core.close(), CHANGE_S, "end the test cluster")
             finally:
                 self._end_thread()
         if core is not None:
@@ -74,7 +80,10 @@ class AsyncTestCluster(ClusterBase):
 
     @checked
     async def kill(self, node: int) -> None:
-        """As kill -9: its sockets break, its tasks end, nothing is flushed, no marker is left."""
+        """As kill -9: its sockets break, its tasks end, nothing is flushed, no marker is left.
+
+        What it wrote to its files is there when it is started again, as the page cache keeps it.
+        """
         await self._change(f"kill node {node}", self._core("kill a node").kill(node))
 
     @checked
@@ -157,7 +166,7 @@ class AsyncTestCluster(ClusterBase):
 
     async def _change(self, tried: str, work: Coroutine[Any, Any, None]) -> None:
         assert self._thread is not None, "a cluster with a core has a thread"
-        await _run(self._thread, work, CHANGE_S, tried)
+        await self._thread.run_beside(work, CHANGE_S, tried)
 
     def _admin(self) -> AsyncAdminClient:
         if self._own_admin is None:
@@ -169,21 +178,8 @@ class AsyncTestCluster(ClusterBase):
         self._clients.append(client)
 
 
-async def _run(
-    thread: LoopThread, work: Coroutine[Any, Any, _T], timeout_s: float, tried: str
-) -> _T:
-    """Over there, while the test's loop goes on."""
-    future = asyncio.wrap_future(thread.submit(work))
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await future
-    except TimeoutError:
-        raise TidelogError(
-            ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=f"it took over {timeout_s:g} s"
-        ) from None
-
-
 async def _close(client: AsyncProducer | AsyncConsumer | AsyncAdminClient) -> None:
+    """What a producer could not send is the test's affair; it must not keep the cluster."""
     if isinstance(client, AsyncProducer):
         await client.stop(timeout=CLIENT_CLOSE_S)
     else:

@@ -21,6 +21,8 @@ BROKERS_MAX: Final = 9
 START_S: Final = 30.0
 CHANGE_S: Final = 30.0
 """A kill, a stop, a restart: what each may take."""
+CLIENT_CLOSE_S: Final = 5.0
+"""What a producer may take at the end to send what it was given."""
 
 Settings: TypeAlias = Mapping[str, str | int | bool]
 """Of every node, by the paths of docs/configuration.md: `{"auto_create_topics": False}`."""

@@ -1,26 +1,33 @@
-"""A cluster in this process, for tests that wait: `with TestCluster(brokers=3) as cluster: ...`.
+# Written by `make threads` from test_kit/tidelog/testing/aio.py; do not edit.
+"""A cluster in this process: `with TestCluster(brokers=3) as cluster: ...`.
 
-Owns the calls of a synchronous test and the clients that it was asked for, which end with it. Real
-nodes on real sockets and files; what a call does to a node, `tidelog.testing.node` says.
+Owns the calls of a test and the clients that it was asked for, which end with it. Real nodes on
+real sockets and files, on a loop in a thread of their own: what blocks the test leaves them alone.
+What a call does to a node, `tidelog.testing.node` says.
 """
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client import AdminClient, Consumer, NewTopic, Producer
 from tidelog.client.arguments.options import AdminArguments, ConsumerArguments, ProducerArguments
 from tidelog.client.shared.checked import checked
-from tidelog.testing.base import CHANGE_S, START_S, ClusterBase, Settings, raise_failures
-
-CLIENT_CLOSE_S: Final = 5.0
-"""What a producer may take at the end to send what it was given."""
+from tidelog.testing.base import (
+    CHANGE_S,
+    CLIENT_CLOSE_S,
+    START_S,
+    ClusterBase,
+    Settings,
+    raise_failures,
+)
 
 
 class TestCluster(ClusterBase):
     """Real nodes in one process; every call returns when what it asked for has happened.
 
-    `with TestCluster(brokers=3) as cluster: cluster.producer().send("t", b"value").get(10)`
+    `with TestCluster(brokers=3) as cluster:
+         cluster.producer().send("t", b"value").get(10)`
     """
 
     @checked
@@ -122,7 +129,8 @@ class TestCluster(ClusterBase):
         configs: Mapping[str, str] | None = None,
     ) -> str:
         """Creates a topic, and returns its name; 0 replicas: the smaller of 3 and all nodes."""
-        self._admin().create_topics([NewTopic(name, partitions, replication_factor, configs or {})])
+        topic = NewTopic(name, partitions, replication_factor, configs or {})
+        self._admin().create_topics([topic])
         return name
 
     @checked

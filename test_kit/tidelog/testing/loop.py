@@ -138,6 +138,17 @@ class LoopThread:
                 ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=f"it took over {timeout_s:g} s"
             ) from None
 
+    async def run_beside(self, work: Coroutine[Any, Any, _T], timeout_s: float, tried: str) -> _T:
+        """The same for a caller with a loop of its own, which goes on meanwhile."""
+        future = asyncio.wrap_future(self.submit(work))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.DEADLINE_EXCEEDED, tried=tried, happened=f"it took over {timeout_s:g} s"
+            ) from None
+
     def stop(self) -> None:
         """End the loop and the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -1,7 +1,7 @@
-"""Calls that a coroutine waits for: metadata, offsets, administration.
+"""Calls that the user waits for: metadata, offsets, administration.
 
-Owns deadlines and retries of unary calls on grpc.aio. Every call ends within its timeout, with the
-answer or with an error that says what was asked and why it did not work.
+Owns deadlines and retries of unary calls. Every call ends within its timeout, with the answer or
+with an error that says what was asked and why it did not work.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class AsyncClusterCalls:
         if not self.metadata.is_known:
             timeout_ms = min(timeout_ms, self._bootstrap_timeout_ms)
             if len(self._bootstrap) > 1 and not only_reads(method):
-                # As in the synchronous driver: first find out which of them answer.
+                # Which of them answer is found out by a call that two of them may have at a time.
                 deadline = time.monotonic() + timeout_ms / 1000
                 await self.refresh((), timeout_ms)
                 timeout_ms = max(1, int((deadline - time.monotonic()) * 1000))
@@ -100,10 +100,17 @@ class AsyncClusterCalls:
             await asyncio.sleep(further / 1000)
 
     async def refresh(
-        self, topics: Iterable[str], timeout_ms: int, *, all_topics: bool = False
+        self,
+        topics: Iterable[str],
+        timeout_ms: int,
+        *,
+        all_topics: bool = False,
+        allow_auto_create: bool = False,
     ) -> ClusterView:
         """Fetch metadata and take it in."""
-        request = wire.metadata_request(topics, all_topics=all_topics)
+        request = wire.metadata_request(
+            topics, all_topics=all_topics, allow_auto_create=allow_auto_create
+        )
         answer = await self.any(wire.GET_METADATA, request, timeout_ms)
         view = wire.read_metadata(answer, is_complete=all_topics)
         self.metadata.apply(view, time.monotonic_ns())
@@ -114,7 +121,8 @@ class AsyncClusterCalls:
         known = self.metadata.topics.get(name)
         if known is not None:
             return known
-        for topic in (await self.refresh((name,), timeout_ms)).topics:
+        view = await self.refresh((name,), timeout_ms)
+        for topic in view.topics:
             if topic.error is not None and topic.error.code is not ErrorCode.UNKNOWN_TOPIC:
                 raise topic.error
         known = self.metadata.topics.get(name)
@@ -124,9 +132,18 @@ class AsyncClusterCalls:
         return known
 
     async def offsets(
-        self, wanted: Mapping[TopicPartition, Wanted], timeout_ms: int, *, tried: str
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        timeout_ms: int,
+        *,
+        tried: str,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> dict[TopicPartition, OffsetAnswer]:
-        """Ask the leaders; leaders that moved are looked up again."""
+        """Ask the leaders; leaders that moved are looked up again.
+
+        With `topic_ids` a topic that has another id there counts as missing: UNKNOWN_TOPIC_ID.
+        """
+        # A name that nobody knows is the caller's mistake: waiting would not make the topic appear.
         for topic in dict.fromkeys(name.topic for name in wanted):
             await self.topic(topic, timeout_ms, tried=tried)
         # Partitions may have been added since their topic was looked up.
@@ -134,20 +151,51 @@ class AsyncClusterCalls:
         if grown:
             await self.refresh(sorted(grown), timeout_ms)
         found: dict[TopicPartition, OffsetAnswer] = {}
-        word = LeadersWord()
 
         async def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
+            await self._ask_leaders(missing, found, left_ms, tried, topic_ids or {})
+
+        await self.until_led({name.topic for name in wanted}, timeout_ms, attempt)
+        return found
+
+    async def until_led(
+        self, topics: Iterable[str], timeout_ms: int, attempt: Callable[[int], Awaitable[T]]
+    ) -> T:
+        """Try what only leaders can answer; after a failure they are looked up again."""
+        word = LeadersWord()
+        names = sorted(topics)
+
+        async def attempt_and_look(left_ms: int) -> T:
             try:
-                await self._ask_leaders(missing, found, left_ms, tried)
+                return await attempt(left_ms)
             except TidelogError as error:
                 if error.retriable:
                     word.note(error)
-                    await self._look_again({name.topic for name in missing}, left_ms, word)
+                    await self._look_again(names, left_ms, word)
                 raise
 
-        await self.until(timeout_ms, attempt, doubt=None)
-        return found
+        return await self.until(timeout_ms, attempt_and_look, doubt=None)
+
+    def leader_of(
+        self, name: TopicPartition, topic_id: bytes | None, *, tried: str
+    ) -> tuple[bytes, str, int]:
+        """Topic id, the leader's address and its epoch; `topic_id`: the only id that will do."""
+        topic = self.metadata.topics.get(name.topic)
+        if topic is None:
+            raise self.metadata.unknown_topic(name.topic, tried=tried)
+        if topic_id not in (None, topic.topic_id):
+            raise _another_topic(name.topic, tried)
+        if not self.metadata.has(*name):
+            raise _not_there(self.metadata, name, tried)
+        leader = self.metadata.leader(name.topic, name.partition)
+        if leader is None:
+            raise TidelogError(
+                ErrorCode.NOT_LEADER,
+                tried=tried,
+                happened=f"{name.topic}-{name.partition} has no leader at the moment",
+            )
+        return topic.topic_id, leader[0].address, leader[1]
 
     async def _look_again(self, topics: Iterable[str], timeout_ms: int, word: LeadersWord) -> None:
         """Leaders may have moved."""
@@ -163,10 +211,20 @@ class AsyncClusterCalls:
         found: dict[TopicPartition, OffsetAnswer],
         timeout_ms: int,
         tried: str,
+        topic_ids: Mapping[str, bytes],
     ) -> None:
         by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
-        for name, spec in wanted.items():
-            address, query = self._query(name, spec, tried)
+        for name, (spec, timestamp_ms) in wanted.items():
+            topic_id, address, leader_epoch = self.leader_of(
+                name, topic_ids.get(name.topic), tried=tried
+            )
+            query = OffsetQuery(
+                topic_id=topic_id,
+                partition=name.partition,
+                spec=spec,
+                leader_epoch=leader_epoch,
+                timestamp_ms=timestamp_ms,
+            )
             by_address.setdefault(address, []).append((name, query))
         for address, asked in by_address.items():
             request = wire.list_offsets_request(query for _, query in asked)
@@ -177,30 +235,19 @@ class AsyncClusterCalls:
                     raise answer.error
                 found[name] = answer
 
-    def _query(self, name: TopicPartition, spec: Wanted, tried: str) -> tuple[str, OffsetQuery]:
-        topic = self.metadata.topics.get(name.topic)
-        if topic is None:
-            raise self.metadata.unknown_topic(name.topic, tried=tried)
-        if not 0 <= name.partition < len(topic.partitions):
-            error = self.metadata.unknown_partition(name.topic, name.partition, tried=tried)
-            raise TidelogError(
-                ErrorCode.INVALID_ARGUMENT,
-                tried=error.tried,
-                happened=error.happened,
-                hint=error.hint,
-            )
-        leader = self.metadata.leader(name.topic, name.partition)
-        if leader is None:
-            raise TidelogError(
-                ErrorCode.NOT_LEADER,
-                tried=tried,
-                happened=f"{name.topic}-{name.partition} has no leader at the moment",
-            )
-        query = OffsetQuery(
-            topic_id=topic.topic_id,
-            partition=name.partition,
-            spec=spec[0],
-            leader_epoch=leader[1],
-            timestamp_ms=spec[1],
-        )
-        return leader[0].address, query
+
+def _another_topic(name: str, tried: str) -> TidelogError:
+    """The name stands for a topic that was made since; or the broker that was asked lags."""
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        tried=tried,
+        happened=f"topic {name!r} has another id now: it was deleted and created again",
+    )
+
+
+def _not_there(metadata: MetadataCache, name: TopicPartition, tried: str) -> TidelogError:
+    """A wrong number is the caller's mistake: waiting would not make the partition appear."""
+    error = metadata.unknown_partition(name.topic, name.partition, tried=tried)
+    return TidelogError(
+        ErrorCode.INVALID_ARGUMENT, tried=error.tried, happened=error.happened, hint=error.hint
+    )

@@ -1,16 +1,16 @@
-"""A handler for every record on asyncio: tried again, then set aside, never lost.
+"""A handler for every record: tried again, then set aside as a dead letter, never lost.
 
-Owns the loop of an asyncio consumer's handler; its rules are those of
-`tidelog.client.patterns.retry`.
+Owns the loop of a consumer's handler. A record counts as done when the handler returned or its dead
+letter is acknowledged; what fails in between stops the loop, and the consumer goes on from the
+first record that is not done.
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.client.aio.consumer import AsyncConsumer
+from tidelog.client.aio.handling import Stopping, check_returned, finish, store
 from tidelog.client.aio.producer import AsyncProducer
-from tidelog.client.errors import ArgumentTypeError
 from tidelog.client.shared.checked import checked
 from tidelog.client.shared.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
@@ -20,29 +20,24 @@ from tidelog.client.shared.retry_parts import (
     RetryPolicy,
     checked_topic,
     dead_letter_headers,
-    not_set_aside,
 )
 from tidelog.client.types.records import ConsumerRecord, TopicPartition
 
+# threads: from tidelog.client.sync.handling import check_functions
+
 AsyncHandle = Callable[[ConsumerRecord], Awaitable[object]]
 AsyncCommit = Callable[[Mapping[TopicPartition, int]], Awaitable[object]]
+"""Called after each poll with the offsets behind what is done, such as `consumer.commit`."""
 AsyncSleep = Callable[[float], Awaitable[object]]
 
 
-def check_awaitable(found: object, name: str) -> Awaitable[object]:
-    """What a function of the caller's returned, if it was an asynchronous one."""
-    if inspect.isawaitable(found):
-        return found
-    raise ArgumentTypeError(
-        tried=f"await what {name} returned",
-        happened=f"{name} is no async function: it returned {type(found).__name__}",
-        hint=f"pass an async function as {name}, or use RecordHandler",
-    )
-
-
 class AsyncRecordHandler:
-    """Awaits `handle` for each record that the consumer reads; see `tidelog.client.RecordHandler`.
+    """Calls `handle` for each record that the consumer reads.
 
+    `AsyncRecordHandler(consumer, handle, producer, "orders.dead", commit=consumer.commit).run()`
+
+    Give the consumer no deserializers: what `handle` itself cannot decode then becomes a dead
+    letter as well. With a group, set enable_auto_commit=False and pass commit=consumer.commit.
     Cancelling `run` leaves the record that is handled at the moment undone.
     """
 
@@ -57,8 +52,10 @@ class AsyncRecordHandler:
         policy: RetryPolicy | None = None,
         commit: AsyncCommit | None = None,
         dead_letter_timeout_ms: float = DEAD_LETTER_TIMEOUT_MS,
-        sleep: AsyncSleep = asyncio.sleep,
+        sleep: AsyncSleep | None = None,
     ) -> None:
+        # What is known to be of the wrong kind without a call is refused before anything is read.
+        # threads: check_functions(handle=handle, commit=commit, sleep=sleep)
         self._consumer = consumer
         self._handle = handle
         self._producer = producer
@@ -66,8 +63,8 @@ class AsyncRecordHandler:
         self._policy = policy or RetryPolicy()
         self._commit = commit
         self._timeout_s = dead_letter_timeout_ms / 1000
-        self._sleep = sleep
-        self._is_stopped = False
+        self._stopping = Stopping()
+        self._sleep: AsyncSleep = self._stopping.pause if sleep is None else sleep
         self._handled = self._retried = self._dead_letters = 0
 
     @property
@@ -79,8 +76,8 @@ class AsyncRecordHandler:
 
     @checked
     async def run(self, poll_ms: float = POLL_MS) -> None:
-        """Until `stop` is called; raises what cannot be mended."""
-        while not self._is_stopped:
+        """Until `stop` is called, by the handler or anybody else; raises what it cannot mend."""
+        while not self._stopping.is_wanted:
             await self.run_once(poll_ms)
 
     @checked
@@ -106,22 +103,23 @@ class AsyncRecordHandler:
             done = {name: offset for name, offset in progress.done.items() if name in assigned}
             if self._commit is not None and done:
                 committing: object = self._commit(done)
-                await check_awaitable(committing, "commit")
+                await finish(committing, "commit", "commit what is done")
         return count
 
     def stop(self) -> None:
         """End `run` behind the record that is being handled; one that pauses stays undone."""
-        self._is_stopped = True
+        self._stopping.want()
 
     async def _do(self, record: ConsumerRecord) -> bool:
         """Whether it is done with; only `stop` leaves it undone without an error."""
         tries = 0
-        while not self._is_stopped:
+        while not self._stopping.is_wanted:
             tries += 1
             try:
-                waiting: object = self._handle(record)
-                if inspect.isawaitable(waiting):
-                    await waiting
+                returned: object = self._handle(record)
+                # asyncio only: what a coroutine raises, it raises when it is awaited
+                if inspect.isawaitable(returned):
+                    await returned
             except Exception as error:  # noqa: BLE001 - a supervisor of code that is not ours
                 pause_ms = self._policy.pause_ms(tries, error)
                 if pause_ms is None:
@@ -129,10 +127,11 @@ class AsyncRecordHandler:
                     return True
                 self._retried += 1
                 pausing: object = self._sleep(pause_ms / 1000)
-                await check_awaitable(pausing, "sleep")
+                await finish(pausing, "sleep", "pause between two tries")
             else:
-                # Else it would be tried again and set aside, though it has done its work.
-                check_awaitable(waiting, "handle")
+                # Outside of the try: a handler of the wrong kind is the caller's mistake, and no
+                # record may count as handled by it, nor become a dead letter.
+                check_returned(returned, "handle", f"handle a record of {record.topic}")
                 self._handled += 1
                 return True
         return False
@@ -140,11 +139,7 @@ class AsyncRecordHandler:
     async def _set_aside(self, record: ConsumerRecord, error: Exception, tries: int) -> None:
         checked_topic(self._dead_letter_topic, record)
         headers = dead_letter_headers(record, error, tries)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._producer.send_and_wait(
-                    self._dead_letter_topic, record.value, record.key, headers
-                )
-        except TimeoutError:
-            raise not_set_aside(self._dead_letter_topic, record, self._timeout_s) from error
+        await store(
+            self._producer, self._dead_letter_topic, record, headers, self._timeout_s, error
+        )
         self._dead_letters += 1

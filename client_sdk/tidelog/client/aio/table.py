@@ -1,16 +1,15 @@
-"""A topic as a mapping on asyncio: the latest value of each key, kept up to date by a task.
+"""A topic as a mapping: the latest value of each key, kept up to date beside its readers.
 
-Owns loading within a deadline, the task that follows, and waiting for a record to count. Reads do
-not wait: they are the synchronous table's. All live keys and values are held in memory.
+Owns loading within a deadline, following, and waiting for a record to count. All live keys and
+values are held in memory, and for the time of a snapshot a second time as references.
 """
 
-import asyncio
-import contextlib
 import time
 from types import TracebackType
 from typing import Self, Unpack
 
 from tidelog.client.aio.consumer import AsyncConsumer
+from tidelog.client.aio.following import AsyncFollowing
 from tidelog.client.arguments.functions import refuse_awaitable
 from tidelog.client.arguments.options import ConsumerArguments
 from tidelog.client.engine.fetch.table_state import Loads, TableState
@@ -23,7 +22,6 @@ from tidelog.client.shared.table_parts import (
     AsOfOffset,
     Place,
     Progress,
-    TableReads,
     check_arguments,
     consumer_arguments,
     limits_of,
@@ -33,11 +31,21 @@ from tidelog.client.shared.table_parts import (
 )
 from tidelog.client.types.records import TopicPartition
 
+# threads: from tidelog.client.errors import WakeupError
+# threads: from tidelog.client.shared import io_threads
 
-class AsyncTable(TableReads):
-    """State that is rebuilt from a compacted topic; see `tidelog.client.Table`.
 
-    `async with AsyncTable("prices") as prices: prices.get(b"tea")`
+class AsyncTable(AsyncFollowing):
+    """State that is rebuilt from a compacted topic. Reads do not wait.
+
+    `async with AsyncTable("prices", key_deserializer=bytes.decode) as prices: prices.get("tea")`
+
+    A null value removes its key, a record without a key is passed over. A key is expected to stay
+    in its partition; the partitions are those of the moment in which the table is opened. With
+    `as_of_offset` (the first offset that does not count) or `as_of_time_ms` (the last moment that
+    counts) it shows the past and does not change; compaction may have removed what was
+    overwritten since. What cannot be followed any more is never shown as the present: reads raise
+    why.
     """
 
     @checked
@@ -60,11 +68,11 @@ class AsyncTable(TableReads):
         self._load_key: Loads | None = arguments.get("key_deserializer")
         self._load_value: Loads | None = arguments.get("value_deserializer")
         self._consumer = AsyncConsumer(**consumer_arguments("AsyncTable", arguments))
+        # asyncio only: a thread's consumer closes itself at the end, this one can only complain
         self._consumer.called = "AsyncTable"
-        self._changed = asyncio.Condition()
-        self._follower: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        # threads: io_threads.refuse_waiting(f"load the table of {self.topic}")
         try:
             state = await self._begin()
             await self._load(state)
@@ -73,8 +81,7 @@ class AsyncTable(TableReads):
             raise
         self._state = state
         if not state.is_past:
-            loop = asyncio.get_running_loop()
-            self._follower = loop.create_task(self._follow(state), name=f"table {self.topic}")
+            self._begin_to_follow(self._follow)
         return self
 
     async def __aexit__(
@@ -87,12 +94,11 @@ class AsyncTable(TableReads):
 
     async def close(self) -> None:
         """Follow no longer; the table cannot be read any more."""
+        # threads: if not self._is_closed:
+        # threads:     io_threads.refuse_waiting(f"close the table of {self.topic}")
         self._is_closed = True
         await self._notify()
-        if self._follower is not None:
-            self._follower.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._follower
+        await self._end_following(self._consumer)
         await self._consumer.close()
 
     @checked
@@ -100,11 +106,11 @@ class AsyncTable(TableReads):
         """Until the record counts, and all before it: a future's result, an offset of a topic of
         one partition, or offsets by partition."""
         wanted = self._wanted(place)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000), self._changed:
-                await self._changed.wait_for(lambda: self._readable().has(wanted))
-        except TimeoutError:
-            raise wait_timed_out(self.topic, wanted, self._readable()) from None
+        tried = f"wait for a record in the table of {self.topic}"
+        if not await self._wait_until(
+            lambda: self._readable().has(wanted), timeout_ms / 1000, tried
+        ):
+            raise wait_timed_out(self.topic, wanted, self._readable())
 
     # Inside.
 
@@ -140,23 +146,28 @@ class AsyncTable(TableReads):
 
     async def _take(self, state: TableState, timeout_ms: float) -> None:
         consumer = self._consumer
-        found = await consumer.getmany(timeout_ms=timeout_ms, max_records=POLL_RECORDS)
-        # Between two awaits nobody reads half of it.
-        for name, records in found.items():
-            state.apply(name.partition, records)
-        for partition in state.positions:
-            name = TopicPartition(self.topic, partition)
-            state.pass_to(partition, await consumer.position(name))
-        await self._notify()
+        found = await consumer.getmany(timeout_ms, POLL_RECORDS)
+        names = {each: TopicPartition(self.topic, each) for each in state.positions}
+        positions = {each: await consumer.position(name) for each, name in names.items()}
+        async with self._changed:
+            for name, records in found.items():
+                state.apply(name.partition, records)
+            for partition, position in positions.items():
+                state.pass_to(partition, position)
+            self._changed.notify_all()
 
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _follow(self, state: TableState) -> None:
+    async def _follow(self) -> None:
+        state = self._state
+        assert state is not None, "a table follows before it is loaded"
         try:
-            while True:
+            while not self._is_closed:
                 await self._take(state, POLL_MS)
-        except Exception as error:  # noqa: BLE001 - the task's supervisor: readers are told
+        # threads: except WakeupError:
+        # threads:     assert self._is_closed, "only close() wakes the table's consumer"
+        except Exception as error:  # noqa: BLE001 - the supervisor: readers are told
             self._failure = error
             await self._notify()

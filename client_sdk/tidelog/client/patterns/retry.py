@@ -1,14 +1,13 @@
+# Written by `make threads` from client_sdk/tidelog/client/aio/retry.py; do not edit.
 """A handler for every record: tried again, then set aside as a dead letter, never lost.
 
-Owns the loop of a synchronous consumer's handler. A record counts as done when the handler returned
-or its dead letter is acknowledged; what fails in between stops the loop, and the consumer goes on
-from the first record that is not done.
+Owns the loop of a consumer's handler. A record counts as done when the handler returned or its dead
+letter is acknowledged; what fails in between stops the loop, and the consumer goes on from the
+first record that is not done.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 
-from tidelog.client.arguments.functions import plain_function, refuse_awaitable
 from tidelog.client.shared.checked import checked
 from tidelog.client.shared.retry_parts import (
     DEAD_LETTER_TIMEOUT_MS,
@@ -20,6 +19,7 @@ from tidelog.client.shared.retry_parts import (
     dead_letter_headers,
 )
 from tidelog.client.sync.consumer import Consumer
+from tidelog.client.sync.handling import Stopping, check_functions, check_returned, finish, store
 from tidelog.client.sync.producer import Producer
 from tidelog.client.types.records import ConsumerRecord, TopicPartition
 
@@ -51,9 +51,8 @@ class RecordHandler:
         dead_letter_timeout_ms: float = DEAD_LETTER_TIMEOUT_MS,
         sleep: Sleep | None = None,
     ) -> None:
-        for name, given in (("handle", handle), ("commit", commit), ("sleep", sleep)):
-            if given is not None:
-                plain_function(given, "make a RecordHandler", name, ", or use AsyncRecordHandler")
+        # What is known to be of the wrong kind without a call is refused before anything is read.
+        check_functions(handle=handle, commit=commit, sleep=sleep)
         self._consumer = consumer
         self._handle = handle
         self._producer = producer
@@ -61,9 +60,8 @@ class RecordHandler:
         self._policy = policy or RetryPolicy()
         self._commit = commit
         self._timeout_s = dead_letter_timeout_ms / 1000
-        self._stopped = threading.Event()
-        self._sleep: Sleep = self._stopped.wait if sleep is None else sleep
-        """Pauses between tries; by default a pause that `stop` ends."""
+        self._stopping = Stopping()
+        self._sleep: Sleep = self._stopping.pause if sleep is None else sleep
         self._handled = self._retried = self._dead_letters = 0
 
     @property
@@ -75,14 +73,14 @@ class RecordHandler:
 
     @checked
     def run(self, poll_ms: float = POLL_MS) -> None:
-        """Until `stop` is called, by the handler or another thread; raises what it cannot mend."""
-        while not self._stopped.is_set():
+        """Until `stop` is called, by the handler or anybody else; raises what it cannot mend."""
+        while not self._stopping.is_wanted:
             self.run_once(poll_ms)
 
     @checked
     def run_once(self, poll_ms: float = POLL_MS) -> int:
         """The records of one poll; how many of them are done."""
-        found = self._consumer.poll(poll_ms)
+        found = self._consumer.poll(timeout_ms=poll_ms)
         progress = Progress(found)
         count = 0
         try:
@@ -101,30 +99,33 @@ class RecordHandler:
                     self._consumer.seek(name, offset)
             done = {name: offset for name, offset in progress.done.items() if name in assigned}
             if self._commit is not None and done:
-                refuse_awaitable(self._commit(done), "commit", "commit what is done")
+                committing: object = self._commit(done)
+                finish(committing, "commit", "commit what is done")
         return count
 
     def stop(self) -> None:
         """End `run` behind the record that is being handled; one that pauses stays undone."""
-        self._stopped.set()
+        self._stopping.want()
 
     def _do(self, record: ConsumerRecord) -> bool:
         """Whether it is done with; only `stop` leaves it undone without an error."""
         tries = 0
-        while not self._stopped.is_set():
+        while not self._stopping.is_wanted:
             tries += 1
             try:
-                returned = self._handle(record)
+                returned: object = self._handle(record)
             except Exception as error:  # noqa: BLE001 - a supervisor of code that is not ours
                 pause_ms = self._policy.pause_ms(tries, error)
                 if pause_ms is None:
                     self._set_aside(record, error, tries)
                     return True
                 self._retried += 1
-                refuse_awaitable(self._sleep(pause_ms / 1000), "sleep", "pause between two tries")
+                pausing: object = self._sleep(pause_ms / 1000)
+                finish(pausing, "sleep", "pause between two tries")
             else:
-                # Of an async function nothing has run: no record counts as handled by it.
-                refuse_awaitable(returned, "handle", f"handle a record of {record.topic}")
+                # Outside of the try: a handler of the wrong kind is the caller's mistake, and no
+                # record may count as handled by it, nor become a dead letter.
+                check_returned(returned, "handle", f"handle a record of {record.topic}")
                 self._handled += 1
                 return True
         return False
@@ -132,7 +133,5 @@ class RecordHandler:
     def _set_aside(self, record: ConsumerRecord, error: Exception, tries: int) -> None:
         checked_topic(self._dead_letter_topic, record)
         headers = dead_letter_headers(record, error, tries)
-        self._producer.send(self._dead_letter_topic, record.value, record.key, headers).get(
-            self._timeout_s
-        )
+        store(self._producer, self._dead_letter_topic, record, headers, self._timeout_s, error)
         self._dead_letters += 1

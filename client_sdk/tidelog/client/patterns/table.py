@@ -1,11 +1,10 @@
-"""A topic as a mapping: the latest value of each key, kept up to date by a thread.
+# Written by `make threads` from client_sdk/tidelog/client/aio/table.py; do not edit.
+"""A topic as a mapping: the latest value of each key, kept up to date beside its readers.
 
-Owns loading within a deadline, the thread that follows, and waiting for a record to count. All live
-keys and values are held in memory, and for the time of a snapshot a second time as references.
+Owns loading within a deadline, following, and waiting for a record to count. All live keys and
+values are held in memory, and for the time of a snapshot a second time as references.
 """
 
-import contextlib
-import threading
 import time
 from types import TracebackType
 from typing import Self, Unpack
@@ -24,8 +23,6 @@ from tidelog.client.shared.table_parts import (
     AsOfOffset,
     Place,
     Progress,
-    TableReads,
-    TableSnapshot,
     check_arguments,
     consumer_arguments,
     limits_of,
@@ -34,13 +31,11 @@ from tidelog.client.shared.table_parts import (
     wait_timed_out,
 )
 from tidelog.client.sync.consumer import Consumer
+from tidelog.client.sync.following import Following
 from tidelog.client.types.records import TopicPartition
-from tidelog.wire.errors import TidelogError
-
-CLOSE_S = 5.0
 
 
-class Table(TableReads):
+class Table(Following):
     """State that is rebuilt from a compacted topic. Safe to read from several threads.
 
     `with Table("prices", key_deserializer=bytes.decode) as prices: prices.get("tea")`
@@ -73,9 +68,6 @@ class Table(TableReads):
         self._load_key: Loads | None = arguments.get("key_deserializer")
         self._load_value: Loads | None = arguments.get("value_deserializer")
         self._consumer = Consumer(**consumer_arguments("Table", arguments))
-        self._changed = threading.Condition()
-        """Held while records are applied: a snapshot never sees half of a poll."""
-        self._thread = threading.Thread(target=self._follow, name="tidelog-table", daemon=True)
 
     def __enter__(self) -> Self:
         io_threads.refuse_waiting(f"load the table of {self.topic}")
@@ -87,7 +79,7 @@ class Table(TableReads):
             raise
         self._state = state
         if not state.is_past:
-            self._thread.start()
+            self._begin_to_follow(self._follow)
         return self
 
     def __exit__(
@@ -103,33 +95,18 @@ class Table(TableReads):
         if not self._is_closed:
             io_threads.refuse_waiting(f"close the table of {self.topic}")
         self._is_closed = True
-        with self._changed:
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            with contextlib.suppress(TidelogError):
-                self._consumer.wakeup()
-            self._thread.join(CLOSE_S)
+        self._notify()
+        self._end_following(self._consumer)
         self._consumer.close()
-
-    def snapshot(self) -> TableSnapshot:
-        """All entries of one moment, and the offsets that they stand for; costs a copy of the
-        references."""
-        with self._changed:
-            return super().snapshot()
 
     @checked
     def wait_for(self, place: Place, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
         """Until the record counts, and all before it: a future's result, an offset of a topic of
         one partition, or offsets by partition."""
         wanted = self._wanted(place)
-        deadline = time.monotonic() + timeout_ms / 1000
-        with self._changed:
-            while not self._readable().has(wanted):
-                io_threads.refuse_waiting(f"wait for a record in the table of {self.topic}")
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise wait_timed_out(self.topic, wanted, self._readable())
-                self._changed.wait(min(left, 1.0))
+        tried = f"wait for a record in the table of {self.topic}"
+        if not self._wait_until(lambda: self._readable().has(wanted), timeout_ms / 1000, tried):
+            raise wait_timed_out(self.topic, wanted, self._readable())
 
     # Inside.
 
@@ -139,11 +116,13 @@ class Table(TableReads):
         if partitions is None:
             raise unknown_topic(topic)
         names = [TopicPartition(topic, each) for each in sorted(partitions)]
-        starts = {name.partition: at for name, at in consumer.beginning_offsets(names).items()}
-        ends = {name.partition: at for name, at in consumer.end_offsets(names).items()}
+        first, last = consumer.beginning_offsets(names), consumer.end_offsets(names)
+        starts = {name.partition: at for name, at in first.items()}
+        ends = {name.partition: at for name, at in last.items()}
         by_time = None
         if self._as_of_time_ms is not None:
-            by_time = consumer.offsets_for_times(dict.fromkeys(names, self._as_of_time_ms + 1))
+            moment = dict.fromkeys(names, self._as_of_time_ms + 1)
+            by_time = consumer.offsets_for_times(moment)
         limits = limits_of(topic, self._as_of_offset, by_time, ends)
         consumer.assign(names)
         for name in names:
@@ -164,11 +143,17 @@ class Table(TableReads):
     def _take(self, state: TableState, timeout_ms: float) -> None:
         consumer = self._consumer
         found = consumer.poll(timeout_ms, POLL_RECORDS)
+        names = {each: TopicPartition(self.topic, each) for each in state.positions}
+        positions = {each: consumer.position(name) for each, name in names.items()}
         with self._changed:
             for name, records in found.items():
                 state.apply(name.partition, records)
-            for partition in state.positions:
-                state.pass_to(partition, consumer.position(TopicPartition(self.topic, partition)))
+            for partition, position in positions.items():
+                state.pass_to(partition, position)
+            self._changed.notify_all()
+
+    def _notify(self) -> None:
+        with self._changed:
             self._changed.notify_all()
 
     def _follow(self) -> None:
@@ -179,7 +164,6 @@ class Table(TableReads):
                 self._take(state, POLL_MS)
         except WakeupError:
             assert self._is_closed, "only close() wakes the table's consumer"
-        except Exception as error:  # noqa: BLE001 - the thread's supervisor: readers are told
+        except Exception as error:  # noqa: BLE001 - the supervisor: readers are told
             self._failure = error
-            with self._changed:
-                self._changed.notify_all()
+            self._notify()

@@ -1,4 +1,5 @@
-"""Calls that the user's thread waits for: metadata, offsets, administration.
+# Written by `make threads` from client_sdk/tidelog/client/aio/cluster_calls.py; do not edit.
+"""Calls that the user waits for: metadata, offsets, administration.
 
 Owns deadlines and retries of unary calls. Every call ends within its timeout, with the answer or
 with an error that says what was asked and why it did not work.
@@ -116,7 +117,8 @@ class ClusterCalls:
         known = self.metadata.topics.get(name)
         if known is not None:
             return known
-        for topic in self.refresh((name,), timeout_ms).topics:
+        view = self.refresh((name,), timeout_ms)
+        for topic in view.topics:
             if topic.error is not None and topic.error.code is not ErrorCode.UNKNOWN_TOPIC:
                 raise topic.error
         known = self.metadata.topics.get(name)
