@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from tests.broker.transactions.support.leaders import Leaders, refusal
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.core.coordinator import TransactionCoordinatorCore
 from tidelog.broker.transactions.state.answers import Identity, Response
 from tidelog.broker.transactions.state.invariants import check, check_step, view
@@ -39,7 +38,14 @@ from tidelog.broker.transactions.state.records import (
 )
 from tidelog.broker.transactions.state.states import Succession, TransactionState
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, ProducerEpoch, ProducerId, TopicId
+from tidelog.wire.ids import (
+    LeaderEpoch,
+    PartitionId,
+    PartitionKey,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 
 R = TypeVar("R", bound=Response)
 

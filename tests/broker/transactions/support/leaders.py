@@ -6,11 +6,11 @@ different decisions of one transaction, data that is accepted after its end.
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.answers import Identity
 from tidelog.broker.transactions.state.messages import SendMarkers
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def refusal(code: ErrorCode) -> TidelogError:

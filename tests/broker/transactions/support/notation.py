@@ -1,6 +1,5 @@
 """How a golden script shows partitions, answers and markers."""
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.answers import (
     AbortAnswer,
     AddPartitionsAnswer,
@@ -16,6 +15,7 @@ from tidelog.broker.transactions.state.messages import SendMarkers, StoredRecord
 from tidelog.broker.transactions.state.records import decode_record
 from tidelog.broker.transactions.state.transaction import keys_of
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def partition(key: PartitionKey) -> str:

@@ -30,7 +30,6 @@ import msgspec
 from tests.broker.transactions.support import notation
 from tests.broker.transactions.support.house import House, born, identity, key
 from tests.broker.transactions.support.leaders import refusal
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.answers import EndAnswer, Identity, InitAnswer
 from tidelog.broker.transactions.state.messages import (
     AbortTransaction,
@@ -45,6 +44,7 @@ from tidelog.broker.transactions.state.messages import (
 )
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 class Script:

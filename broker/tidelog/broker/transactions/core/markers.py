@@ -9,7 +9,6 @@ hang.
 
 from collections.abc import Iterable
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state import limits
 from tidelog.broker.transactions.state.messages import SendMarkers
 from tidelog.broker.transactions.state.notes import NoteKind
@@ -20,6 +19,7 @@ from tidelog.broker.transactions.state.transaction import (
 )
 from tidelog.broker.transactions.state.world import TransactionWorld
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def begin(transaction: Transaction) -> None:

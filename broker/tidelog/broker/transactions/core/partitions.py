@@ -7,7 +7,6 @@ committed records would stand still behind it for ever.
 
 from msgspec.structs import replace
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.core.identities import Standing, known, refuse_former, standing
 from tidelog.broker.transactions.state import limits
 from tidelog.broker.transactions.state.answers import AddPartitionsAnswer
@@ -26,6 +25,7 @@ from tidelog.broker.transactions.state.states import TransactionState
 from tidelog.broker.transactions.state.transaction import Transaction, touched_topics
 from tidelog.broker.transactions.state.world import TransactionWorld
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 
 def on_add(

@@ -2,9 +2,8 @@
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.states import TransactionState
-from tidelog.wire.ids import ProducerEpoch, ProducerId
+from tidelog.wire.ids import PartitionKey, ProducerEpoch, ProducerId
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):

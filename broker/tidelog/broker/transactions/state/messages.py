@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.answers import Identity, Response
 from tidelog.broker.transactions.state.states import TRANSACTION_VERSION, Decision
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, ProducerId, TopicId
+from tidelog.wire.ids import LeaderEpoch, PartitionKey, ProducerId, TopicId
 
 
 class TransactionRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.records import TouchedTopic, TransactionValue
-from tidelog.wire.ids import PartitionId, TopicId
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 NEVER_MS: Final = 1 << 62
 """A deadline that does not come."""

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidelog.broker.log.names import PartitionKey
 from tidelog.broker.transactions.state.messages import TransactionSettings
 from tidelog.broker.transactions.state.notes import TransactionNotes
 from tidelog.broker.transactions.state.producer_ids import ProducerIdReserve
 from tidelog.broker.transactions.state.timers import TransactionTimers
 from tidelog.broker.transactions.state.transaction import Transactions
-from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, PartitionKey, TopicId
 
 
 class TransactionWorld(msgspec.Struct, kw_only=True):
