@@ -1,0 +1,145 @@
+"""What a transactional producer says to its user when a call does not work.
+
+Owns the texts: what was tried, what happened, and which call helps.
+"""
+
+from typing import assert_never
+
+from tidelog.client.engine.transaction.messages import (
+    BeginWanted,
+    DecideWanted,
+    EndWanted,
+    InitializeWanted,
+    OffsetsWanted,
+    PrepareWanted,
+)
+from tidelog.client.engine.transaction.phases import (
+    Decision,
+    Ending,
+    Fenced,
+    MustAbort,
+    New,
+    Open,
+    Phase,
+    Prepared,
+    Preparing,
+    Ready,
+    Starting,
+    Undecided,
+)
+from tidelog.wire.errors import ErrorCode, TidelogError
+
+_STANDS: dict[type[Phase], tuple[str, str]] = {
+    New: ("the producer has not taken its transactional id over", "Initialize it first."),
+    Starting: ("the producer is taking its transactional id over", "Wait for that call."),
+    Ready: ("no transaction is in progress", "Begin one first."),
+    Open: ("a transaction is in progress", "Commit or abort it first."),
+    Ending: ("the transaction is being ended", "Wait for that call."),
+    Preparing: ("the transaction is being prepared", "Wait for that call."),
+    Prepared: (
+        "the transaction is prepared, nothing is added to it any more",
+        "Complete or abandon it with its token.",
+    ),
+    MustAbort: ("something of the transaction failed", "Abort it and begin again."),
+    Undecided: (
+        "whether the transaction was committed is not known",
+        "Commit or abort again: both tell what became of it.",
+    ),
+    Fenced: ("another producer took the transactional id over", "Stop this instance."),
+}
+Call = InitializeWanted | BeginWanted | OffsetsWanted | EndWanted | PrepareWanted | DecideWanted
+
+
+class Refusals:
+    """One per producer."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self._id = transactional_id
+
+    def unfit(self, verb: str, phase: Phase) -> TidelogError:
+        """The call does not fit what the producer is at."""
+        happened, hint = _STANDS[type(phase)]
+        return TidelogError(
+            ErrorCode.INVALID_TRANSACTION_STATE,
+            tried=f"{verb}, as {self._id!r}",
+            happened=happened,
+            hint=hint,
+        )
+
+    def concurrent(self) -> TidelogError:
+        """Two calls at once."""
+        return TidelogError(
+            ErrorCode.CONCURRENT_USE,
+            tried=f"call a transaction of {self._id!r}",
+            happened="another call of it has not returned yet",
+            hint="Make these calls one after the other, from one thread or task.",
+        )
+
+    def must_abort(self, error: TidelogError) -> TidelogError:
+        """The reason, with the only call that helps."""
+        return TidelogError(
+            error.code,
+            tried=error.tried,
+            happened=f"{error.happened}; nothing of the transaction is committed",
+            hint="Abort the transaction and begin again.",
+        )
+
+    def nothing_to_prepare(self) -> TidelogError:
+        """A token stands for something."""
+        return TidelogError(
+            ErrorCode.INVALID_TRANSACTION_STATE,
+            tried=f"prepare a transaction of {self._id!r}",
+            happened="nothing was added to it",
+            hint="Send a record or offsets first, or commit.",
+        )
+
+    def dropped(self) -> TidelogError:
+        """Of records that were not sent yet."""
+        return TidelogError(
+            ErrorCode.TRANSACTION_ABORTED,
+            tried=f"send a record in a transaction of {self._id!r}",
+            happened="the transaction was aborted before the record was acknowledged",
+        )
+
+    def no_identity(self) -> TidelogError:
+        """A broker that breaks the contract."""
+        return TidelogError(
+            ErrorCode.UNKNOWN,
+            tried=f"call the transaction coordinator of {self._id!r}",
+            happened="its answer brought no identity",
+        )
+
+    def contrary(self, decided: Decision) -> TidelogError:
+        """An earlier try had decided otherwise."""
+        return TidelogError(
+            ErrorCode.INVALID_TRANSACTION_STATE,
+            tried=f"end a transaction of {self._id!r}",
+            happened=f"an earlier call had decided: {decided.value}",
+            hint="Begin the next transaction; this one ended as the earlier call said.",
+        )
+
+    def too_late(self, call: Call, reason: TidelogError | None) -> TidelogError:
+        """The call's time is over."""
+        match call:
+            case InitializeWanted():
+                tried, hint = "initialize a transactional producer", "Initialize it again."
+            case BeginWanted():
+                tried, hint = "begin a transaction", "Begin again."
+            case OffsetsWanted():
+                tried = f"send offsets of group {call.member.group!r}"
+                hint = "Abort the transaction and begin again."
+            case EndWanted():
+                tried, hint = f"{call.decision.value} a transaction", "Call it again."
+            case PrepareWanted():
+                tried, hint = "prepare a transaction", "Abort the transaction and begin again."
+            case DecideWanted():
+                tried, hint = f"{call.decision.value} a prepared transaction", "Call it again."
+            case _:
+                assert_never(call)
+        happened = "no answer in time" if reason is None else f"in time only: {reason.happened}"
+        return TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried=f"{tried}, as {self._id!r}",
+            happened=happened,
+            hint=hint,
+        )
