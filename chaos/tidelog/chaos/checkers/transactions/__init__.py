@@ -51,6 +51,7 @@ Jepsen's workload for Kafka allows G0 inside a partition too, allows G1c as soon
 takes part in it, and draws no rw edges: these checks are stricter.
 """
 
+from tidelog.chaos.checkers.transactions.bank import check_bank
 from tidelog.chaos.checkers.transactions.builder import HistoryBuilder, HistoryFull
 from tidelog.chaos.checkers.transactions.checks import TRANSACTION_CHECKS, check_transactions
 from tidelog.chaos.checkers.transactions.history import (
@@ -62,17 +63,28 @@ from tidelog.chaos.checkers.transactions.history import (
     TransactionHistory,
     TransactionOutcome,
 )
+from tidelog.chaos.checkers.transactions.pipeline import (
+    Derived,
+    Pipeline,
+    check_pipeline,
+    drained_logs,
+)
 
 __all__ = [
     "TRANSACTION_CHECKS",
     "Assignment",
     "AssignmentKind",
+    "Derived",
     "HistoryBuilder",
     "HistoryFull",
+    "Pipeline",
     "PollOperation",
     "SendOperation",
     "Transaction",
     "TransactionHistory",
     "TransactionOutcome",
+    "check_bank",
+    "check_pipeline",
     "check_transactions",
+    "drained_logs",
 ]

@@ -103,7 +103,7 @@ def skips(view: TransactionView) -> list[Skip]:
 def _skips(view: TransactionView) -> Iterator[Skip]:
     known = view.known()
     for passage in passages(view):
-        if passage.after - passage.before <= 1:
+        if passage.after <= passage.before:
             continue
         records = known.get(passage.partition)
         if records is None or passage.partition in view.history.compacted:
@@ -118,7 +118,7 @@ def _skips(view: TransactionView) -> Iterator[Skip]:
 
 def intermediate_read(view: TransactionView) -> Findings:
     """G1b: a consumer reads one record of a transaction and passes over another of it."""
-    touched = _touched(view)
+    touched = _touched(view) if skips(view) else set()
 
     def is_of_known(passage: Passage, value: str) -> bool:
         writer = view.writers[value][0].number

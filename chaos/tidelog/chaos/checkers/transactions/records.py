@@ -1,7 +1,11 @@
 """Checks of single records: each is where it was acknowledged, once, and was allowed to be read."""
 
 from tidelog.chaos.checkers.history.history import PartitionKey
-from tidelog.chaos.checkers.transactions.history import OFFSET_UNKNOWN, TransactionOutcome
+from tidelog.chaos.checkers.transactions.history import (
+    NEVER_NS,
+    OFFSET_UNKNOWN,
+    TransactionOutcome,
+)
 from tidelog.chaos.checkers.transactions.view import (
     Findings,
     TransactionFinding,
@@ -132,22 +136,23 @@ def uncommitted_read(view: TransactionView) -> Findings:
 
     A cycle of reads that takes real time always holds such a read, and is told as it.
     """
+    called_ns = {
+        value: transaction.deciding_ns if transaction.is_transactional else sent.began_ns
+        for value, (transaction, sent) in view.writers.items()
+        if value not in view.blame.values
+    }
     for each in view.polls:
+        ended_ns = each.poll.ended_ns
         for partition, records in each.poll.records:
             for offset, value in records:
-                if value in view.blame.values or value not in view.writers:
-                    continue
-                transaction, sent = view.writers[value]
-                called_ns = sent.began_ns
-                if transaction.is_transactional:
-                    called_ns = transaction.deciding_ns
-                if each.poll.ended_ns < called_ns:
+                if called_ns.get(value, NEVER_NS) > ended_ns:
+                    transaction, _ = view.writers[value]
                     what = "called commit" if transaction.is_transactional else "sent it"
                     yield TransactionFinding(
                         partition=partition,
                         detail=(
                             f"{each.name} was handed {value} at {offset}; {transaction.name} "
-                            f"{what} at {spell_ms(called_ns)}, after that"
+                            f"{what} at {spell_ms(called_ns[value])}, after that"
                         ),
                         values=(value,),
                         polls=((each.number, partition),),

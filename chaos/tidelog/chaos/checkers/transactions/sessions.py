@@ -39,24 +39,37 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def passages(view: TransactionView) -> list[Passage]:
-    """Every move of every consumer, each consumer's in its own order."""
+    """Every move that is not to the very next offset, each consumer's in its own order."""
     return view.remembered("passages", lambda: list(_passages(view)))
 
 
 def _passages(view: TransactionView) -> Iterator[Passage]:
-    polls: dict[str, list[NumberedPoll]] = {}
-    assignments: dict[str, list[Assignment]] = {}
-    for each in view.polls:
-        polls.setdefault(each.transaction.process, []).append(each)
-    for assignment in view.history.assignments:
-        assignments.setdefault(assignment.process, []).append(assignment)
-    for process, own in polls.items():
+    for calls in calls_of_processes(view).values():
         stands: dict[PartitionKey, int] = {}
-        coming = deque(assignments.get(process, ()))
-        for answered, reader in enumerate(own):
-            while coming and coming[0].polls_before <= answered:
-                stands = _after(coming.popleft(), stands)
-            yield from _moves(reader, stands)
+        for call in calls:
+            if isinstance(call, Assignment):
+                stands = _after(call, stands)
+            else:
+                yield from _moves(call, stands)
+
+
+def calls_of_processes(view: TransactionView) -> dict[str, list[Assignment | NumberedPoll]]:
+    """What each process did as a consumer, in order."""
+    coming: dict[str, deque[Assignment]] = {}
+    for assignment in view.history.assignments:
+        coming.setdefault(assignment.process, deque()).append(assignment)
+    calls: dict[str, list[Assignment | NumberedPoll]] = {}
+    answered: dict[str, int] = {}
+    for reader in view.polls:
+        process = reader.transaction.process
+        own = calls.setdefault(process, [])
+        count = answered.get(process, 0)
+        waiting = coming.get(process)
+        while waiting and waiting[0].polls_before <= count:
+            own.append(waiting.popleft())
+        own.append(reader)
+        answered[process] = count + 1
+    return calls
 
 
 def _after(assignment: Assignment, stands: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
@@ -81,7 +94,7 @@ def _moves(reader: NumberedPoll, stands: dict[PartitionKey, int]) -> Iterator[Pa
         before = stands.get(partition)
         is_internal = False
         for offset, _ in records:
-            if before is not None:
+            if before is not None and offset != before + 1:
                 yield Passage(reader, partition, before, offset, is_internal)
             before = offset
             is_internal = True
