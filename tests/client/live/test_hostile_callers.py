@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.hostile_others import OTHERS
+from tests.client.support.hostile_structs import EXPORTED, TAKEN, StructSubject
 from tests.client.support.hostile_subjects import SUBJECTS, tally_of
 from tidelog.testing import TestCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-ALL = {**SUBJECTS, **OTHERS}
+ALL = {**SUBJECTS, **OTHERS, "Structs": StructSubject}
 TRIPLES_MIN = 300
 """Of each class; together they are some thirty thousand."""
 
@@ -36,3 +37,7 @@ def test_a_wrong_argument_is_named_and_breaks_nothing(name: str, cluster: TestCl
     print(f"\n{name}: {tally}")
     assert tally.tried >= TRIPLES_MIN, "the signatures were not read"
     assert not tally.faults, f"{tally}\n" + "\n".join(tally.faults[:60])
+
+
+def test_every_exported_struct_is_tried() -> None:
+    assert set(TAKEN) == EXPORTED, "say how a new struct is used, or that it is only handed out"

@@ -78,6 +78,10 @@ class Subject:
         """Raises unless the object does its work."""
         raise NotImplementedError
 
+    def verdict_of(self, error: BaseException, parameter: str) -> Verdict:
+        """Of what a call has raised; a surface with errors of its own has another rule."""
+        return verdict_of(error, parameter)
+
     def call(self, name: str, /, *positional: Any, **named: Any) -> Any:
         method = getattr(self.object, name)
         if self.loop is not None:
@@ -355,7 +359,7 @@ def _verdict(
         worker.run(subject.begin)
         return Verdict("hung")
     except Exception as error:  # noqa: BLE001 - judged
-        verdict = verdict_of(error, triple.place.parameter)
+        verdict = subject.verdict_of(error, triple.place.parameter)
     verdict = verdict._replace(seconds=time.monotonic() - begun)
     try:
         worker.run(subject.check)

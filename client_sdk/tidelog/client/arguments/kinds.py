@@ -256,10 +256,10 @@ def place(value: Any, tried: str, name: str) -> int | OffsetAndMetadata:
         return at
     if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
         raise wrong_type(tried, name, value, "an offset or an OffsetAndMetadata")
-    given = OffsetAndMetadata(*value)
+    given: Any = OffsetAndMetadata(*value)
     return OffsetAndMetadata(
         _OFFSET(given.offset, tried, f"{name}.offset"),
-        _NOTE(given.metadata or "", tried, f"{name}.metadata"),
+        _NOTE("" if given.metadata is None else given.metadata, tried, f"{name}.metadata"),
         _EPOCH(given.leader_epoch, tried, f"{name}.leader_epoch"),
     )
 

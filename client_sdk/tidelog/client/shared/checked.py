@@ -152,6 +152,19 @@ def _word(value: Any, tried: str, name: str) -> str:
 _SPEC: Final = either(str, _word, either(OffsetTimestamp, anything, _TIME_MS))
 _OFFSETS: Final = mapping(partition, place, "TopicPartition: offset")
 _PLACE: Final = whole(0, INT64_MAX, "an offset")
+
+
+def _stored_at(value: Any, tried: str, name: str) -> RecordMetadata:
+    """Where a record was stored, as far as it is looked at here."""
+    return RecordMetadata(
+        topic(value.topic, tried, f"{name}.topic"),
+        whole(0, INT32_MAX)(value.partition, tried, f"{name}.partition"),
+        whole(-1, INT64_MAX)(value.offset, tried, f"{name}.offset"),
+        value.timestamp,
+        value.leader_epoch,
+    )
+
+
 _AS_OF: Final = either(Mapping, mapping(_COUNT, _PLACE, "partition: offset"), _PLACE)
 
 TABLE: Final[Mapping[str, Check]] = {
@@ -272,7 +285,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "as_of_time_ms": optional(_TIME_MS),
     "load_timeout_ms": milliseconds_or_ever,
     "on_progress": optional(plain_function),
-    "place": either(RecordMetadata, anything, _AS_OF),
+    "place": either(RecordMetadata, _stored_at, _AS_OF),
     "wait_for.timeout_ms": milliseconds_or_ever,
     "dead_letter_topic": topic,
     "dead_letter_timeout_ms": milliseconds,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidelog.client.arguments.kinds import INT32_MAX, Check, is_a, wrong_type
 from tidelog.client.engine.cluster.backoff import Backoff
 from tidelog.client.types.records import ConsumerRecord, Headers, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -26,6 +27,25 @@ DEAD_LETTER_TIMEOUT_MS: Final = 60_000
 POLL_MS: Final = 500
 
 
+def _errors(value: Any, tried: str, name: str) -> None:
+    is_tuple = is_a(value, tuple)
+    if not is_tuple or not all(is_a(each, type) and issubclass(each, Exception) for each in value):
+        raise wrong_type(tried, name, value, "a tuple of classes of errors")
+
+
+def _whole(value: Any, tried: str, name: str) -> None:
+    if not is_a(value, int) or is_a(value, bool):
+        raise wrong_type(tried, name, value, "a whole number")
+
+
+_FIELDS: Final[Mapping[str, Check]] = {
+    "tries": _whole,
+    "backoff_ms": _whole,
+    "backoff_max_ms": _whole,
+    "give_up_on": _errors,
+}
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A record is tried up to `tries` times, with growing pauses between.
 
@@ -40,7 +60,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Errors that no further try would mend: the record becomes a dead letter at once."""
 
     def __post_init__(self) -> None:
-        if self.tries < 1 or not 0 <= self.backoff_ms <= self.backoff_max_ms:
+        for name, kind in _FIELDS.items():
+            kind(getattr(self, name), "make a RetryPolicy", name)
+        if self.tries < 1 or not 0 <= self.backoff_ms <= self.backoff_max_ms <= INT32_MAX:
             raise TidelogError(
                 ErrorCode.INVALID_CONFIGURATION,
                 tried="make a RetryPolicy",

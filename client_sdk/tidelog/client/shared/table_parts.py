@@ -109,8 +109,8 @@ class TableReads(Mapping[Any, Any]):
         state, tried = self._readable(), f"wait for a record in the table of {self.topic}"
         if isinstance(place, RecordMetadata):
             if place.topic != self.topic:
-                raise _invalid(tried, f"the record is of {place.topic}")
-            return {place.partition: place.offset}
+                raise _invalid(tried, f"the record is of another topic: {place.topic}")
+            return by_partition({place.partition: place.offset}, state.positions, tried)
         wanted = by_partition(place, state.positions, tried)
         if state.is_past and not state.has(wanted):
             raise _invalid(tried, "the table shows the past, and that record came later")

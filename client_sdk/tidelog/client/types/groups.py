@@ -4,11 +4,13 @@ Owns the user's types; names follow kafka-python where it has them.
 """
 
 import enum
-from typing import Final
+import operator
+from typing import Final, Self
 
 import msgspec
 
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.errors import ErrorCode, TidelogError
 
 OFFSET_WORDS: Final = ("earliest", "latest", "max_timestamp")
 """Places of a partition that its leader knows."""
@@ -43,6 +45,24 @@ class GroupType(enum.Enum):
 
 class OffsetTimestamp(int):
     """A time in milliseconds since 1970 where a plain number would be an offset."""
+
+    def __new__(cls, timestamp_ms: int) -> Self:
+        """Refuses what a plain int() would read or cut: a text, a float, a datetime."""
+        try:
+            if isinstance(timestamp_ms, bool):
+                raise TypeError
+            number = operator.index(timestamp_ms)
+            if abs(number) >= 1 << 63:
+                raise OverflowError
+        except Exception:  # noqa: BLE001 - whatever the value's own code raises
+            raise TidelogError(
+                ErrorCode.INVALID_ARGUMENT,
+                tried="make an OffsetTimestamp",
+                happened=f"timestamp_ms is of type {type(timestamp_ms).__name__}, it can be a "
+                "whole number of 64 bits",
+                hint="milliseconds are int(time.time() * 1000)",
+            ) from None
+        return super().__new__(cls, number)
 
 
 class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
