@@ -152,7 +152,7 @@ def _check_value_step(name: str, old: TransactionValue, new: TransactionValue) -
         return
     if old.state is TransactionState.ONGOING and new.state is not TransactionState.ONGOING:
         assert new.topics == old.topics, f"{where}: ends what it did not touch"
-    if not old.is_idle:
+    if not (old.is_idle or is_short_end):
         assert new.current.producer_id == old.current.producer_id, f"{where}: while in progress"
     if old.topics:
         assert _holds(new, old), f"{where}: forgets what it touches"
