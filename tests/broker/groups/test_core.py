@@ -1,6 +1,5 @@
 """The coordinator's promises one by one; scenarios are in `scripts`, storms in the model."""
 
-import msgspec
 import pytest
 
 from tests.broker.groups.support.house import LOST, House, key, persistent, topic
@@ -21,6 +20,8 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    Asked,
+    Caller,
     CommitOffsets,
     DeleteGroup,
     DescribeGroup,
@@ -85,7 +86,7 @@ def fetched(house: House, group: str = "g") -> dict[PartitionKey, int]:
 
 def test_nothing_is_answered_before_everything_is_loaded() -> None:
     core = GroupCoordinatorCore()
-    request = msgspec.structs.replace(beat(), request_id=7)
+    request = Asked(request=beat(), request_id=7, now_ms=0, wall_ms=0)
     for message in (
         SettingsChanged(defaults=GroupSettings()),
         LoadEnded(now_ms=0, wall_ms=0),
@@ -151,7 +152,8 @@ def test_a_failed_append_refuses_all_that_waits_and_the_core_is_of_no_more_use()
     effects = house.core.completed(AppendFailed(error=LOST))
     assert [each.request_id for each in effects if isinstance(each, Answer)] == [first, second]
     assert isinstance(effects[-1], ReloadNeeded)
-    [refused] = house.core.step(msgspec.structs.replace(beat(), request_id=9))
+    late = Asked(request=beat(), request_id=9, now_ms=house.now_ms, wall_ms=house.wall_ms)
+    [refused] = house.core.step(late)
     assert isinstance(refused, Answer)
     assert refused.result is LOST
     assert house.core.tick(Tick(now_ms=10**9, wall_ms=10**9)) == []
@@ -471,7 +473,7 @@ def test_a_group_with_settings_of_its_own_has_them() -> None:
 def test_a_description_tells_members_and_partitions() -> None:
     house = House(topic("a", 2))
     house.ask(commit((key("a", 1), 7)), CommitAnswer)
-    house.ask(beat("m1", client_id="c", address="h:1"), HeartbeatAnswer)
+    house.ask(beat("m1"), HeartbeatAnswer, Caller(client_id="c", address="h:1"))
     house.pass_time(500)
     answer = house.ask(DescribeGroup(group="g"), DescribeGroupAnswer)
     [member] = answer.members

@@ -10,7 +10,7 @@ from tests.broker.support.node_fixtures import with_node
 from tests.broker.support.node_in_world import PlainClient, partition_batch
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.state.answers import CommitAnswer
-from tidelog.broker.groups.state.messages import CommitOffsets, OffsetToCommit
+from tidelog.broker.groups.state.messages import Caller, CommitOffsets, OffsetToCommit
 from tidelog.broker.log.producer_state import WINDOW_BATCHES
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.broker.shared.meter import Meter
@@ -99,7 +99,8 @@ class OneCoordinator:
         del group
         return self
 
-    async def ask(self, request: CommitOffsets) -> CommitAnswer:
+    async def ask(self, request: CommitOffsets, caller: Caller) -> CommitAnswer:
+        del caller
         (offset,) = request.offsets
         error = TidelogError(
             ErrorCode.STALE_ASSIGNMENT,
@@ -112,7 +113,7 @@ class OneCoordinator:
 def test_what_the_coordinator_refuses_is_told_by_the_topic_s_name() -> None:
     key = PartitionKey(TopicId(b"t" * 16), PartitionId(0))
     offset = OffsetToCommit(key=key, committed_offset=Offset(1), leader_epoch=LeaderEpoch(0))
-    request = CommitOffsets(request_id=0, now_ms=0, wall_ms=0, group="g", offsets=(offset,))
+    request = CommitOffsets(group="g", offsets=(offset,))
     coordinators = cast(GroupCoordinators, OneCoordinator())
     handler = GroupsHandler(coordinators, Meter(()), lambda _, number: f"orders-{number}")
     (error,) = asyncio.run(handler.commit(request)).errors

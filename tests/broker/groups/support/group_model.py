@@ -17,6 +17,7 @@ from tidelog.broker.groups.state.answers import (
     HeartbeatAnswer,
 )
 from tidelog.broker.groups.state.messages import (
+    AnyRequest,
     Assignor,
     CommitOffsets,
     FetchOffsets,
@@ -47,7 +48,7 @@ class Seat(msgspec.Struct):
     sent: Heartbeat | None = None
     request_id: int = 0
     sent_ms: int = 0
-    late: list[msgspec.Struct] = msgspec.field(default_factory=list)
+    late: list[AnyRequest] = msgspec.field(default_factory=list)
     """Requests that were given up and may still be processed."""
     is_evicted: bool = False
     """An operator removed it: it reads on until it hears of that."""

@@ -5,17 +5,19 @@ After every step the core's invariants hold, and a fresh core that replays the l
 
 from typing import TypeVar
 
-import msgspec
-
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.groups.state.group import Group
 from tidelog.broker.groups.state.invariants import GroupView, Told, check, check_step, view
 from tidelog.broker.groups.state.messages import (
+    NOBODY,
     Answer,
+    AnyRequest,
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    Asked,
+    Caller,
     Effect,
     GroupSettings,
     GroupTopic,
@@ -127,25 +129,29 @@ class House:
         del self.topics[name]
         self.step(self._topics())
 
-    def send(self, message: msgspec.Struct) -> int:
-        """A request, with its id and time put in; the answer is in `answers` once it is there."""
+    def send(self, request: AnyRequest, caller: Caller = NOBODY) -> int:
+        """Its id; the answer is in `answers` once it is there."""
         self.request_id += 1
         self.step(
-            msgspec.structs.replace(
-                message, request_id=self.request_id, now_ms=self.now_ms, wall_ms=self.wall_ms
-            )  # type: ignore[arg-type]
+            Asked(
+                request=request,
+                request_id=self.request_id,
+                now_ms=self.now_ms,
+                wall_ms=self.wall_ms,
+                caller=caller,
+            )
         )
         return self.request_id
 
-    def ask(self, message: msgspec.Struct, kind: type[R]) -> R:
+    def ask(self, request: AnyRequest, kind: type[R], caller: Caller = NOBODY) -> R:
         """The answer, which must be there."""
-        answer = self.answers.pop(self.send(message))
+        answer = self.answers.pop(self.send(request, caller))
         assert isinstance(answer, kind), f"{answer} instead of {kind.__name__}"
         return answer
 
-    def refusal(self, message: msgspec.Struct) -> ErrorCode:
+    def refusal(self, request: AnyRequest, caller: Caller = NOBODY) -> ErrorCode:
         """The code of the refusal, which must be there."""
-        answer = self.answers.pop(self.send(message))
+        answer = self.answers.pop(self.send(request, caller))
         assert isinstance(answer, TidelogError), f"{answer} instead of a refusal"
         return answer.code
 

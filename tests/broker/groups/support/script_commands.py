@@ -23,6 +23,7 @@ from tests.broker.groups.support.house import House, key, topic
 from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.messages import (
     AlterOffsets,
+    AnyRequest,
     Assignor,
     CommitOffsets,
     DeleteGroup,
@@ -32,7 +33,6 @@ from tidelog.broker.groups.state.messages import (
     GroupSettings,
     Heartbeat,
     ListGroups,
-    Message,
     OffsetToCommit,
     RemoveMembers,
     Subscription,
@@ -112,8 +112,8 @@ class Script:
             lines += notation.answer(name, answer)
         return lines
 
-    def _send(self, name: str, message: Message, sent: Heartbeat | None = None) -> None:
-        self.waiting[self.house.send(message)] = (name, sent)
+    def _send(self, name: str, request: AnyRequest, sent: Heartbeat | None = None) -> None:
+        self.waiting[self.house.send(request)] = (name, sent)
 
     def _topics(self, words: list[str]) -> None:
         counts = dict(word.split("=", 1) for word in words)

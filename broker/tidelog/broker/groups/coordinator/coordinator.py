@@ -17,21 +17,22 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-import msgspec
-
 from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.groups.coordinator.proof import LeadershipProof
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.groups.state.messages import (
+    NOBODY,
     Answer,
     AnyRequest,
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    Asked,
     BrokersChanged,
     BrokerState,
+    Caller,
     Completion,
     Effect,
     GroupSettings,
@@ -176,8 +177,8 @@ class GroupCoordinator:
             wall_ms, may_expire = self._time.wall_ms(), self._time.may_expire
             self._tell(Tick(now_ms=now_ms, wall_ms=wall_ms, may_expire=may_expire))
 
-    async def ask(self, request: AnyRequest) -> Response:
-        """Submit a request and wait for its answer; its id and its times are filled in here."""
+    async def ask(self, request: AnyRequest, caller: Caller = NOBODY) -> Response:
+        """Submit a request and wait for its answer."""
         self._check_asked()
         if not self._is_in_contact() and self._proof is not None:
             self._proving += 1
@@ -190,11 +191,15 @@ class GroupCoordinator:
         request_id = self._last_request_id
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
-        now_ms, wall_ms = self._now_ms(), self._time.wall_ms()
-        stamped = msgspec.structs.replace(
-            request, request_id=request_id, now_ms=now_ms, wall_ms=wall_ms
+        self._tell(
+            Asked(
+                request=request,
+                request_id=request_id,
+                now_ms=self._now_ms(),
+                wall_ms=self._time.wall_ms(),
+                caller=caller,
+            )
         )
-        self._tell(stamped)
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
                 return await answer

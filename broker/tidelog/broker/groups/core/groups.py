@@ -24,7 +24,9 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    Asked,
     BrokersChanged,
+    Caller,
     CommitOffsets,
     Completion,
     DeleteGroup,
@@ -123,8 +125,10 @@ class GroupCoordinatorCore:
                 assert self._are_topics_known, "brokers come behind the topics"
                 self._world.see_time(message.now_ms, message.wall_ms)
                 return self._append_all(self._upkeep.on_brokers(message))
+            case Asked():
+                return self._on_asked(message)
             case _:
-                return self._on_request(message)
+                assert_never(message)
 
     def _on_load_ended(self, message: LoadEnded) -> list[Effect]:
         assert not self._is_loaded, "a core is loaded once"
@@ -135,36 +139,37 @@ class GroupCoordinatorCore:
         return []
 
     def _refuse(self, message: Message, error: TidelogError) -> list[Effect]:
-        if isinstance(message, SettingsChanged | LoadEnded | TopicsChanged | BrokersChanged):
+        if not isinstance(message, Asked):
             return []
         return [Answer(request_id=message.request_id, result=error)]
 
-    def _on_request(self, request: AnyRequest) -> list[Effect]:
+    def _on_asked(self, asked: Asked) -> list[Effect]:
         if not (self._is_loaded and self._are_topics_known):
-            return self._refuse(request, LOADING)
-        self._world.see_time(request.now_ms, request.wall_ms)
+            return self._refuse(asked, LOADING)
+        self._world.see_time(asked.now_ms, asked.wall_ms)
+        request = asked.request
         if isinstance(request, ListGroups):
-            return self._answer(None, request.request_id, admin.list_groups(self._world))
+            return self._answer(None, asked.request_id, admin.list_groups(self._world))
         if isinstance(request, Heartbeat):
-            quick = membership.quick_answer(self._world, request)
+            quick = membership.quick_answer(self._world, request, asked.caller)
             if quick is not None:
-                return self._answer(request.group, request.request_id, quick)
+                return self._answer(request.group, asked.request_id, quick)
         draft = Draft(self._world.groups, request.group)
         result: Response | TidelogError
         try:
-            result = self._dispatch(draft, request)
+            result = self._dispatch(draft, request, asked.caller)
         except TidelogError as refusal:
             result = refusal
         effects: list[Effect] = self._append(draft)
         assert not (effects and isinstance(result, TidelogError)), f"{result} changed something"
         draft.forget_if_nothing()
-        return effects + self._answer(request.group, request.request_id, result)
+        return effects + self._answer(request.group, asked.request_id, result)
 
-    def _dispatch(self, draft: Draft, request: AnyRequest) -> Response:
+    def _dispatch(self, draft: Draft, request: AnyRequest, caller: Caller) -> Response:
         world = self._world
         match request:
             case Heartbeat():
-                return membership.on_heartbeat(world, draft, request)
+                return membership.on_heartbeat(world, draft, request, caller)
             case CommitOffsets():
                 return offsets.on_commit(world, draft, request)
             case FetchOffsets():

@@ -13,7 +13,13 @@ from tidelog.broker.groups.state import limits, replay
 from tidelog.broker.groups.state.answers import AssignedPartition, HeartbeatAnswer
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member, subscription_of
-from tidelog.broker.groups.state.messages import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH, Heartbeat
+from tidelog.broker.groups.state.messages import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    Caller,
+    Heartbeat,
+)
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.records import MemberKey, OwnedKey, TargetKey
 from tidelog.broker.groups.state.refusals import exhausted, fenced, invalid, unknown_member
@@ -22,7 +28,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionKey
 
 
-def quick_answer(world: World, heartbeat: Heartbeat) -> HeartbeatAnswer | None:
+def quick_answer(world: World, heartbeat: Heartbeat, caller: Caller) -> HeartbeatAnswer | None:
     """For a member that has nothing new and for which there is nothing new; None: look closer."""
     group = world.groups.get(heartbeat.group)
     member = group.members.get(heartbeat.member_id) if group is not None else None
@@ -39,38 +45,40 @@ def quick_answer(world: World, heartbeat: Heartbeat) -> HeartbeatAnswer | None:
         or heartbeat.session_timeout_ms is not None
         or heartbeat.rebalance_timeout_ms is not None
         or heartbeat.group_instance_id != member.words.group_instance_id
-        or heartbeat.carrier != member.carrier
+        or caller.carrier != member.carrier
     ):
         return None
     _hear(world, member, heartbeat)
     return _answer(world, group, member, is_assignment_told=False)
 
 
-def on_heartbeat(world: World, draft: Draft, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def on_heartbeat(
+    world: World, draft: Draft, heartbeat: Heartbeat, caller: Caller
+) -> HeartbeatAnswer:
     """Any heartbeat."""
     check_request(world, heartbeat)
     if heartbeat.member_epoch == JOINING_EPOCH:
-        _check_carrier(world, heartbeat)
-        return _on_join(world, draft, heartbeat)
+        _check_carrier(world, heartbeat, caller)
+        return _on_join(world, draft, heartbeat, caller)
     if heartbeat.member_epoch in (LEAVING_EPOCH, AWAY_EPOCH):
         return _on_departure(world, draft, heartbeat)
     member = draft.group().members.get(heartbeat.member_id)
     if member is None:
         raise unknown_member(heartbeat.group, heartbeat.member_id, "stay in")
-    return _on_stay(world, draft, member, heartbeat)
+    return _on_stay(world, draft, member, heartbeat, caller)
 
 
-def _on_join(world: World, draft: Draft, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def _on_join(world: World, draft: Draft, heartbeat: Heartbeat, caller: Caller) -> HeartbeatAnswer:
     group = draft.group()
     member = group.members.get(heartbeat.member_id)
     if member is None:
-        return _on_first_join(world, draft, heartbeat)
+        return _on_first_join(world, draft, heartbeat, caller)
     if member.previous_epoch == JOINING_EPOCH and not member.is_away:
         # It joined, and the answer was lost; or it begins again before it has done anything.
-        return _on_stay(world, draft, member, heartbeat)
+        return _on_stay(world, draft, member, heartbeat, caller)
     _check_order(group, member, heartbeat)
     _check_instance(group, member, heartbeat)
-    words = heard_words(world, member.words, heartbeat)
+    words = heard_words(world, member.words, heartbeat, caller)
     _hear(world, member, heartbeat)
     draft.put(MemberKey(group.name, member.member_id), words)
     # It owns nothing, as it says. What it gets now it gets at a new epoch: a commit that it sent
@@ -81,15 +89,17 @@ def _on_join(world: World, draft: Draft, heartbeat: Heartbeat) -> HeartbeatAnswe
     return _settle(world, draft, member, None, JOINING_EPOCH, is_assignment_told=True)
 
 
-def _on_first_join(world: World, draft: Draft, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def _on_first_join(
+    world: World, draft: Draft, heartbeat: Heartbeat, caller: Caller
+) -> HeartbeatAnswer:
     group = draft.group()
     if heartbeat.subscription is None:
         raise invalid(TRIED.format(heartbeat), "a member that joins says what it subscribes to")
     former = _find_former(group, heartbeat)
     _check_room(world, group, former)
     if former is not None:
-        return _replace(world, draft, former, heartbeat)
-    words = heard_words(world, None, heartbeat)
+        return _replace(world, draft, former, heartbeat, caller)
+    words = heard_words(world, None, heartbeat, caller)
     draft.put(MemberKey(group.name, heartbeat.member_id), words)
     member = draft.group().members[heartbeat.member_id]
     _hear(world, member, heartbeat)
@@ -114,10 +124,10 @@ def _find_former(group: Group, heartbeat: Heartbeat) -> Member | None:
     return former
 
 
-def _check_carrier(world: World, heartbeat: Heartbeat) -> None:
+def _check_carrier(world: World, heartbeat: Heartbeat, caller: Caller) -> None:
     """COORDINATOR_NOT_AVAILABLE for a stream at a broker that counts as dead: its member would
     hold partitions that nobody reads."""
-    life = heartbeat.carrier
+    life = caller.carrier
     if life is not None and world.is_over(life):
         raise TidelogError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -137,13 +147,15 @@ def _check_room(world: World, group: Group, former: Member | None) -> None:
         raise exhausted(tried, "there are too many groups", "GROUPS_MAX", limits.GROUPS_MAX)
 
 
-def _replace(world: World, draft: Draft, former: Member, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def _replace(
+    world: World, draft: Draft, former: Member, heartbeat: Heartbeat, caller: Caller
+) -> HeartbeatAnswer:
     """A static member is back under a new member id: nothing else moves.
 
     One that has not left before may read on until it hears of it; nothing that it commits counts.
     """
     group = draft.group()
-    words = heard_words(world, former.words, heartbeat)
+    words = heard_words(world, former.words, heartbeat, caller)
     assigned, target = former.assigned, group.targets.get(former.member_id)
     is_change = former.subscription != subscription_of(words)
     world.notes.depart(group.name, former.member_id, DepartureReason.REPLACED)
@@ -219,7 +231,9 @@ def _store_owned(
     draft.put(OwnedKey(draft.name, member.member_id), value)
 
 
-def _on_stay(world: World, draft: Draft, member: Member, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def _on_stay(
+    world: World, draft: Draft, member: Member, heartbeat: Heartbeat, caller: Caller
+) -> HeartbeatAnswer:
     """A member at work, or one that repeats what was not answered."""
     group = draft.group()
     _check_order(group, member, heartbeat)
@@ -231,7 +245,7 @@ def _on_stay(world: World, draft: Draft, member: Member, heartbeat: Heartbeat) -
     else:
         _check_owned(group, member, heartbeat)
     _check_epoch(group, member, heartbeat)
-    words = heard_words(world, member.words, heartbeat)
+    words = heard_words(world, member.words, heartbeat, caller)
     _hear(world, member, heartbeat)
     if words != member.words:
         is_change = member.subscription != subscription_of(words)

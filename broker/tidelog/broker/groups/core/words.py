@@ -3,7 +3,13 @@
 from typing import Final
 
 from tidelog.broker.groups.state import limits
-from tidelog.broker.groups.state.messages import AWAY_EPOCH, GroupSettings, Heartbeat, Subscription
+from tidelog.broker.groups.state.messages import (
+    AWAY_EPOCH,
+    Caller,
+    GroupSettings,
+    Heartbeat,
+    Subscription,
+)
 from tidelog.broker.groups.state.records import NO_BROKER, MemberValue
 from tidelog.broker.groups.state.refusals import check_name, exhausted, invalid
 from tidelog.broker.groups.state.topics import compile_pattern
@@ -75,16 +81,18 @@ def _sorted(wished: Subscription) -> Subscription:
     )
 
 
-def heard_words(world: World, known: MemberValue | None, heartbeat: Heartbeat) -> MemberValue:
+def heard_words(
+    world: World, known: MemberValue | None, heartbeat: Heartbeat, caller: Caller
+) -> MemberValue:
     """What is known of the member after this heartbeat."""
     settings = world.settings(heartbeat.group)
     wished = _sorted(heartbeat.subscription) if heartbeat.subscription else None
-    carrier = heartbeat.carrier
+    carrier = caller.carrier
     return MemberValue(
         group_instance_id=heartbeat.group_instance_id or (known.group_instance_id if known else ""),
         rack=heartbeat.rack if heartbeat.rack is not None else (known.rack if known else ""),
-        client_id=heartbeat.client_id or (known.client_id if known else ""),
-        address=heartbeat.address or (known.address if known else ""),
+        client_id=caller.client_id or (known.client_id if known else ""),
+        address=caller.address or (known.address if known else ""),
         session_timeout_ms=_either(
             heartbeat.session_timeout_ms,
             known.session_timeout_ms if known else None,

@@ -25,6 +25,7 @@ from tidelog.broker.groups.state.group import Group, Member
 from tidelog.broker.groups.state.messages import (
     AWAY_EPOCH,
     JOINING_EPOCH,
+    Asked,
     Completion,
     Heartbeat,
     Message,
@@ -146,8 +147,9 @@ def _check_group_step(name: str, old: GroupView, new: GroupView, told: Told) -> 
 
 
 def _said_by(told: Told, group: str, member_id: str) -> Heartbeat | None:
-    if isinstance(told, Heartbeat) and (told.group, told.member_id) == (group, member_id):
-        return told
+    said = told.request if isinstance(told, Asked) else None
+    if isinstance(said, Heartbeat) and (said.group, said.member_id) == (group, member_id):
+        return said
     return None
 
 

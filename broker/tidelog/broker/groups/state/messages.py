@@ -1,7 +1,7 @@
 """What a coordinator's core is told, and what it wants done. Pure; answers are in `answers`.
 
-Every request carries `now_ms`, monotonic, and `wall_ms`, milliseconds since 1970 that never fall
-(the glue reads a steady clock: a jump of the wall must not expire offsets).
+Beside every request stand `now_ms`, monotonic, and `wall_ms`, milliseconds since 1970 that never
+fall (the glue reads a steady clock: a jump of the wall must not expire offsets).
 """
 
 from collections.abc import Mapping
@@ -37,17 +37,6 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     assignor: Assignor = Assignor.UNSPECIFIED
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request has, put in by whoever hands it to the core.
-
-    Each is answered once, by an `Answer` with its id; an id is never used twice in a core's life.
-    """
-
-    request_id: int = 0
-    now_ms: int = 0
-    wall_ms: int = 0
-
-
 class BrokerLife(msgspec.Struct, frozen=True):
     """One of the times for which a broker is registered."""
 
@@ -55,7 +44,21 @@ class BrokerLife(msgspec.Struct, frozen=True):
     broker_epoch: BrokerEpoch
 
 
-class Heartbeat(Request, frozen=True, kw_only=True):
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sends a request, as the broker knows that takes it."""
+
+    client_id: str = ""
+    address: str = ""
+    """`host:port` from where it calls."""
+    carrier: BrokerLife | None = None
+    """The broker that is the member, for a client; None: the client itself."""
+
+
+NOBODY = Caller()
+"""Sends what says nothing of its sender: everything but a heartbeat."""
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A member joins, stays, reports, leaves. None: the field was not sent."""
 
     group: str
@@ -72,11 +75,6 @@ class Heartbeat(Request, frozen=True, kw_only=True):
     rebalance_timeout_ms: int | None = None
     subscription: Subscription | None = None
     owned: tuple[PartitionKey, ...] | None = None
-    client_id: str = ""
-    address: str = ""
-    """`host:port` from where it calls."""
-    carrier: BrokerLife | None = None
-    """The broker that is the member, for a client; None: the client itself."""
 
 
 class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +86,7 @@ class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str = ""
 
 
-class CommitOffsets(Request, frozen=True, kw_only=True):
+class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Store how far a group has read."""
 
     group: str
@@ -98,7 +96,7 @@ class CommitOffsets(Request, frozen=True, kw_only=True):
     offsets: tuple[OffsetToCommit, ...]
 
 
-class FetchOffsets(Request, frozen=True, kw_only=True):
+class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Tell what was committed."""
 
     group: str
@@ -108,17 +106,17 @@ class FetchOffsets(Request, frozen=True, kw_only=True):
     member_epoch: int = NO_MEMBER_EPOCH
 
 
-class ListGroups(Request, frozen=True, kw_only=True):
+class ListGroups(msgspec.Struct, frozen=True, kw_only=True):
     """All groups of this core, in ascending order of name. Filters and pages are the caller's."""
 
 
-class DescribeGroup(Request, frozen=True, kw_only=True):
+class DescribeGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One group for an operator."""
 
     group: str
 
 
-class AlterOffsets(Request, frozen=True, kw_only=True):
+class AlterOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Set offsets of a group without members: all or none. The caller has checked the ranges."""
 
     group: str
@@ -126,7 +124,7 @@ class AlterOffsets(Request, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class DeleteOffsets(Request, frozen=True, kw_only=True):
+class DeleteOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Forget offsets of partitions of topics to which no member subscribes."""
 
     group: str
@@ -134,14 +132,14 @@ class DeleteOffsets(Request, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class DeleteGroup(Request, frozen=True, kw_only=True):
+class DeleteGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a group without members, with its offsets."""
 
     group: str
     validate_only: bool = False
 
 
-class RemoveMembers(Request, frozen=True, kw_only=True):
+class RemoveMembers(msgspec.Struct, frozen=True, kw_only=True):
     """Make members leave; without any name: all of them."""
 
     group: str
@@ -255,7 +253,21 @@ AnyRequest = (
     | RemoveMembers
 )
 
-Message = AnyRequest | TopicsChanged | BrokersChanged | SettingsChanged | LoadEnded
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, with what stands beside it: put there by whoever hands it to the core.
+
+    Each is answered once, by an `Answer` with its id; an id is never used twice in a core's life.
+    """
+
+    request: AnyRequest
+    request_id: int
+    now_ms: int
+    wall_ms: int
+    caller: Caller = NOBODY
+
+
+Message = Asked | TopicsChanged | BrokersChanged | SettingsChanged | LoadEnded
 
 Completion = AppendCommitted | AppendFailed
 

@@ -5,7 +5,7 @@ answers become the contract's. The same for a call made here and for one that ca
 broker. What only leaders of the partitions know is left out: whoever was asked fills it in.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Final, TypeVar
 
 from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
@@ -48,7 +48,6 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId
 NOT_KNOWN: Final = -1
 AnswerT = TypeVar("AnswerT")
 T = TypeVar("T")
-_Unstamped: Final[Mapping[str, int]] = {"request_id": 0, "now_ms": 0, "wall_ms": 0}
 LagOf = Callable[[str], int]
 
 
@@ -108,7 +107,7 @@ class GroupCalls:
 
         async def ask(coordinator: GroupCoordinator) -> None:
             try:
-                found = await _ask(coordinator, ListGroups(**_Unstamped), ListGroupsAnswer)
+                found = await _ask(coordinator, ListGroups(), ListGroupsAnswer)
             except TidelogError:
                 response.missing_coordinators += 1
                 return
@@ -135,7 +134,7 @@ class GroupCalls:
 
         async def ask(message: group_admin_pb2.GroupDescription) -> None:
             try:
-                request = DescribeGroup(group=message.group, **_Unstamped)
+                request = DescribeGroup(group=message.group)
                 found = await self._ask(message.group, request, DescribeGroupAnswer)
             except TidelogError as error:
                 fill_group_error(message.error, error)
@@ -154,7 +153,7 @@ class GroupCalls:
         offsets = tuple(read_offset(each, tried=tried) for each in asked.offsets)
         refuse_twice([each.key for each in offsets], tried=tried)
         request = AlterOffsets(
-            group=asked.group, offsets=offsets, validate_only=asked.validate_only, **_Unstamped
+            group=asked.group, offsets=offsets, validate_only=asked.validate_only
         )
         response = group_admin_pb2.AlterGroupOffsetsResponse()
         for offset in offsets:
@@ -180,9 +179,7 @@ class GroupCalls:
     ) -> group_admin_pb2.DeleteGroupOffsetsResponse:
         tried = f"delete the offsets of group {asked.group}"
         keys = partition_keys(asked.topics, tried=tried)
-        request = DeleteOffsets(
-            group=asked.group, keys=keys, validate_only=asked.validate_only, **_Unstamped
-        )
+        request = DeleteOffsets(group=asked.group, keys=keys, validate_only=asked.validate_only)
         found = await self._ask(asked.group, request, DeleteOffsetsAnswer)
         response = group_admin_pb2.DeleteGroupOffsetsResponse()
         for key, error in zip(keys, found.errors, strict=True):
@@ -201,7 +198,7 @@ class GroupCalls:
         async def ask(message: group_admin_pb2.DeleteGroupResult) -> None:
             group, validate_only = message.group, asked.validate_only
             try:
-                request = DeleteGroup(group=group, validate_only=validate_only, **_Unstamped)
+                request = DeleteGroup(group=group, validate_only=validate_only)
                 await self._ask(group, request, DeleteGroupAnswer)
             except TidelogError as error:
                 fill_group_error(message.error, error)
@@ -218,7 +215,6 @@ class GroupCalls:
             group=asked.group,
             member_ids=tuple(asked.member_ids),
             group_instance_ids=tuple(asked.group_instance_ids),
-            **_Unstamped,
         )
         found = await self._ask(asked.group, request, RemoveMembersAnswer)
         return group_admin_pb2.RemoveMembersResponse(removed_member_ids=found.removed_member_ids)

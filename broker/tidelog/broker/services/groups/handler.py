@@ -10,7 +10,14 @@ import msgspec
 
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import AnyRequest, CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.broker.groups.state.messages import (
+    NOBODY,
+    AnyRequest,
+    Caller,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+)
 from tidelog.broker.shared.errors import reworded
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.wire.errors import TidelogError
@@ -31,10 +38,10 @@ class GroupsHandler:
         self._coordinators = coordinators
         self._meter = meter
 
-    async def heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
+    async def heartbeat(self, request: Heartbeat, caller: Caller) -> HeartbeatAnswer:
         """Join, stay, report, leave."""
         self._meter.group_heartbeats += 1
-        return await self._ask(request.group, request, HeartbeatAnswer)
+        return await self._ask(request.group, request, HeartbeatAnswer, caller)
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
         """Store how far a group has read."""
@@ -59,8 +66,10 @@ class GroupsHandler:
         """Tell how far it has read."""
         return await self._ask(request.group, request, FetchOffsetsAnswer)
 
-    async def _ask(self, group: str, request: AnyRequest, kind: type[AnswerT]) -> AnswerT:
+    async def _ask(
+        self, group: str, request: AnyRequest, kind: type[AnswerT], caller: Caller = NOBODY
+    ) -> AnswerT:
         validate_group_name(group, tried="ask for the coordinator of a group")
-        answer = await self._coordinators.of(group).ask(request)
+        answer = await self._coordinators.of(group).ask(request, caller)
         assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
         return answer

@@ -3,6 +3,7 @@
 from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
 from tidelog.broker.groups.state.messages import (
     BrokerLife,
+    Caller,
     CommitOffsets,
     FetchOffsets,
     Heartbeat,
@@ -56,11 +57,10 @@ class GroupRpc:
     ) -> groups_pb2.GroupHeartbeatResponse:
         """What the coordinator tells a member, or a broker that is one for a client."""
         response = groups_pb2.GroupHeartbeatResponse()
-        request = read_heartbeat(
-            asked, client_id=context.client_id, address=context.address, carrier=carrier
-        )
+        request = read_heartbeat(asked)
+        caller = Caller(client_id=context.client_id, address=context.address, carrier=carrier)
         try:
-            fill_heartbeat(response, await self._handler.heartbeat(request))
+            fill_heartbeat(response, await self._handler.heartbeat(request, caller))
         except TidelogError as error:
             fill_group_error(response.error, error)
         return response
@@ -90,19 +90,10 @@ class GroupRpc:
         return response
 
 
-def read_heartbeat(
-    message: groups_pb2.GroupHeartbeatRequest,
-    *,
-    client_id: str,
-    address: str,
-    carrier: BrokerLife | None = None,
-) -> Heartbeat:
+def read_heartbeat(message: groups_pb2.GroupHeartbeatRequest) -> Heartbeat:
     """What a member says; what it did not send stays None."""
     tried = f"send a heartbeat to group {message.group}"
     return Heartbeat(
-        request_id=0,
-        now_ms=0,
-        wall_ms=0,
         group=message.group,
         member_id=message.member_id,
         member_epoch=message.member_epoch,
@@ -118,9 +109,6 @@ def read_heartbeat(
         owned=(
             partition_keys(message.owned.topics, tried=tried) if message.HasField("owned") else None
         ),
-        client_id=client_id,
-        address=address,
-        carrier=carrier,
     )
 
 
@@ -151,9 +139,6 @@ def read_commit(message: groups_pb2.CommitOffsetsRequest) -> CommitOffsets:
                 f"{place} of the request, is below 0",
             )
     return CommitOffsets(
-        request_id=0,
-        now_ms=0,
-        wall_ms=0,
         group=message.group,
         member_id=message.member_id,
         member_epoch=message.member_epoch,
@@ -175,9 +160,6 @@ def read_fetch(message: groups_pb2.FetchOffsetsRequest) -> FetchOffsets:
     """Which committed offsets are wanted."""
     tried = f"fetch the offsets of group {message.group}"
     return FetchOffsets(
-        request_id=0,
-        now_ms=0,
-        wall_ms=0,
         group=message.group,
         keys=partition_keys(message.topics, tried=tried),
         member_id=message.member_id,

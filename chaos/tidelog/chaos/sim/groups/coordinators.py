@@ -7,8 +7,6 @@ its appends come to nothing, and it says so once it has noticed.
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import (
     Answer,
@@ -16,6 +14,7 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    Asked,
     Effect,
     GroupSettings,
     GroupTopic,
@@ -58,7 +57,7 @@ class Broker:
         self.leader_epoch = -1
         self.core: GroupCoordinatorCore | None = None
         self.replies: dict[int, Reply] = {}
-        self.waiting: list[tuple[AnyRequest, Reply]] = []
+        self.waiting: list[tuple[AnyRequest, int, Reply]] = []
         """Came while it was paused."""
 
 
@@ -169,8 +168,8 @@ class Coordinators:
         """Everything that came meanwhile is taken at once, in its order."""
         broker.is_paused = False
         waiting, broker.waiting = broker.waiting, []
-        for message, reply in waiting:
-            self.ask(broker, message, reply)
+        for request, request_id, reply in waiting:
+            self.ask(broker, request, request_id, reply)
 
     # -- what it is asked ----------------------------------------------------------------------
 
@@ -183,18 +182,20 @@ class Coordinators:
         self._request_id += 1
         return self._request_id
 
-    def ask(self, broker: Broker, message: AnyRequest, reply: Reply) -> None:
+    def ask(self, broker: Broker, request: AnyRequest, request_id: int, reply: Reply) -> None:
         """A request has reached the broker; one that is dead never answers."""
         if broker.is_dead:
             return
         if broker.is_paused:
-            broker.waiting.append((message, reply))
+            broker.waiting.append((request, request_id, reply))
         elif broker.core is None:
-            reply(Answer(request_id=message.request_id, result=DEPOSED))
+            reply(Answer(request_id=request_id, result=DEPOSED))
         else:
-            stamped = msgspec.structs.replace(message, now_ms=self.now_ms, wall_ms=self._wall_ms)
-            broker.replies[message.request_id] = reply
-            self._step(broker, stamped)
+            broker.replies[request_id] = reply
+            asked = Asked(
+                request=request, request_id=request_id, now_ms=self.now_ms, wall_ms=self._wall_ms
+            )
+            self._step(broker, asked)
 
     def _step(self, broker: Broker, message: Message) -> None:
         core = broker.core

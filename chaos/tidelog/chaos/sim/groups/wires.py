@@ -7,8 +7,6 @@ up at its deadline and then takes no answer; what was on its way may arrive all 
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
 from tidelog.broker.groups.state.messages import Answer, AnyRequest
 from tidelog.chaos.sim.base.faults import FaultKind, Faults
 from tidelog.chaos.sim.base.seeds import SeededRandom
@@ -59,7 +57,7 @@ class Wires:
         """Exactly one call of `on_answer`, at the deadline at the latest."""
         del group
         broker = self._targets.setdefault(who, self._coordinators.brokers[0])
-        numbered = msgspec.structs.replace(request, request_id=self._coordinators.next_request_id())
+        request_id = self._coordinators.next_request_id()
         is_over = False
 
         def finish(answer: Answer | None) -> None:
@@ -77,10 +75,17 @@ class Wires:
             return
         if self._faults.fires(FaultKind.LATE_PROCESSING):
             self._agenda.after(
-                self._random.between(*LATE_MS) * MS, self._arrive_late, who, broker, numbered
+                self._random.between(*LATE_MS) * MS,
+                self._arrive_late,
+                who,
+                broker,
+                request,
+                request_id,
             )
             return
-        self._agenda.after(self._delay_ns(who), self._arrive, who, broker, numbered, finish)
+        self._agenda.after(
+            self._delay_ns(who), self._arrive, who, broker, request, request_id, finish
+        )
 
     def _look_up(self, who: str) -> None:
         """Who leads, or led a moment ago."""
@@ -94,7 +99,9 @@ class Wires:
             return self._random.between(*SLOW_MS) * MS
         return self._random.between(*self._latency_ms) * MS
 
-    def _arrive(self, who: str, broker: Broker, request: AnyRequest, finish: OnAnswer) -> None:
+    def _arrive(
+        self, who: str, broker: Broker, request: AnyRequest, request_id: int, finish: OnAnswer
+    ) -> None:
         self._trace.note(f"broker {broker.number}", type(request).__name__, who)
 
         def reply(answer: Answer) -> None:
@@ -103,16 +110,16 @@ class Wires:
             else:
                 self._agenda.after(self._delay_ns(who), self._deliver, who, answer, finish)
 
-        self._coordinators.ask(broker, request, reply)
+        self._coordinators.ask(broker, request, request_id, reply)
 
     def _deliver(self, who: str, answer: Answer, finish: OnAnswer) -> None:
         self._trace.note(who, "answer", name=type(answer.result).__name__)
         finish(answer)
 
-    def _arrive_late(self, who: str, broker: Broker, request: AnyRequest) -> None:
+    def _arrive_late(self, who: str, broker: Broker, request: AnyRequest, request_id: int) -> None:
         if broker.core is not None and not broker.is_paused:
             self._faults.took_effect(FaultKind.LATE_PROCESSING, who, name=type(request).__name__)
-        self._coordinators.ask(broker, request, lambda _answer: None)
+        self._coordinators.ask(broker, request, request_id, lambda _answer: None)
 
 
 def is_elsewhere(answer: Answer) -> bool:

@@ -100,9 +100,6 @@ class Commits:
         first = self._queue[0]
         assert first.offsets, "what has nothing to store is answered before"
         self._sent = CommitOffsets(
-            request_id=0,
-            now_ms=0,
-            wall_ms=0,
             group=self._group,
             member_id=self._member_id,
             member_epoch=epoch,

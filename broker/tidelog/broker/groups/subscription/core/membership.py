@@ -133,9 +133,6 @@ class Membership:
         self._sequence += 1
         begin = self._begin
         return Heartbeat(
-            request_id=0,
-            now_ms=0,
-            wall_ms=0,
             group=begin.group,
             member_id=self.member_id,
             member_epoch=epoch,
@@ -146,6 +143,4 @@ class Membership:
             rebalance_timeout_ms=rebalance_timeout_ms,
             subscription=subscription,
             owned=owned,
-            client_id=begin.client_id,
-            address=begin.address,
         )

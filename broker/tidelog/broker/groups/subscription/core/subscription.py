@@ -258,9 +258,6 @@ class Subscription:
         request = None
         if member is not None:
             request = FetchOffsets(
-                request_id=0,
-                now_ms=0,
-                wall_ms=0,
                 group=self._begin.group,
                 keys=keys,
                 member_id=member.member_id,
