@@ -6,8 +6,8 @@ import msgspec
 
 from tidelog.metadata.eligibility import may_take_replicas
 from tidelog.metadata.image.image import Image, TopicImage
-from tidelog.metadata.refusals.common import invalid
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import invalid
 
 GROUPS_TOPIC: Final = "__groups"
 

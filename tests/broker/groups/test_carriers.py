@@ -1,18 +1,16 @@
 """Members that a broker is for a client: they are none any more when the broker is gone."""
 
 from tests.broker.groups.support.house import House, key, topic
-from tidelog.broker.groups.state.answers import DescribeGroupAnswer, HeartbeatAnswer
+from tidelog.broker.groups.state.answers import DescribeGroupAnswer
 from tidelog.broker.groups.state.messages import (
-    AWAY_EPOCH,
     BrokerLife,
     BrokersChanged,
     BrokerState,
     Caller,
     DescribeGroup,
-    Heartbeat,
-    Subscription,
 )
 from tidelog.broker.groups.state.notes import DepartureReason
+from tidelog.wire.calls.groups import AWAY_EPOCH, Heartbeat, HeartbeatAnswer, Subscription
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 

@@ -6,11 +6,8 @@ from tests.broker.groups.support.house import LOST, House, key, persistent, topi
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.answers import (
-    CommitAnswer,
     DeleteGroupAnswer,
     DescribeGroupAnswer,
-    FetchOffsetsAnswer,
-    HeartbeatAnswer,
     ListGroupsAnswer,
     RemoveMembersAnswer,
 )
@@ -22,21 +19,27 @@ from tidelog.broker.groups.state.messages import (
     AppendRecords,
     Asked,
     Caller,
-    CommitOffsets,
     DeleteGroup,
     DescribeGroup,
-    FetchOffsets,
     GroupSettings,
-    Heartbeat,
     ListGroups,
     LoadEnded,
-    OffsetToCommit,
     ReloadNeeded,
     RemoveMembers,
     SettingsChanged,
-    Subscription,
     Tick,
     TopicsChanged,
+)
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+    OffsetToCommit,
+    StoredOffset,
+    Subscription,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
@@ -81,7 +84,11 @@ def told(*offsets: tuple[PartitionKey, int], text: str = "") -> tuple[OffsetToCo
 def fetched(house: House, group: str = "g") -> dict[PartitionKey, int]:
     """Committed offsets by partition."""
     answer = house.ask(FetchOffsets(group=group), FetchOffsetsAnswer)
-    return {at: stored.committed_offset for at, stored in answer.offsets if stored}
+    return {
+        at: stored.committed_offset
+        for at, stored in answer.offsets
+        if isinstance(stored, StoredOffset)
+    }
 
 
 def test_nothing_is_answered_before_everything_is_loaded() -> None:

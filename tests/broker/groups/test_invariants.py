@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.broker.groups.support.house import House, key, topic
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.invariants import GroupView, MemberView, Told, check, check_step
-from tidelog.broker.groups.state.messages import Asked, Heartbeat, Subscription, Tick
+from tidelog.broker.groups.state.messages import Asked, Tick
+from tidelog.wire.calls.groups import Heartbeat, HeartbeatAnswer, Subscription
 from tidelog.wire.ids import PartitionKey
 
 A0, A1 = key("a", 0), key("a", 1)

@@ -2,8 +2,7 @@
 
 from tests.broker.groups.support.house import House, topic
 from tests.broker.groups.test_core import beat
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
-from tidelog.broker.groups.state.messages import Subscription
+from tidelog.wire.calls.groups import HeartbeatAnswer, Subscription
 
 ALL = Subscription(topics=("a", "b", "c"))
 

@@ -9,13 +9,13 @@ import pytest
 from tests.broker.support.node_fixtures import with_node
 from tests.broker.support.node_in_world import PlainClient, partition_batch
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
-from tidelog.broker.groups.state.answers import CommitAnswer
-from tidelog.broker.groups.state.messages import Caller, CommitOffsets, OffsetToCommit
+from tidelog.broker.groups.state.messages import Caller
 from tidelog.broker.log.producer_state import WINDOW_BATCHES
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.broker.shared.meter import Meter
 from tidelog.v1 import coordinator_pb2, errors_pb2, group_admin_pb2, groups_pb2, producer_id_pb2
 from tidelog.wire.batch import encode_batch
+from tidelog.wire.calls.groups import CommitAnswer, CommitOffsets, OffsetToCommit
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 

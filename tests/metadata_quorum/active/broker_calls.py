@@ -2,7 +2,7 @@
 
 from tests.metadata_quorum.quorum.quorum_world import address
 from tidelog.chaos.sim import SimulatedPorts
-from tidelog.metadata_quorum.shared.wire_errors import read_error
+from tidelog.contract.errors import read_error
 from tidelog.ports import Listener, Stream, UnaryMethod
 from tidelog.v1 import broker_session_pb2, controller_pb2
 

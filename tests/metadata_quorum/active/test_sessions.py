@@ -10,7 +10,7 @@ from tests.metadata_quorum.active.voters_world import Voter, Voters, simulate
 from tests.metadata_quorum.quorum.quorum_world import until
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.chaos.sim.world.process import Process
-from tidelog.metadata_quorum.shared.wire_errors import read_error
+from tidelog.contract.errors import read_error
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId

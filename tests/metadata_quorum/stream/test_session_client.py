@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from tidelog.chaos.sim import SimulatedPorts, World
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.broker_reports import ClockVerdict, Reading, Registration
 from tidelog.metadata.image.image import BrokerImage, Image
 from tidelog.metadata.image.map import ImageMap
 from tidelog.metadata.records.entries import BrokerDirectory
 from tidelog.metadata_quorum.raft.types import NodeId
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.quorum_view import Leader

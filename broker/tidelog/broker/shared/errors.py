@@ -1,6 +1,7 @@
 """Small helpers on typed errors."""
 
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.refusals import invalid
 
 
 def fresh(error: TidelogError) -> TidelogError:
@@ -24,11 +25,6 @@ def reworded(
         hint=error.hint if hint is None else hint,
         retriable=error.retriable if retriable is None else retriable,
     )
-
-
-def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
-    """INVALID_ARGUMENT: a value of the request is not allowed."""
-    return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
 
 
 def internal(topic_name: str, *, tried: str) -> TidelogError:

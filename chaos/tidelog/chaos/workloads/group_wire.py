@@ -7,24 +7,20 @@ broker's and the SDK's: a mistake of either is not repeated here.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidelog.broker.groups.state.answers import (
-    AssignedPartition,
-    CommitAnswer,
-    FetchOffsetsAnswer,
-    HeartbeatAnswer,
-    RemoveMembersAnswer,
-    Response,
-    StoredOffset,
-)
-from tidelog.broker.groups.state.messages import (
-    AnyRequest,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-    RemoveMembers,
-)
+from tidelog.broker.groups.state.answers import RemoveMembersAnswer, Response
+from tidelog.broker.groups.state.messages import AnyRequest, RemoveMembers
 from tidelog.chaos.workloads.log_client import error_of
 from tidelog.v1 import common_pb2, errors_pb2, group_admin_pb2, groups_pb2
+from tidelog.wire.calls.groups import (
+    AssignedPartition,
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+    StoredOffset,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 

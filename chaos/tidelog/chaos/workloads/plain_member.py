@@ -10,12 +10,12 @@ processed although its answer was lost.
 
 from typing import Final
 
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
-from tidelog.broker.groups.state.messages import (
+from tidelog.wire.calls.groups import (
     AWAY_EPOCH,
     JOINING_EPOCH,
     LEAVING_EPOCH,
     Heartbeat,
+    HeartbeatAnswer,
     Subscription,
 )
 from tidelog.wire.errors import ErrorCode

@@ -7,11 +7,7 @@ to do unless a better hint is known here.
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
-
-
-def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
-    """INVALID_ARGUMENT."""
-    return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
+from tidelog.wire.refusals import invalid
 
 
 def unknown_broker(broker_id: BrokerId, image: Image, *, tried: str) -> TidelogError:

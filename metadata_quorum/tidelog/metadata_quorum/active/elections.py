@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.records.entries import MetadataRecord
-from tidelog.metadata.refusals.common import invalid, refuse_duplicates, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_duplicates, refuse_too_many
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.partitions.leaders import (
     Election,
@@ -12,6 +12,7 @@ from tidelog.metadata_quorum.controller.partitions.leaders import (
     elect_unclean,
 )
 from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.refusals import invalid
 
 PARTITIONS_MAX = 10_000
 Key = tuple[TopicId, int]

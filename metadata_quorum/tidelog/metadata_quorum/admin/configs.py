@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.refusals.common import invalid, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_too_many
 from tidelog.metadata.settings.kinds import Scope, Source
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.admin.execution import Execute, write
@@ -18,10 +19,10 @@ from tidelog.metadata_quorum.controller.settings.configuration import (
 )
 from tidelog.metadata_quorum.controller.settings.quotas import Quota, alter_quotas
 from tidelog.metadata_quorum.port import Executed
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import config_admin_pb2
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.refusals import invalid
 
 TARGETS_MAX: Final = 1_000
 _SCOPES: Final[dict[int, Scope]] = {

@@ -12,11 +12,11 @@ from urllib.parse import quote
 import msgspec
 
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.admin.brokers import fill_feature
 from tidelog.metadata_quorum.controller.features import describe_features as feature_states
 from tidelog.v1 import metadata_admin_pb2
 from tidelog.wire.nearest import did_you_mean
+from tidelog.wire.refusals import invalid
 
 PATH_CHARACTERS_MAX: Final = 2_000
 EVERYBODY: Final = "%"

@@ -1,7 +1,8 @@
 """Replicas moved and leaders elected, on the active controller; moves listed and planned."""
 
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.refusals.common import invalid, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_too_many
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.elections import elect
 from tidelog.metadata_quorum.admin.execution import Execute, write
@@ -13,10 +14,10 @@ from tidelog.metadata_quorum.controller.partitions.reassignment import (
 )
 from tidelog.metadata_quorum.controller.partitions.reassignment_plan import plan_reassignments
 from tidelog.metadata_quorum.port import Executed
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import common_pb2, partition_admin_pb2
 from tidelog.wire.ids import BrokerId, PartitionId, TopicId
+from tidelog.wire.refusals import invalid
 
 NOT_KNOWN = -1
 _KINDS = {

@@ -7,7 +7,6 @@ handed over. Voters that do not lead, and brokers, pass the calls on (`forwardin
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.admin.execution import Execute
 from tidelog.metadata_quorum.port import Executed
@@ -19,6 +18,7 @@ from tidelog.metadata_quorum.stream.server import ObserverStatus
 from tidelog.ports import RequestContext
 from tidelog.v1 import quorum_admin_pb2, quorum_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.refusals import invalid
 
 ANY_NODE = -1
 NEVER_MS = -1

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import NewTopic, TopicDefaults
 from tidelog.metadata_quorum.active.controller import ActiveController
@@ -15,7 +16,6 @@ from tidelog.metadata_quorum.controller.topics.changes import (
 )
 from tidelog.metadata_quorum.controller.topics.creation import TopicPlan, create_topics
 from tidelog.metadata_quorum.port import Executed
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import Random, RequestContext
 from tidelog.v1 import admin_pb2, topic_admin_pb2
 from tidelog.wire.errors import TidelogError

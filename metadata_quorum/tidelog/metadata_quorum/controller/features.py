@@ -11,10 +11,11 @@ import msgspec
 from tidelog.metadata.features import METADATA_VERSION, OFF, SUPPORTED
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.records.entries import FeatureRange, FeatureRecord
-from tidelog.metadata.refusals.common import invalid, refuse_duplicates
+from tidelog.metadata.refusals.common import refuse_duplicates
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.nearest import did_you_mean
+from tidelog.wire.refusals import invalid
 
 
 class FeatureState(msgspec.Struct, frozen=True, kw_only=True):

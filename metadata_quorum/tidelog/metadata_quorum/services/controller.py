@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from google.protobuf.message import DecodeError
 
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.broker_reports import (
     DamagedReplica,
     InSyncChange,
@@ -15,7 +16,6 @@ from tidelog.metadata.broker_reports import (
     InSyncResult,
     ReplicaEnd,
 )
-from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.active.controller import ActiveController
 from tidelog.metadata_quorum.active.turns import AdminTurns
 from tidelog.metadata_quorum.admin.access import Access, check_allowed, malformed, read_accesses
@@ -27,7 +27,6 @@ from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
 from tidelog.metadata_quorum.port import Executed
 from tidelog.metadata_quorum.services.session import validate_cluster
 from tidelog.metadata_quorum.shared.forwarding import ADMIN_TIMEOUT_MS, SERVED_FILES, left_ms
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import Authorizer, Clock, RequestContext
 from tidelog.ports.bounds import count_message
 from tidelog.ports.request_context import CLIENT_LISTENER
@@ -42,6 +41,7 @@ from tidelog.wire.ids import (
     PartitionId,
     TopicId,
 )
+from tidelog.wire.refusals import invalid
 
 _NS_PER_MS = 1_000_000
 _METHOD_CHARACTERS_MAX = 200

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
 
+from tidelog.contract.errors import raise_malformed, read_error
 from tidelog.metadata.broker_reports import DamagedReplica, InSyncChange, InSyncResult, ReplicaEnd
-from tidelog.metadata_quorum.shared.wire_errors import raise_malformed, read_error
 from tidelog.v1 import controller_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicId

@@ -5,11 +5,11 @@ Owns the check of the cluster's id. It must never let a broker of another cluste
 
 from collections.abc import Iterable
 
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.broker_reports import Registration
 from tidelog.metadata.records.entries import BrokerDirectory, FeatureRange
 from tidelog.metadata_quorum.active.broker_sessions import Answer, BrokerSessions
 from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext, Stream
 from tidelog.v1 import broker_admin_pb2, broker_session_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -1,9 +1,9 @@
 """BrokerSessionService and Forward, the calling ends: the broker's Structs to protobuf and back."""
 
+from tidelog.contract.errors import read_error
 from tidelog.metadata.broker_reports import ClockState, ClockVerdict, Registration
 from tidelog.metadata.records.entries import BrokerDirectory
 from tidelog.metadata_quorum.port import Executed
-from tidelog.metadata_quorum.shared.wire_errors import read_error
 from tidelog.metadata_quorum.stream.session_messages import (
     ForwardedCall,
     Heartbeat,

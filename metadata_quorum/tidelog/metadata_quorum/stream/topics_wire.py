@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from tidelog.contract.errors import read_error
 from tidelog.metadata.new_topic import NewTopic
 from tidelog.metadata_quorum.port import CreatedTopic
-from tidelog.metadata_quorum.shared.wire_errors import read_error
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId

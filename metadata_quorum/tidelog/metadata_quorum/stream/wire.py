@@ -9,6 +9,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from tidelog.contract.errors import fill_error, read_error
 from tidelog.metadata_quorum.raft.types import (
     Entry,
     EntryKind,
@@ -18,7 +19,6 @@ from tidelog.metadata_quorum.raft.types import (
     NodeId,
     SnapshotId,
 )
-from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
 from tidelog.metadata_quorum.stream.messages import (
     CommittedEntries,
     Heartbeat,

@@ -5,12 +5,13 @@ import asyncio
 from tests.broker.support.hand_log import HandLog, turns
 from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
-from tidelog.broker.groups.state.messages import CommitOffsets, GroupTopic, OffsetToCommit
+from tidelog.broker.groups.state.messages import GroupTopic
 from tidelog.broker.shared.meter import Meter
 from tidelog.chaos.workloads.steady_time import SteadyTime
 from tidelog.ports import TaskScope
 from tidelog.ports.real.clock import RealClock
 from tidelog.server.events import log as log_events
+from tidelog.wire.calls.groups import CommitOffsets, OffsetToCommit
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 

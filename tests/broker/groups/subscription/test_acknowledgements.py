@@ -14,7 +14,6 @@ from tests.broker.groups.subscription.test_subscription import (
     reading,
     refused,
 )
-from tidelog.broker.groups.state.answers import AssignedPartition, CommitAnswer
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import (
     EndStream,
@@ -23,6 +22,7 @@ from tidelog.broker.groups.subscription.core.messages import (
     SendCommit,
     SendHeartbeat,
 )
+from tidelog.wire.calls.groups import AssignedPartition, CommitAnswer
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 

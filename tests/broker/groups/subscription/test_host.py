@@ -8,18 +8,20 @@ import pytest
 
 from tests.broker.groups.subscription.test_subscription import BEGIN, P0
 from tidelog.broker.groups.coordinator.leader_offsets import Found
-from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import (
-    LEAVING_EPOCH,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-)
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.groups.subscription.runner import ForClient, Read
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.metadata_quorum.stream.local_image import LocalImage
+from tidelog.wire.calls.groups import (
+    LEAVING_EPOCH,
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionKey
 

@@ -3,8 +3,6 @@
 import msgspec
 import pytest
 
-from tidelog.broker.groups.state.answers import AssignedPartition, CommitAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import (
     Begin,
@@ -22,6 +20,14 @@ from tidelog.broker.groups.subscription.core.messages import (
 )
 from tidelog.broker.groups.subscription.core.subscription import Subscription
 from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.calls.groups import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    AssignedPartition,
+    CommitAnswer,
+    HeartbeatAnswer,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 

@@ -10,24 +10,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.broker.groups.support.house import House, key, topic
-from tidelog.broker.groups.state.answers import (
-    CommitAnswer,
-    FetchOffsetsAnswer,
-    GroupState,
-    HeartbeatAnswer,
-)
-from tidelog.broker.groups.state.messages import (
-    AnyRequest,
+from tidelog.broker.groups.state.answers import GroupState
+from tidelog.broker.groups.state.messages import AnyRequest, GroupSettings, RemoveMembers
+from tidelog.chaos.workloads.plain_member import PlainMember
+from tidelog.wire.calls.groups import (
     Assignor,
+    CommitAnswer,
     CommitOffsets,
     FetchOffsets,
-    GroupSettings,
+    FetchOffsetsAnswer,
     Heartbeat,
+    HeartbeatAnswer,
     OffsetToCommit,
-    RemoveMembers,
+    StoredOffset,
     Subscription,
 )
-from tidelog.chaos.workloads.plain_member import PlainMember
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
@@ -308,7 +305,11 @@ class GroupModel(RuleBasedStateMachine):
 
     def _judge_fetch(self, known: dict[PartitionKey, int], answer: object) -> None:
         if isinstance(answer, FetchOffsetsAnswer):
-            found = {at: stored.committed_offset for at, stored in answer.offsets if stored}
+            found = {
+                at: stored.committed_offset
+                for at, stored in answer.offsets
+                if isinstance(stored, StoredOffset)
+            }
             for at in known:
                 assert at in found, f"the acknowledged commit of {at} is gone"
 

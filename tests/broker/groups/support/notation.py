@@ -4,18 +4,20 @@ import msgspec
 
 from tidelog.broker.groups.state.answers import (
     AlterOffsetsAnswer,
-    CommitAnswer,
     DeleteOffsetsAnswer,
     DescribeGroupAnswer,
-    FetchOffsetsAnswer,
-    HeartbeatAnswer,
     ListGroupsAnswer,
     RemoveMembersAnswer,
     Response,
-    StoredOffset,
 )
 from tidelog.broker.groups.state.messages import StoredRecord
 from tidelog.broker.groups.state.records import decode_record
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    FetchOffsetsAnswer,
+    HeartbeatAnswer,
+    StoredOffset,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionKey
 
@@ -38,7 +40,7 @@ def answer(name: str, result: Response | TidelogError) -> list[str]:
             found = [f"{partition(key)}={_stored(stored)}" for key, stored in result.offsets]
             return [" ".join(["offsets", *found])]
         case AlterOffsetsAnswer():
-            return [" ".join(["before", *(_result(each) for each in result.results)])]
+            return [" ".join(["before", *(_stored(each) for each in result.results)])]
         case ListGroupsAnswer():
             return [f"{each.group} {each.state.name} {each.member_count}" for each in result.groups]
         case RemoveMembersAnswer():
@@ -69,12 +71,10 @@ def _errors(errors: tuple[TidelogError | None, ...]) -> str:
     return " ".join(each.code.name if each else "done" for each in errors)
 
 
-def _stored(stored: StoredOffset | None) -> str:
+def _stored(stored: StoredOffset | TidelogError | None) -> str:
+    if isinstance(stored, TidelogError):
+        return stored.code.name
     return str(stored.committed_offset) if stored else "none"
-
-
-def _result(result: StoredOffset | TidelogError | None) -> str:
-    return result.code.name if isinstance(result, TidelogError) else _stored(result)
 
 
 def _description(result: DescribeGroupAnswer) -> list[str]:

@@ -20,25 +20,27 @@ from collections.abc import Callable
 
 from tests.broker.groups.support import notation
 from tests.broker.groups.support.house import House, key, topic
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     AnyRequest,
-    Assignor,
-    CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
-    FetchOffsets,
     GroupSettings,
-    Heartbeat,
     ListGroups,
-    OffsetToCommit,
     RemoveMembers,
-    Subscription,
     TopicsChanged,
 )
 from tidelog.chaos.workloads.plain_member import PlainMember
+from tidelog.wire.calls.groups import (
+    Assignor,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+    HeartbeatAnswer,
+    OffsetToCommit,
+    Subscription,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 

@@ -18,7 +18,6 @@ from tidelog.broker.groups.state.places import (
     why_no_topic,
 )
 from tidelog.broker.replicas.replicas import Replicas
-from tidelog.broker.shared.errors import invalid
 from tidelog.metadata.internal_topics import GROUPS_TOPIC, shortage_of
 from tidelog.metadata.new_topic import NewTopic
 from tidelog.metadata_quorum.port import Metadata
@@ -28,6 +27,7 @@ from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import invalid
 
 KEYS_MAX: Final = 1_000
 RETRY_AFTER_MS: Final = 500

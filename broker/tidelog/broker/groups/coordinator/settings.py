@@ -1,8 +1,9 @@
 """What operators have set for groups, as the coordinators' cores take it. Pure."""
 
-from tidelog.broker.groups.state.messages import Assignor, GroupSettings, SettingsChanged
+from tidelog.broker.groups.state.messages import GroupSettings, SettingsChanged
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.settings.of_groups import GroupTimes, read_group_settings
+from tidelog.wire.calls.groups import Assignor
 
 
 def settings_of(image: Image) -> SettingsChanged:

@@ -3,7 +3,6 @@
 from tidelog.broker.groups.core import membership
 from tidelog.broker.groups.core.offsets import forget
 from tidelog.broker.groups.state.answers import (
-    AssignedPartition,
     DeleteGroupAnswer,
     DescribeGroupAnswer,
     GroupListing,
@@ -20,6 +19,7 @@ from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.records import GroupKey
 from tidelog.broker.groups.state.refusals import not_empty, not_found
 from tidelog.broker.groups.state.world import World
+from tidelog.wire.calls.groups import AssignedPartition
 from tidelog.wire.group_names import validate_group_name
 
 

@@ -13,7 +13,7 @@ import msgspec
 from tidelog.broker.groups.core import admin, membership, offsets
 from tidelog.broker.groups.core.upkeep import Upkeep
 from tidelog.broker.groups.state import replay
-from tidelog.broker.groups.state.answers import Response, StoredOffset
+from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import Group
 from tidelog.broker.groups.state.invariants import check
@@ -27,22 +27,18 @@ from tidelog.broker.groups.state.messages import (
     Asked,
     BrokersChanged,
     Caller,
-    CommitOffsets,
     Completion,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     Effect,
-    FetchOffsets,
     GroupTopic,
-    Heartbeat,
     ListGroups,
     LoadEnded,
     Message,
     ReloadNeeded,
     RemoveMembers,
     SettingsChanged,
-    Subscription,
     Tick,
     TopicsChanged,
 )
@@ -51,6 +47,13 @@ from tidelog.broker.groups.state.pending import Pending
 from tidelog.broker.groups.state.records import decode_record
 from tidelog.broker.groups.state.refusals import LOADING
 from tidelog.broker.groups.state.world import World
+from tidelog.wire.calls.groups import (
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+    StoredOffset,
+    Subscription,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionKey
 

@@ -10,22 +10,24 @@ from tidelog.broker.groups.core import targets
 from tidelog.broker.groups.core.reconcile import heartbeat_interval_ms, reconcile
 from tidelog.broker.groups.core.words import TRIED, check_request, heard_words
 from tidelog.broker.groups.state import limits, replay
-from tidelog.broker.groups.state.answers import AssignedPartition, HeartbeatAnswer
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member, subscription_of
-from tidelog.broker.groups.state.messages import (
+from tidelog.broker.groups.state.messages import Caller
+from tidelog.broker.groups.state.notes import DepartureReason
+from tidelog.broker.groups.state.records import MemberKey, OwnedKey, TargetKey
+from tidelog.broker.groups.state.refusals import exhausted, fenced, unknown_member
+from tidelog.broker.groups.state.world import World
+from tidelog.wire.calls.groups import (
     AWAY_EPOCH,
     JOINING_EPOCH,
     LEAVING_EPOCH,
-    Caller,
+    AssignedPartition,
     Heartbeat,
+    HeartbeatAnswer,
 )
-from tidelog.broker.groups.state.notes import DepartureReason
-from tidelog.broker.groups.state.records import MemberKey, OwnedKey, TargetKey
-from tidelog.broker.groups.state.refusals import exhausted, fenced, invalid, unknown_member
-from tidelog.broker.groups.state.world import World
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionKey
+from tidelog.wire.refusals import invalid
 
 
 def quick_answer(world: World, heartbeat: Heartbeat, caller: Caller) -> HeartbeatAnswer | None:

@@ -11,33 +11,24 @@ from typing import Final
 
 from tidelog.broker.groups.core.targets import subscribed
 from tidelog.broker.groups.state import limits
-from tidelog.broker.groups.state.answers import (
-    AlterOffsetsAnswer,
-    CommitAnswer,
-    DeleteOffsetsAnswer,
-    FetchOffsetsAnswer,
-)
+from tidelog.broker.groups.state.answers import AlterOffsetsAnswer, DeleteOffsetsAnswer
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import Group, Member
-from tidelog.broker.groups.state.messages import (
-    AlterOffsets,
+from tidelog.broker.groups.state.messages import AlterOffsets, DeleteOffsets
+from tidelog.broker.groups.state.records import OffsetKey, OffsetValue
+from tidelog.broker.groups.state.refusals import exhausted, fenced, not_empty, unknown_member
+from tidelog.broker.groups.state.world import World
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
     CommitOffsets,
-    DeleteOffsets,
     FetchOffsets,
+    FetchOffsetsAnswer,
     OffsetToCommit,
 )
-from tidelog.broker.groups.state.records import OffsetKey, OffsetValue
-from tidelog.broker.groups.state.refusals import (
-    exhausted,
-    fenced,
-    invalid,
-    not_empty,
-    unknown_member,
-)
-from tidelog.broker.groups.state.world import World
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import PartitionKey
+from tidelog.wire.refusals import invalid
 
 _OFFSET_RECORD_BYTES: Final = 96
 """At most so much of a record of an offset is neither the group's name nor its metadata."""

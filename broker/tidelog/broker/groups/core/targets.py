@@ -14,10 +14,11 @@ from tidelog.broker.groups.assignors.types import Assignment, AssignorMember, Wa
 from tidelog.broker.groups.state import limits, replay
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member
-from tidelog.broker.groups.state.messages import Assignor, GroupTopic
+from tidelog.broker.groups.state.messages import GroupTopic
 from tidelog.broker.groups.state.records import GroupKey, GroupValue, OwnedKey, TargetKey
 from tidelog.broker.groups.state.topics import digest
 from tidelog.broker.groups.state.world import World
+from tidelog.wire.calls.groups import Assignor
 from tidelog.wire.ids import PartitionKey, TopicId
 
 _ASSIGNORS: Final = {Assignor.UNIFORM: uniform.assign, Assignor.RANGE: range_assignor.assign}

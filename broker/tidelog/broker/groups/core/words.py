@@ -3,19 +3,15 @@
 from typing import Final
 
 from tidelog.broker.groups.state import limits
-from tidelog.broker.groups.state.messages import (
-    AWAY_EPOCH,
-    Caller,
-    GroupSettings,
-    Heartbeat,
-    Subscription,
-)
+from tidelog.broker.groups.state.messages import Caller, GroupSettings
 from tidelog.broker.groups.state.records import NO_BROKER, MemberValue
-from tidelog.broker.groups.state.refusals import check_name, exhausted, invalid
+from tidelog.broker.groups.state.refusals import check_name, exhausted
 from tidelog.broker.groups.state.topics import compile_pattern
 from tidelog.broker.groups.state.world import World
 from tidelog.metadata.topic_names import validate_topic_name
+from tidelog.wire.calls.groups import AWAY_EPOCH, Heartbeat, Subscription
 from tidelog.wire.group_names import validate_group_name
+from tidelog.wire.refusals import invalid
 
 TRIED: Final = "beat in group `{0.group}` as member `{0.member_id}`"
 

@@ -1,11 +1,18 @@
-"""What a coordinator's core answers. Pure; the names are those of the contract."""
+"""What a coordinator's core answers operators. Pure; the names are those of the contract."""
 
 from enum import IntEnum
 
 import msgspec
 
+from tidelog.wire.calls.groups import (
+    AssignedPartition,
+    CommitAnswer,
+    FetchOffsetsAnswer,
+    HeartbeatAnswer,
+    StoredOffset,
+)
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import PartitionKey
 
 
 class GroupType(IntEnum):
@@ -21,48 +28,6 @@ class GroupState(IntEnum):
     ASSIGNING = 2
     RECONCILING = 3
     STABLE = 4
-
-
-class AssignedPartition(msgspec.Struct, frozen=True):
-    """A partition that a member owns."""
-
-    key: PartitionKey
-    partition_assignment_epoch: int
-    topic_name: str
-
-
-class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member is told."""
-
-    member_epoch: int
-    heartbeat_interval_ms: int = 0
-    assignment: tuple[AssignedPartition, ...] | None = None
-    """None: nothing changed since the last answer."""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    session_timeout_ms: int = 0
-    is_idle: bool = False
-
-
-class CommitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order of the request; None: stored."""
-
-    errors: tuple[TidelogError | None, ...]
-
-
-class StoredOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """What is committed for one partition."""
-
-    committed_offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str
-    commit_time_ms: int
-
-
-class FetchOffsetsAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order of the request, or by key; None: nothing was committed."""
-
-    offsets: tuple[tuple[PartitionKey, StoredOffset | None], ...]
 
 
 class GroupListing(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.state.answers import GroupState, GroupType, StoredOffset
-from tidelog.broker.groups.state.messages import Assignor, BrokerLife, Subscription
+from tidelog.broker.groups.state.answers import GroupState, GroupType
+from tidelog.broker.groups.state.messages import BrokerLife
 from tidelog.broker.groups.state.records import NO_BROKER, GroupValue, MemberValue
+from tidelog.wire.calls.groups import Assignor, StoredOffset, Subscription
 from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey
 
 NEVER_MS: Final = 1 << 62

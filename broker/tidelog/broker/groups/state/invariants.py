@@ -22,15 +22,8 @@ from collections.abc import Mapping
 import msgspec
 
 from tidelog.broker.groups.state.group import Group, Member
-from tidelog.broker.groups.state.messages import (
-    AWAY_EPOCH,
-    JOINING_EPOCH,
-    Asked,
-    Completion,
-    Heartbeat,
-    Message,
-    Tick,
-)
+from tidelog.broker.groups.state.messages import Asked, Completion, Message, Tick
+from tidelog.wire.calls.groups import AWAY_EPOCH, JOINING_EPOCH, Heartbeat
 from tidelog.wire.ids import PartitionKey
 
 Told = Message | Completion | Tick

@@ -5,36 +5,19 @@ fall (the glue reads a steady clock: a jump of the wall must not expire offsets)
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 
 import msgspec
 
 from tidelog.broker.groups.state.answers import Response
+from tidelog.wire.calls.groups import (
+    Assignor,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+    OffsetToCommit,
+)
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionKey, TopicId
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-AWAY_EPOCH = -2
-NO_MEMBER_EPOCH = -1
-"""Of a reader without member id."""
-
-
-class Assignor(IntEnum):
-    """How partitions are divided; numbers as in the contract."""
-
-    UNSPECIFIED = 0
-    UNIFORM = 1
-    RANGE = 2
-
-
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member wants to read."""
-
-    topics: tuple[str, ...] = ()
-    topic_pattern: str = ""
-    """RE2, for the whole name; empty: none."""
-    assignor: Assignor = Assignor.UNSPECIFIED
+from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey, TopicId
 
 
 class BrokerLife(msgspec.Struct, frozen=True):
@@ -56,54 +39,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 NOBODY = Caller()
 """Sends what says nothing of its sender: everything but a heartbeat."""
-
-
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A member joins, stays, reports, leaves. None: the field was not sent."""
-
-    group: str
-    member_id: str
-    member_epoch: int
-    """Or JOINING_EPOCH, LEAVING_EPOCH, AWAY_EPOCH."""
-    heartbeat_sequence: int = 0
-    """Grows with every heartbeat that the member sends; 0: it does not number them."""
-    group_instance_id: str = ""
-    takes_over: bool = False
-    """Whoever has the group_instance_id and has not left is to be replaced."""
-    rack: str | None = None
-    session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
-    subscription: Subscription | None = None
-    owned: tuple[PartitionKey, ...] | None = None
-
-
-class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one partition was read."""
-
-    key: PartitionKey
-    committed_offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str = ""
-
-
-class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Store how far a group has read."""
-
-    group: str
-    member_id: str = ""
-    """Empty: a reader that is no member."""
-    member_epoch: int = NO_MEMBER_EPOCH
-    offsets: tuple[OffsetToCommit, ...]
-
-
-class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell what was committed."""
-
-    group: str
-    keys: tuple[PartitionKey, ...] = ()
-    """Empty: all, by topic id and partition."""
-    member_id: str = ""
-    member_epoch: int = NO_MEMBER_EPOCH
 
 
 class ListGroups(msgspec.Struct, frozen=True, kw_only=True):

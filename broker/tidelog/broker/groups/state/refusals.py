@@ -5,17 +5,13 @@ from typing import Final
 from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.group import Group, Member
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.refusals import invalid
 
 LOADING: Final = TidelogError(
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     tried="ask a group's coordinator",
     happened="it is still loading its groups",
 )
-
-
-def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
-    """A value that is not allowed."""
-    return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
 
 
 def exhausted(tried: str, what: str, limit_name: str, limit: int) -> TidelogError:

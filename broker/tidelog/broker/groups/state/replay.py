@@ -9,7 +9,6 @@ partitions may be there before its words, or an owner that is superseded further
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from tidelog.broker.groups.state.answers import StoredOffset
 from tidelog.broker.groups.state.group import Group, Member
 from tidelog.broker.groups.state.records import (
     AnyValue,
@@ -27,6 +26,7 @@ from tidelog.broker.groups.state.records import (
     TargetValue,
     TopicPartitionsValue,
 )
+from tidelog.wire.calls.groups import StoredOffset
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 SILENT: Final = MemberValue(

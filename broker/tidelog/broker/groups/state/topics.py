@@ -12,9 +12,10 @@ from typing import Final, Protocol
 import re2
 
 from tidelog.broker.groups.state import limits
-from tidelog.broker.groups.state.messages import GroupTopic, Subscription
-from tidelog.broker.groups.state.refusals import invalid
+from tidelog.broker.groups.state.messages import GroupTopic
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.ids import TopicId
+from tidelog.wire.refusals import invalid
 
 PATTERN_MEMORY_BYTES: Final = 1024 * 1024
 """What one compiled pattern may take; RE2 refuses those that need more."""

@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from tidelog.broker.groups.state.messages import GroupTopic, Heartbeat
-from tidelog.broker.groups.state.messages import Subscription as Wanted
+from tidelog.broker.groups.state.messages import GroupTopic
 from tidelog.broker.groups.state.topics import TopicView, compile_pattern
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
@@ -27,6 +26,8 @@ from tidelog.broker.shared.errors import internal
 from tidelog.metadata.image.image import Image
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, Random, TaskScope
+from tidelog.wire.calls.groups import Heartbeat
+from tidelog.wire.calls.groups import Subscription as Wanted
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey
 

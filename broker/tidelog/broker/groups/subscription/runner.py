@@ -15,8 +15,6 @@ import msgspec
 
 from tidelog.broker.groups.coordinator.leader_offsets import Found
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
-from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import (
     Bounds,
@@ -35,6 +33,15 @@ from tidelog.broker.groups.subscription.core.partition import size_of
 from tidelog.broker.groups.subscription.core.subscription import Subscription
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+    StoredOffset,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
 
@@ -225,10 +232,7 @@ class SubscriptionRunner:
             committed = dict.fromkeys(effect.keys, -1)
             if effect.request is not None:
                 answer = await self._group.fetch_offsets(effect.request)
-                committed |= {
-                    key: -1 if stored is None else stored.committed_offset
-                    for key, stored in answer.offsets
-                }
+                committed |= {key: _committed_offset(stored) for key, stored in answer.offsets}
             held = await self._reads.offsets(effect.keys)
             found = {key: _bounds(committed[key], held[key]) for key in effect.keys}
         except TidelogError as error:
@@ -325,6 +329,12 @@ def _size_of(told: ForClient) -> int:
 
 def _answers_in(told: ForClient) -> int:
     return 1 + len(told.failures) if isinstance(told, SendAcknowledged) else 0
+
+
+def _committed_offset(stored: StoredOffset | TidelogError | None) -> int:
+    if isinstance(stored, TidelogError):
+        raise stored
+    return -1 if stored is None else stored.committed_offset
 
 
 def _bounds(committed_offset: int, held: OwnOffsets | TidelogError) -> Bounds | TidelogError:

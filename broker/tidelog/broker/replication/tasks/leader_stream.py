@@ -26,12 +26,13 @@ from tidelog.broker.replication.shared.messages import (
     OnFollowerPosition,
     ReplicationLimits,
 )
-from tidelog.broker.shared.errors import fresh, invalid
+from tidelog.broker.shared.errors import fresh
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, TaskScope
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionKey
+from tidelog.wire.refusals import invalid
 
 TRIED: Final = "send copies to a follower"
 _NS_PER_MS: Final = 1_000_000

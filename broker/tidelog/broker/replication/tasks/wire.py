@@ -6,7 +6,6 @@ the log is the session's business.
 
 from typing import Final
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
     Divergence,
@@ -16,8 +15,7 @@ from tidelog.broker.replication.shared.messages import (
     Lane,
     PartitionNews,
 )
-from tidelog.broker.shared.errors import invalid
-from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
+from tidelog.contract.errors import fill_error, read_error
 from tidelog.ports import Stream
 from tidelog.v1 import replica_pb2
 from tidelog.wire.ids import (
@@ -30,6 +28,7 @@ from tidelog.wire.ids import (
     PartitionKey,
     TopicId,
 )
+from tidelog.wire.refusals import invalid, validate_topic_id
 
 REPLICA_FETCH: Final = "/tidelog.v1.ReplicaService/ReplicaFetch"
 

@@ -19,12 +19,13 @@ from tidelog.broker.log.reading.reader import Batches
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.fetch.places import ReadPlaces, check_epoch, parting_of
 from tidelog.broker.services.shared.leadership import Confirmation, Leadership
-from tidelog.broker.shared.errors import fresh, invalid
+from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 NO_REPLICA: Final = -1
 SMALL_ANSWER_BYTES: Final = 4 * 1024

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.services.fetch.bytes import LoopTurns, answer_bytes
 from tidelog.broker.services.fetch.handler import (
     FetchHandler,
@@ -13,9 +12,10 @@ from tidelog.broker.services.fetch.handler import (
 )
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.shared.meter import Meter, count
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
+from tidelog.contract.errors import fill_error
 from tidelog.ports import AnswerRoom, RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
+from tidelog.wire.refusals import validate_topic_id
 
 
 def read_position(message: fetch_pb2.FetchPosition) -> FetchPosition:

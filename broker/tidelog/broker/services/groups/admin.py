@@ -11,16 +11,12 @@ from typing import Final
 from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
+from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.groups.state.places import groups_topic, place_of
 from tidelog.broker.groups.state.refusals import not_found
-from tidelog.broker.services.groups.parts import (
-    fill_group_error,
-    partition_keys,
-    read_offset,
-    refuse_twice,
-)
 from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
-from tidelog.broker.shared.errors import invalid
+from tidelog.contract.groups import fill_group_error, read_offset
+from tidelog.contract.partitions import refuse_twice, validate_partitions
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import RequestContext, TaskScope, UnaryHandler
@@ -28,6 +24,7 @@ from tidelog.v1 import group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 LISTED_MAX: Final = 10_000
 GROUPS_MAX: Final = 1_000
@@ -302,7 +299,11 @@ def _forgotten(
     asked: group_admin_pb2.DeleteGroupOffsetsRequest,
 ) -> group_admin_pb2.DeleteGroupOffsetsResponse:
     response = group_admin_pb2.DeleteGroupOffsetsResponse()
-    for key in partition_keys(asked.topics, tried=f"delete the offsets of group {asked.group}"):
+    for key in validate_partitions(
+        asked.topics,
+        tried=f"delete the offsets of group {asked.group}",
+        count_max=PARTITIONS_PER_GROUP_MAX,
+    ):
         partition = response.results.add().partition
         partition.topic_id, partition.partition = key.topic_id, key.partition
     return response

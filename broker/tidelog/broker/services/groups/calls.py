@@ -20,6 +20,7 @@ from tidelog.broker.groups.state.answers import (
     MemberDescription,
     RemoveMembersAnswer,
 )
+from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     AnyRequest,
@@ -30,20 +31,14 @@ from tidelog.broker.groups.state.messages import (
     ListGroups,
     RemoveMembers,
 )
-from tidelog.broker.services.groups.parts import (
-    assigned_message,
-    by_topic,
-    fill_group_error,
-    partition_keys,
-    read_offset,
-    refuse_twice,
-)
 from tidelog.broker.services.groups.wire import GroupRpc
-from tidelog.broker.shared.errors import invalid
+from tidelog.contract.groups import assigned_message, fill_group_error, read_offset
+from tidelog.contract.partitions import by_topic, refuse_twice, validate_partitions
 from tidelog.ports import RequestContext, TaskScope
 from tidelog.v1 import broker_peer_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.refusals import invalid
 
 NOT_KNOWN: Final = -1
 AnswerT = TypeVar("AnswerT")
@@ -178,7 +173,7 @@ class GroupCalls:
         self, asked: group_admin_pb2.DeleteGroupOffsetsRequest
     ) -> group_admin_pb2.DeleteGroupOffsetsResponse:
         tried = f"delete the offsets of group {asked.group}"
-        keys = partition_keys(asked.topics, tried=tried)
+        keys = validate_partitions(asked.topics, tried=tried, count_max=PARTITIONS_PER_GROUP_MAX)
         request = DeleteOffsets(group=asked.group, keys=keys, validate_only=asked.validate_only)
         found = await self._ask(asked.group, request, DeleteOffsetsAnswer)
         response = group_admin_pb2.DeleteGroupOffsetsResponse()

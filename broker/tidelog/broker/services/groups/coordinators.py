@@ -2,11 +2,11 @@
 
 from tidelog.broker.groups.coordinator.finding import RETRY_AFTER_MS, CoordinatorFinder
 from tidelog.broker.groups.state.places import Place
-from tidelog.broker.shared.errors import invalid
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
+from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import coordinator_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.refusals import invalid
 
 _TRIED = "find coordinators"
 NO_BROKER = -1

@@ -9,17 +9,17 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
-from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import (
-    NOBODY,
-    AnyRequest,
-    Caller,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-)
+from tidelog.broker.groups.state.messages import NOBODY, AnyRequest, Caller
 from tidelog.broker.shared.errors import reworded
 from tidelog.broker.shared.meter import Meter, count
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import PartitionKey, TopicId

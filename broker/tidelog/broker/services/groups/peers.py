@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
+from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import envelope_message, read_request
 from tidelog.broker.services.groups.calls import GroupCalls
-from tidelog.broker.services.groups.parts import by_topic, partition_keys
-from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
+from tidelog.contract.errors import fill_error, read_error
+from tidelog.contract.partitions import by_topic, validate_partitions
 from tidelog.ports import Method, Network, RequestContext, UnaryMethod
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -153,7 +154,11 @@ class GroupPeers:
         del context
         asked = broker_peer_pb2.DescribeOwnOffsetsRequest.FromString(message)
         self._check_cluster(asked.cluster_id)
-        keys = partition_keys(asked.topics, tried="describe the offsets of partitions")
+        keys = validate_partitions(
+            asked.topics,
+            tried="describe the offsets of partitions",
+            count_max=PARTITIONS_PER_GROUP_MAX,
+        )
         response = broker_peer_pb2.DescribeOwnOffsetsResponse()
         await self._fetch.leadership.catch_up()
         for key, found in self._watermarks.describe(keys).items():

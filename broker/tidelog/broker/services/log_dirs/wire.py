@@ -8,21 +8,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.services.log_dirs.handler import (
     DirectoryView,
     LogDirsHandler,
     Wanted,
     wanted_of,
 )
-from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
+from tidelog.contract.errors import fill_error
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import Method, Network, RequestContext, TaskScope, UnaryMethod
 from tidelog.v1 import broker_peer_pb2, common_pb2, log_dirs_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import invalid, validate_topic_id
 
 DESCRIBE_OWN: Final = "/tidelog.v1.BrokerPeerService/DescribeOwnLogDirs"
 PEER_TIMEOUT_MS: Final = 3_000

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.replicas.replicas import Replicas
-from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.metadata.image.image import BrokerImage, Image, TopicImage
 from tidelog.metadata.internal_topics import is_reserved
@@ -16,6 +15,7 @@ from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.refusals import invalid
 
 GUESSES_MAX: Final = 10
 """Names in one request up to which the nearest name is looked for, where one is not there."""

@@ -1,6 +1,5 @@
 """MetadataService: conversions between protobuf and the handlers' Structs."""
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.services.metadata.handler import (
     ClusterView,
     MetadataHandler,
@@ -8,11 +7,12 @@ from tidelog.broker.services.metadata.handler import (
     MissingTopic,
 )
 from tidelog.broker.services.offsets.handler import OffsetQuery, OffsetsHandler, OffsetSpec
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import metadata_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.refusals import validate_topic_id
 
 NO_CONTROLLER = -1
 

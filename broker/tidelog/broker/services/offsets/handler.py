@@ -18,11 +18,11 @@ from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.watermark_lag import lag_of
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.shared.leadership import Leadership
-from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.ports import RequestContext
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, TopicId
+from tidelog.wire.refusals import invalid
 
 
 class OffsetSpec(enum.Enum):

@@ -13,11 +13,12 @@ import msgspec
 from tidelog.broker.log.state.watermark_lag import lag_of
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.shared.leadership import Leadership
-from tidelog.broker.shared.errors import internal, invalid
+from tidelog.broker.shared.errors import internal
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.ports import RequestContext, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset, TopicId
+from tidelog.wire.refusals import invalid
 
 HIGH_WATERMARK: Final = -1
 """As the offset of a point: all that is committed."""

@@ -1,10 +1,10 @@
 """`DeleteRecords` of TopicAdminService, which leaders answer themselves: protobuf and Structs."""
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.services.offsets.trim import TrimHandler, TrimPoint
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
+from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import topic_admin_pb2
+from tidelog.wire.refusals import validate_topic_id
 
 
 class TrimRpc:

@@ -5,11 +5,11 @@ a key where the topic is compacted, that they are well formed where the topic wa
 The records are decoded for these two only.
 """
 
-from tidelog.broker.shared.errors import invalid
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader, CorruptBatch, DecodedRecord, decode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.moments import moment
+from tidelog.wire.refusals import invalid
 
 _NO_TIMESTAMP = -1
 

@@ -18,7 +18,7 @@ from tidelog.broker.services.produce.batch_contents import check_contents
 from tidelog.broker.services.produce.verdicts import DOUBTED, Verdicts
 from tidelog.broker.services.produce.words import for_sender, with_consequence
 from tidelog.broker.services.shared.leadership import Leadership
-from tidelog.broker.shared.errors import internal, invalid
+from tidelog.broker.shared.errors import internal
 from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.node_time import WallTime
@@ -36,6 +36,7 @@ from tidelog.wire.batch import (
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 NO_OFFSET: Final = -1
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)

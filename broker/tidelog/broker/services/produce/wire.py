@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tidelog.broker.handlers.topic_ids import validate_topic_id
 from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.produce.handler import (
     Acks,
@@ -14,12 +13,13 @@ from tidelog.broker.services.produce.handler import (
     ProduceRequest,
     Submitted,
 )
-from tidelog.metadata_quorum.shared.wire_errors import fill_error, read_error
+from tidelog.contract.errors import fill_error, read_error
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import produce_pb2
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.refusals import validate_topic_id
 
 PRODUCE_STREAM = "/tidelog.v1.ProduceService/ProduceStream"
 

@@ -19,7 +19,6 @@ from tidelog.broker.services.produce.handler import (
 )
 from tidelog.broker.services.produce.words import with_consequence
 from tidelog.broker.services.records.decode_turns import DecodeTurns, caller_of
-from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.limits import RECORDS_ANSWER_BYTES, BrokerLimits
 from tidelog.broker.shared.node_time import WallTime
 from tidelog.metadata.image.image import NO_LEADER, TopicImage
@@ -48,6 +47,7 @@ from tidelog.wire.ids import (
     PartitionId,
 )
 from tidelog.wire.partitioner import partition_for_key
+from tidelog.wire.refusals import invalid
 
 RECORD_ENVELOPE_BYTES: Final = 48
 HEADER_ENVELOPE_BYTES: Final = 16

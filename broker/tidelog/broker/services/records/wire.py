@@ -7,7 +7,7 @@ from tidelog.broker.services.records.handler import (
     ProducerIdentity,
     RecordsHandler,
 )
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
+from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import records_pb2
 

@@ -6,42 +6,43 @@ never look a coordinator up once for all: it is looked up for every call, in thi
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import Found, LeaderOffsets
-from tidelog.broker.groups.state.answers import (
-    AssignedPartition,
-    CommitAnswer,
-    FetchOffsetsAnswer,
-    HeartbeatAnswer,
-    StoredOffset,
-)
-from tidelog.broker.groups.state.messages import (
-    BrokerLife,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-)
+from tidelog.broker.groups.state.messages import BrokerLife
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
 from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
-from tidelog.broker.services.groups.parts import by_topic
 from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
 from tidelog.broker.services.records.handler import decoded_records
+from tidelog.contract.errors import read_error
+from tidelog.contract.groups import (
+    commit_message,
+    fetch_message,
+    heartbeat_message,
+    read_commit_answer,
+    read_fetch_answer,
+    read_heartbeat_answer,
+)
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
-from tidelog.metadata_quorum.shared.wire_errors import read_error
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
-from tidelog.v1 import fetch_pb2, groups_pb2
+from tidelog.v1 import fetch_pb2
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
-    LeaderEpoch,
-    Offset,
     PartitionId,
     PartitionKey,
     TopicId,
@@ -54,6 +55,7 @@ READ_BYTES: Final = 256 * 1024
 RECORDS_A_READ: Final = 2_000
 """More are read with the next one: they are decoded in one turn of the loop."""
 _NS_PER_MS: Final = 1_000_000
+AnswerT = TypeVar("AnswerT")
 
 
 class PeerGroup:
@@ -77,46 +79,21 @@ class PeerGroup:
         """See `GroupPort`."""
         life = self._own_life()
         call = Coordinate(
-            heartbeat=_heartbeat_message(request),
+            heartbeat=heartbeat_message(request),
             broker_id=life.broker_id,
             broker_epoch=life.broker_epoch,
         )
-        told = await self._call(call)
-        _raise(told.heartbeat)
-        return _read_heartbeat(told.heartbeat)
+        return _raised(read_heartbeat_answer((await self._call(call)).heartbeat))
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
         """See `GroupPort`."""
-        message = groups_pb2.CommitOffsetsRequest(
-            group=request.group, member_id=request.member_id, member_epoch=request.member_epoch
-        )
-        for each in request.offsets:
-            message.offsets.add(
-                topic_id=each.key.topic_id,
-                partition=each.key.partition,
-                committed_offset=each.committed_offset,
-                leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-            )
-        told = await self._call(Coordinate(commit=message))
-        _raise(told.commit)
-        errors = tuple(
-            read_error(each.error) if each.HasField("error") else None
-            for each in told.commit.results
-        )
-        return CommitAnswer(errors=errors)
+        told = await self._call(Coordinate(commit=commit_message(request)))
+        return _raised(read_commit_answer(told.commit))
 
     async def fetch_offsets(self, request: FetchOffsets) -> FetchOffsetsAnswer:
         """See `GroupPort`."""
-        message = groups_pb2.FetchOffsetsRequest(
-            group=request.group,
-            topics=by_topic(request.keys),
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-        )
-        told = await self._call(Coordinate(fetch=message))
-        _raise(told.fetch)
-        return FetchOffsetsAnswer(offsets=tuple(_read_stored(each) for each in told.fetch.offsets))
+        told = await self._call(Coordinate(fetch=fetch_message(request)))
+        return _raised(read_fetch_answer(told.fetch))
 
     async def _call(self, call: Coordinate) -> Coordinated:
         begin = self._begin
@@ -230,70 +207,7 @@ def _read(
     return Read(key=key, records=records, next_offset=next_offset, high_watermark=high_watermark)
 
 
-def _raise(
-    message: groups_pb2.GroupHeartbeatResponse
-    | groups_pb2.CommitOffsetsResponse
-    | groups_pb2.FetchOffsetsResponse,
-) -> None:
-    if message.HasField("error"):
-        raise read_error(message.error)
-
-
-def _heartbeat_message(request: Heartbeat) -> groups_pb2.GroupHeartbeatRequest:
-    message = groups_pb2.GroupHeartbeatRequest(
-        group=request.group,
-        member_id=request.member_id,
-        member_epoch=request.member_epoch,
-        heartbeat_sequence=request.heartbeat_sequence,
-        group_instance_id=request.group_instance_id,
-        takes_over=request.takes_over,
-        rack=request.rack,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-    )
-    if request.subscription is not None:
-        message.subscription.topics.extend(request.subscription.topics)
-        message.subscription.topic_pattern = request.subscription.topic_pattern
-        message.subscription.SetInParent()
-    if request.owned is not None:
-        message.owned.topics.extend(by_topic(request.owned))
-        message.owned.SetInParent()
-    return message
-
-
-def _read_heartbeat(message: groups_pb2.GroupHeartbeatResponse) -> HeartbeatAnswer:
-    assignment = None
-    if message.HasField("assignment"):
-        assignment = tuple(
-            AssignedPartition(
-                PartitionKey(TopicId(each.topic_id), PartitionId(each.partition)),
-                each.partition_assignment_epoch,
-                each.topic_name,
-            )
-            for each in message.assignment.partitions
-        )
-    return HeartbeatAnswer(
-        member_epoch=message.member_epoch,
-        heartbeat_interval_ms=message.heartbeat_interval_ms,
-        assignment=assignment,
-        group_epoch=message.group_epoch,
-        assignment_epoch=message.assignment_epoch,
-        session_timeout_ms=message.session_timeout_ms,
-        is_idle=message.is_idle,
-    )
-
-
-def _read_stored(
-    message: groups_pb2.CommittedOffset,
-) -> tuple[PartitionKey, StoredOffset | None]:
-    key = PartitionKey(TopicId(message.topic_id), PartitionId(message.partition))
-    if message.HasField("error"):
-        raise read_error(message.error)
-    if message.committed_offset < 0:
-        return key, None
-    return key, StoredOffset(
-        committed_offset=Offset(message.committed_offset),
-        leader_epoch=LeaderEpoch(message.leader_epoch),
-        metadata=message.metadata,
-        commit_time_ms=message.commit_time_ms,
-    )
+def _raised(answer: AnswerT | TidelogError) -> AnswerT:
+    if isinstance(answer, TidelogError):
+        raise answer
+    return answer

@@ -13,12 +13,12 @@ from tidelog.broker.groups.subscription.core.messages import (
 )
 from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.groups.subscription.runner import ForClient, SubscriptionRunner
-from tidelog.broker.services.groups.parts import fill_group_error
-from tidelog.broker.shared.errors import invalid
+from tidelog.contract.groups import fill_group_error
 from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, validate_topic_name
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import common_pb2, subscribe_pb2
 from tidelog.wire.group_names import validate_group_name
+from tidelog.wire.refusals import invalid
 
 TRIED: Final = "subscribe"
 _STARTS: Final[dict[int, StartAt]] = {

@@ -6,7 +6,6 @@ from tidelog.broker.replicas.failures import ReplicaFailure
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.replication.tasks.in_sync_keeper import FollowerState
 from tidelog.broker.services.metadata.handler import GUESSES_MAX, ClusterView, MissingTopic
-from tidelog.broker.shared.errors import invalid
 from tidelog.broker.shared.image_counts import ImageCounts, PartitionCounts
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.metadata.directory_epochs import Ineligible, ineligible_replicas
@@ -15,6 +14,7 @@ from tidelog.metadata.refusals.unknown_topics import unknown_topic
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.ports import RequestContext
 from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 
 class AdminHandler:

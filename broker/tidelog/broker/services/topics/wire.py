@@ -9,8 +9,8 @@ from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.services.metadata.handler import MissingTopic
 from tidelog.broker.services.metadata.wire import NO_CONTROLLER
 from tidelog.broker.services.topics.handler import AdminHandler
+from tidelog.contract.errors import fill_error
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
-from tidelog.metadata_quorum.shared.wire_errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import admin_pb2
 from tidelog.wire.errors import TidelogError

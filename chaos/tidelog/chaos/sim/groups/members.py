@@ -7,15 +7,7 @@ reads it, and tells the watch what it reads and what it was answered.
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.groups.state.answers import CommitAnswer, FetchOffsetsAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import (
-    Answer,
-    AnyRequest,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-    OffsetToCommit,
-)
+from tidelog.broker.groups.state.messages import Answer, AnyRequest
 from tidelog.chaos.checkers.groups import GroupsWatch, committer
 from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.groups.plan import Plan
@@ -23,6 +15,16 @@ from tidelog.chaos.sim.groups.times import Times
 from tidelog.chaos.sim.groups.wires import RETRY_MS, Calls
 from tidelog.chaos.sim.quorum.agenda import MS
 from tidelog.chaos.workloads.plain_member import PlainMember
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+    OffsetToCommit,
+    StoredOffset,
+)
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
@@ -212,7 +214,7 @@ class MemberAtWork:
                     self._agenda.after(delay_ns, self._fetch_again, wanted, epochs)
                 return
             for key, stored in answer.result.offsets:
-                offset = stored.committed_offset if stored else -1
+                offset = stored.committed_offset if isinstance(stored, StoredOffset) else -1
                 self._watch.on_fetched(self.member.group, key, offset, sent_ns)
                 if key in wanted:
                     self.positions[key] = max(0, offset)

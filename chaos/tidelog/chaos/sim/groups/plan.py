@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.state.messages import Assignor, Subscription
 from tidelog.chaos.sim.base.faults import FaultKind, draw_kinds
 from tidelog.chaos.sim.base.seeds import SeededRandom, Seeds
+from tidelog.wire.calls.groups import Assignor, Subscription
 
 KINDS: Final = (
     FaultKind.PROCESS_CRASH,

@@ -13,14 +13,13 @@ from tidelog.broker.groups.core import membership, offsets, reconcile
 from tidelog.broker.groups.core.reconcile import Ownership
 from tidelog.broker.groups.core.upkeep import Upkeep
 from tidelog.broker.groups.state import replay
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import NEVER_MS, Group, Member
-from tidelog.broker.groups.state.messages import Heartbeat
 from tidelog.broker.groups.state.pending import Pending
 from tidelog.broker.groups.state.records import AnyValue, Key, OwnedKey, OwnedValue
 from tidelog.broker.groups.state.world import World
 from tidelog.chaos.sim.planted import Plant, Substitution
+from tidelog.wire.calls.groups import Heartbeat, HeartbeatAnswer
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionKey
 

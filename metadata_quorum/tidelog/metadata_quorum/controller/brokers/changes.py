@@ -29,13 +29,14 @@ from tidelog.metadata.records.entries import (
     DirectoryEpochsRecord,
     MetadataRecord,
 )
-from tidelog.metadata.refusals.common import invalid, unknown_broker
+from tidelog.metadata.refusals.common import unknown_broker
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.partitions.in_sync import check_broker_epoch
 from tidelog.metadata_quorum.controller.partitions.leaders import settle_broker
 from tidelog.metadata_quorum.controller.partitions.state import ReplicaView
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.refusals import invalid
 
 _MISSING_MAX: Final = 10
 """Directories that a refusal names."""

@@ -27,12 +27,12 @@ from tidelog.metadata.directory_epochs import (
 from tidelog.metadata.eligibility import in_sync_min, is_flush_sync
 from tidelog.metadata.image.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata.records.entries import BrokerRecord, DirectoryEpochsRecord, MetadataRecord
-from tidelog.metadata.refusals.common import invalid
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.features import check_broker_speaks
 from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch
+from tidelog.wire.refusals import invalid
 
 INCARNATION_BYTES: Final = 16
 DIRECTORY_UUID_BYTES: Final = 16

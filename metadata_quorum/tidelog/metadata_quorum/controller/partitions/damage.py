@@ -14,17 +14,13 @@ from tidelog.metadata.broker_reports import DamagedReplica
 from tidelog.metadata.eligibility import in_sync_min
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata.records.entries import MetadataRecord
-from tidelog.metadata.refusals.common import (
-    find_partition,
-    invalid,
-    refuse_duplicates,
-    refuse_too_many,
-)
+from tidelog.metadata.refusals.common import find_partition, refuse_duplicates, refuse_too_many
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.partitions.in_sync import CHANGES_MAX, check_broker_epoch
 from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.refusals import invalid
 
 
 def report_damaged(

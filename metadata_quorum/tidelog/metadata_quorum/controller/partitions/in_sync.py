@@ -12,16 +12,12 @@ from tidelog.metadata.broker_reports import InSyncChange, InSyncMember, InSyncRe
 from tidelog.metadata.eligibility import has_directory, in_sync_min, is_able
 from tidelog.metadata.image.image import Image, PartitionImage
 from tidelog.metadata.records.entries import MetadataRecord
-from tidelog.metadata.refusals.common import (
-    find_partition,
-    invalid,
-    refuse_duplicates,
-    refuse_too_many,
-)
+from tidelog.metadata.refusals.common import find_partition, refuse_duplicates, refuse_too_many
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionEpoch
+from tidelog.wire.refusals import invalid
 
 CHANGES_MAX: Final = 10_000
 

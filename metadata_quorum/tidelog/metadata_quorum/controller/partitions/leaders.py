@@ -14,11 +14,12 @@ import msgspec
 from tidelog.metadata.eligibility import has_directory, has_room, in_sync_min, is_able
 from tidelog.metadata.image.image import NO_LEADER, Image, PartitionImage, TopicImage
 from tidelog.metadata.records.entries import MetadataRecord
-from tidelog.metadata.refusals.common import find_partition, invalid
+from tidelog.metadata.refusals.common import find_partition
 from tidelog.metadata_quorum.controller.partitions.append_time import is_stamped
 from tidelog.metadata_quorum.controller.partitions.state import PartitionState, ReplicaView
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.wire.refusals import invalid
 
 LogEnd = tuple[LeaderEpoch, Offset]
 """The last epoch of a log, and its end in it: the larger one is the longer log."""

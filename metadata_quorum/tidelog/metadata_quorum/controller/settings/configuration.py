@@ -20,12 +20,7 @@ from tidelog.metadata.records.entries import (
     MetadataRecord,
     TopicConfigurationChangeRecord,
 )
-from tidelog.metadata.refusals.common import (
-    invalid,
-    refuse_duplicates,
-    refuse_too_many,
-    unknown_broker,
-)
+from tidelog.metadata.refusals.common import refuse_duplicates, refuse_too_many, unknown_broker
 from tidelog.metadata.refusals.unknown_topics import unknown_topic
 from tidelog.metadata.settings import catalogue
 from tidelog.metadata.settings.kinds import Kind, Scope, Setting, Source, canonical, members
@@ -35,6 +30,7 @@ from tidelog.metadata_quorum.controller.settings.effects import with_effects
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import invalid
 
 TARGETS_MAX: Final = 1_000
 CHANGES_MAX: Final = 1_000

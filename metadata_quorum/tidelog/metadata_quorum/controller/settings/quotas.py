@@ -11,8 +11,9 @@ import msgspec
 
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.records.entries import QuotaRecord
-from tidelog.metadata.refusals.common import invalid, refuse_duplicates, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_duplicates, refuse_too_many
 from tidelog.metadata_quorum.controller.decision import Decision
+from tidelog.wire.refusals import invalid
 
 QUOTAS_MAX: Final = 1_000
 """In one request."""

@@ -12,7 +12,7 @@ from tidelog.metadata.image.image import Image, TopicImage
 from tidelog.metadata.internal_topics import refuse_internal
 from tidelog.metadata.new_topic import TopicDefaults
 from tidelog.metadata.records.entries import MetadataRecord, TopicRemovedRecord
-from tidelog.metadata.refusals.common import invalid, refuse_duplicates, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_duplicates, refuse_too_many
 from tidelog.metadata.refusals.unknown_topics import unknown_topic
 from tidelog.metadata_quorum.controller.decision import Decision
 from tidelog.metadata_quorum.controller.placement.load import candidates_of
@@ -30,6 +30,7 @@ from tidelog.metadata_quorum.controller.topics.creation import (
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, TopicId
+from tidelog.wire.refusals import invalid
 
 TOPICS_MAX: Final = 1_000
 """In one request."""

@@ -15,7 +15,7 @@ from tidelog.metadata.apply.entries import apply_entry
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.new_topic import NewTopic, TopicDefaults
 from tidelog.metadata.records.entries import MetadataRecord, PartitionRecord, TopicRecord
-from tidelog.metadata.refusals.common import invalid, refuse_duplicates, refuse_too_many
+from tidelog.metadata.refusals.common import refuse_duplicates, refuse_too_many
 from tidelog.metadata.settings import catalogue
 from tidelog.metadata.settings.inherited import cluster_value
 from tidelog.metadata.settings.kinds import is_true
@@ -46,6 +46,7 @@ from tidelog.wire.ids import (
     PartitionId,
     TopicId,
 )
+from tidelog.wire.refusals import invalid
 
 TOPICS_PER_REQUEST_MAX: Final = 1_000
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

@@ -6,6 +6,7 @@ another node: WRONG_CLUSTER.
 
 import msgspec
 
+from tidelog.contract.errors import fill_error, raise_malformed, read_error
 from tidelog.metadata_quorum.quorum.wire.numbers import parse
 from tidelog.metadata_quorum.quorum.wire.route import (
     ANY_NODE,
@@ -17,7 +18,6 @@ from tidelog.metadata_quorum.quorum.wire.route import (
     read_route,
 )
 from tidelog.metadata_quorum.raft.types import Member, MemberId, NodeId, SnapshotId
-from tidelog.metadata_quorum.shared.wire_errors import fill_error, raise_malformed, read_error
 from tidelog.v1 import quorum_pb2
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LogIndex, Term

@@ -7,6 +7,7 @@ its sender meant raises INVALID_ARGUMENT, one for another node WRONG_CLUSTER; no
 import struct
 from typing import Final
 
+from tidelog.contract.errors import raise_malformed
 from tidelog.metadata_quorum.quorum.wire.numbers import parse
 from tidelog.metadata_quorum.quorum.wire.route import Identity, Sender, fill_route, read_route
 from tidelog.metadata_quorum.raft.messages import (
@@ -19,7 +20,6 @@ from tidelog.metadata_quorum.raft.messages import (
     VoteResponse,
 )
 from tidelog.metadata_quorum.raft.types import Entry, EntryKind, MemberId, NodeId, SnapshotId
-from tidelog.metadata_quorum.shared.wire_errors import raise_malformed
 from tidelog.v1 import quorum_pb2
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -11,8 +11,8 @@ from typing import TypeVar
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from tidelog.contract.errors import raise_malformed
 from tidelog.metadata_quorum.raft.bounds import NUMBER_MAX
-from tidelog.metadata_quorum.shared.wire_errors import raise_malformed
 
 _M = TypeVar("_M", bound=Message)
 

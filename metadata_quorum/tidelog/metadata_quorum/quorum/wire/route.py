@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from tidelog.contract.errors import raise_malformed
 from tidelog.metadata_quorum.raft.types import MemberId, NodeId
-from tidelog.metadata_quorum.shared.wire_errors import raise_malformed
 from tidelog.v1 import quorum_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 

@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.state.answers import CommitAnswer
-from tidelog.broker.groups.state.messages import CommitOffsets, OffsetToCommit
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import SendAcknowledged
 from tidelog.broker.groups.subscription.core.partition import Partition
+from tidelog.wire.calls.groups import CommitAnswer, CommitOffsets, OffsetToCommit
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionKey
 

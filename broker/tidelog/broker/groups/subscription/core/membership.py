@@ -9,16 +9,16 @@ in flight, nor go on as a member after a silence in which the coordinator may ha
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.broker.groups.state.answers import HeartbeatAnswer
-from tidelog.broker.groups.state.messages import (
+from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core.messages import Begin
+from tidelog.wire.calls.groups import (
     AWAY_EPOCH,
     JOINING_EPOCH,
     LEAVING_EPOCH,
     Heartbeat,
+    HeartbeatAnswer,
     Subscription,
 )
-from tidelog.broker.groups.subscription.core import limits
-from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.wire.ids import PartitionKey
 
 NEVER_MS: Final = 1 << 62

@@ -4,8 +4,8 @@ import enum
 
 import msgspec
 
-from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.calls.groups import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionKey
 

@@ -7,8 +7,6 @@ that it does not own, nor give one up while the client may still acknowledge wha
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.groups.state.answers import CommitAnswer, HeartbeatAnswer
-from tidelog.broker.groups.state.messages import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.commits import (
     NEVER_MS,
@@ -36,10 +34,17 @@ from tidelog.broker.groups.subscription.core.messages import (
     StartAt,
 )
 from tidelog.broker.groups.subscription.core.partition import NOT_KNOWN, Partition
-from tidelog.broker.shared.errors import invalid
 from tidelog.wire.batch import DecodedRecord
+from tidelog.wire.calls.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 _LOST: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 

@@ -1,7 +1,12 @@
-"""Checks the ids of topics that come from clients. Pure."""
+"""Refusals that every room makes alike. Pure."""
 
-from tidelog.broker.shared.errors import invalid
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TOPIC_ID_BYTES, TopicId
+
+
+def invalid(tried: str, happened: str, hint: str = "") -> TidelogError:
+    """INVALID_ARGUMENT: a value of the request is not allowed."""
+    return TidelogError(ErrorCode.INVALID_ARGUMENT, tried=tried, happened=happened, hint=hint)
 
 
 def validate_topic_id(topic_id: bytes, *, tried: str) -> TopicId:

@@ -1,4 +1,4 @@
-"""Typed errors as the contract's message and back, for the rooms of the quorum."""
+"""Typed errors as the contract's message and back."""
 
 from typing import Final, NoReturn
 
