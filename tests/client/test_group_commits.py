@@ -104,7 +104,7 @@ def test_a_stale_commit_says_which_partitions_and_why(
     consumer = member("t", enable_auto_commit=False)
     read(consumer, 5 * PARTITIONS)
     [coordinated] = server.groups.of("g").members.values()
-    key = next(key for key in coordinated.assigned if key[1] == 2)
+    key = next(key for key in coordinated.assigned if key.partition == 2)
     epoch, coordinated.assigned[key] = coordinated.assigned[key], 1_000
     error = refused(consumer.commit)
     coordinated.assigned[key] = epoch

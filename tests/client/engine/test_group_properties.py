@@ -31,19 +31,19 @@ from tidelog.client.engine.group.messages import (
     Note,
     OffsetsFound,
     OffsetToCommit,
-    PartitionKey,
     Reconciled,
     Revoke,
     SendCommit,
     SendHeartbeat,
     SendLookup,
     Subscribed,
-    Subscription,
     Tell,
 )
 from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import PartitionKey
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,9 @@ class User:
         self.number += 1
         wanted = tuple(
             OffsetToCommit(
-                topic_partition=TopicPartition("t", key[1]), topic_id=key[0], committed_offset=at
+                topic_partition=TopicPartition("t", key.partition),
+                topic_id=key.topic_id,
+                committed_offset=at,
             )
             for key, at in offsets.items()
         )
@@ -195,7 +197,7 @@ class World:
     def read(self, user: User, key: PartitionKey, offset: int) -> None:
         self.coordinator.expire(self.now_ns)
         owner = self.coordinator.owner(key)
-        assert owner == user.name, f"{user.name} reads {key[1]}, which is {owner}'s"
+        assert owner == user.name, f"{user.name} reads {key.partition}, which is {owner}'s"
         self.reads.setdefault(key, []).append((user.name, offset))
 
     def send(self, user: User, effect: GroupEffect) -> None:
@@ -274,14 +276,20 @@ class World:
             at = self.handed_over.pop((name, key), None)
             if at is not None:
                 stored = self.coordinator.committed.get(key)
-                assert stored is not None, f"{name} gave {key[1]} up at {at}, nothing is committed"
-                assert stored.committed_offset >= at, f"{name} gave {key[1]} up behind {stored}"
+                assert stored is not None, (
+                    f"{name} gave {key.partition} up at {at}, nothing is committed"
+                )
+                assert stored.committed_offset >= at, (
+                    f"{name} gave {key.partition} up behind {stored}"
+                )
         self.coordinator.released.clear()
 
     def check_settled(self) -> None:
         """After a quiet while everything is read by somebody."""
         for each in PARTITIONS:
-            assert self.coordinator.owner(each.key) is not None, f"{each.key[1]} has no owner"
+            assert self.coordinator.owner(each.key) is not None, (
+                f"{each.key.partition} has no owner"
+            )
         reading = [key for user in self.users.values() for key in user.positions]
         assert sorted(reading) == sorted(each.key for each in PARTITIONS), "all, each once"
 

@@ -21,10 +21,10 @@ from tidelog.client.engine.group.messages import (
     LookupWanted,
     OffsetsFound,
     Revoke,
-    Subscription,
 )
 from tidelog.client.reading.group_options import settings_of
 from tidelog.client.reading.group_side import GroupSide, UserHooks
+from tidelog.wire.calls.groups import Subscription
 
 OLD, NEW = b"1" * 16, b"2" * 16
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

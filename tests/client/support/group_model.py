@@ -11,9 +11,9 @@ from tidelog.client.engine.group.messages import (
     Heartbeat,
     HeartbeatAnswer,
     OffsetToCommit,
-    PartitionKey,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 MS = 1_000_000
 
@@ -114,7 +114,7 @@ class FakeCoordinator:
             assignment = tuple(
                 AssignedPartition(
                     topic_partition=self.partitions[key].topic_partition,
-                    topic_id=key[0],
+                    topic_id=key.topic_id,
                     partition_assignment_epoch=epoch,
                 )
                 for key, epoch in sorted(told.items())

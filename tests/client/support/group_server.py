@@ -12,6 +12,8 @@ import grpc
 from tests.client.support.contract_errors import error
 from tests.client.support.contract_server import BROKER_ID, ContractServer
 from tidelog.client.wire import groups_admin as calls
+from tidelog.client.wire.groups import FIND_COORDINATORS
+from tidelog.contract.groups import FETCH_OFFSETS
 from tidelog.v1 import common_pb2, coordinator_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode
 
@@ -279,8 +281,8 @@ class _Handlers(grpc.GenericRpcHandler):
             calls.DELETE_OFFSETS: server.delete_offsets,
             calls.DELETE_GROUPS: server.delete_groups,
             calls.REMOVE_MEMBERS: server.remove_members,
-            calls.FIND_COORDINATORS: server.find_coordinators,
-            calls.FETCH_OFFSETS: server.fetch_offsets,
+            FIND_COORDINATORS: server.find_coordinators,
+            FETCH_OFFSETS: server.fetch_offsets,
         }
 
     def service(self, handler_call_details: Any) -> Any:

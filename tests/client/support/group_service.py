@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.client.support.contract_errors import error
 from tests.client.support.group_model import FakeCoordinator
-from tidelog.client.engine.group.messages import (
-    GroupPartition,
-    Heartbeat,
-    OffsetToCommit,
-    Subscription,
-)
+from tidelog.client.engine.group.messages import GroupPartition, Heartbeat, OffsetToCommit
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire import groups as wire_groups
+from tidelog.contract import groups as contract
 from tidelog.v1 import coordinator_pb2, groups_pb2
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
@@ -47,9 +44,9 @@ class GroupService:
     def handlers(self) -> dict[str, Callable[[bytes, Any], bytes]]:
         return {
             wire_groups.FIND_COORDINATORS: self.find,
-            wire_groups.GROUP_HEARTBEAT: self.heartbeat,
-            wire_groups.COMMIT_OFFSETS: self.commit,
-            wire_groups.FETCH_OFFSETS: self.look_up,
+            contract.GROUP_HEARTBEAT: self.heartbeat,
+            contract.COMMIT_OFFSETS: self.commit,
+            contract.FETCH_OFFSETS: self.look_up,
         }
 
     def on_created(self, name: str, topic_id: bytes, count: int) -> None:
@@ -93,7 +90,7 @@ class GroupService:
         if request.HasField("subscription"):
             wish = Subscription(
                 topics=tuple(request.subscription.topics),
-                pattern=request.subscription.topic_pattern,
+                topic_pattern=request.subscription.topic_pattern,
             )
         if request.HasField("owned"):
             owned = tuple(

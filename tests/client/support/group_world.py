@@ -37,11 +37,11 @@ from tidelog.client.engine.group.messages import (
     SendHeartbeat,
     SendLookup,
     Subscribed,
-    Subscription,
     Tell,
 )
 from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 Fields = dict[str, str]
@@ -102,8 +102,8 @@ def _heartbeat(heartbeat: Heartbeat) -> str:
     parts = [f"epoch {heartbeat.member_epoch}"]
     if heartbeat.subscription is not None:
         wish = [*heartbeat.subscription.topics]
-        if heartbeat.subscription.pattern:
-            wish.append(f"/{heartbeat.subscription.pattern}/")
+        if heartbeat.subscription.topic_pattern:
+            wish.append(f"/{heartbeat.subscription.topic_pattern}/")
         parts.append(f"wants {' '.join(wish)}")
     if heartbeat.owned is not None:
         parts.append(f"owns {names(heartbeat.owned)}")
@@ -182,7 +182,7 @@ class GroupScript:
         return self.now_ns + int(word) * MS
 
     def _subscribe(self, words: list[str], fields: Fields) -> GroupMessage:
-        wish = Subscription(topics=tuple(words), pattern=fields.get("pattern", ""))
+        wish = Subscription(topics=tuple(words), topic_pattern=fields.get("pattern", ""))
         return Subscribed(subscription=wish)
 
     def _answer(self, words: list[str], fields: Fields) -> GroupMessage:

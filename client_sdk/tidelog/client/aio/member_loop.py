@@ -123,7 +123,7 @@ class AsyncMemberLoop:
             answer = await self._connections.call_any(
                 self._calls.addresses(),
                 wire_groups.FIND_COORDINATORS,
-                wire_groups.find_coordinator_request(self._details.group),
+                wire_groups.find_coordinators_request([self._details.group]),
                 self._core.settings.request_timeout_ms,
             )
         except TidelogError as error:

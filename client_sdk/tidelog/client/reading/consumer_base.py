@@ -17,7 +17,6 @@ from tidelog.client.arguments.options import ConsumerArguments, ConsumerOptions
 from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.fetch.messages import Fetched, OffsetAnswer, OffsetSpec
 from tidelog.client.engine.fetch.partition import PartitionState
-from tidelog.client.engine.group.messages import Subscription
 from tidelog.client.reading.chunk import Chunk, decode
 from tidelog.client.reading.consumer_parts import checked_offset, make_core, metrics_of, split
 from tidelog.client.reading.group_options import no_group
@@ -34,6 +33,7 @@ from tidelog.client.types.records import (
     RawBatch,
     TopicPartition,
 )
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -93,7 +93,7 @@ class ConsumerBase(Client, ABC):
     ) -> None:
         """With a group the coordinator says what is read, and evaluates the pattern."""
         check_listener(listener)
-        wish = Subscription(topics=tuple(dict.fromkeys(names)), pattern=pattern or "")
+        wish = Subscription(topics=tuple(dict.fromkeys(names)), topic_pattern=pattern or "")
         if wish.is_empty:
             self._end_membership(group)
             return
@@ -121,7 +121,7 @@ class ConsumerBase(Client, ABC):
         if group is None or not group.is_member:
             return set(self._core.subscribed)
         assigned = {name.topic for name in self._core.partitions}
-        return {*group.subscription.topics, *(assigned if group.subscription.pattern else ())}
+        return {*group.subscription.topics, *(assigned if group.subscription.topic_pattern else ())}
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read; a subscribed topic's appear once it is known."""

@@ -12,7 +12,8 @@ from tidelog.client.engine.group.messages import OffsetsFound
 from tidelog.client.engine.group.settings import SESSION_TIMEOUT_MS, GroupSettings
 from tidelog.client.errors import CommitFailedError
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
-from tidelog.client.wire.groups import MemberDetails
+from tidelog.client.wire.groups import ASSIGNORS, MemberDetails
+from tidelog.wire.calls.groups import Assignor
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 METADATA_BYTES_MAX: Final = 4_096
@@ -54,7 +55,7 @@ def details_of(options: ConsumerOptions, settings: GroupSettings) -> MemberDetai
         rack=options.client_rack,
         session_timeout_ms=options.session_timeout_ms or 0,
         rebalance_timeout_ms=options.max_poll_interval_ms,
-        assignor=options.partition_assignment_strategy or "",
+        assignor=ASSIGNORS.get(options.partition_assignment_strategy or "", Assignor.UNSPECIFIED),
     )
 
 

@@ -32,12 +32,12 @@ from tidelog.client.engine.group.messages import (
     Reconciled,
     Revoke,
     Subscribed,
-    Subscription,
 )
 from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.reading.group_offsets import Failures, GroupOffsets
 from tidelog.client.reading.group_options import commit_error
 from tidelog.client.types.records import ConsumerGroupMetadata, TopicPartition
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import TidelogError
 
 _log = logging.getLogger("tidelog.client")

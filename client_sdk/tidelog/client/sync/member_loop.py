@@ -152,7 +152,7 @@ class MemberLoop:
         self._connections.call_any_later(
             self._calls.addresses(),
             wire_groups.FIND_COORDINATORS,
-            wire_groups.find_coordinator_request(self._details.group),
+            wire_groups.find_coordinators_request([self._details.group]),
             self._core.settings.request_timeout_ms,
             on_answer,
         )

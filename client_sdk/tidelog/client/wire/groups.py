@@ -1,12 +1,14 @@
-"""The group contract as the engine sees it, in protobuf.
+"""The group contract as the engine sees it: partitions by name, for its user.
 
-Owns the conversion of a member's calls. It must never decide anything.
+Owns what the engine's effects mean as values of the contract, and what those mean to the engine;
+`contract.groups` turns them into protobuf. It must never decide anything.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.client.engine.group.messages import (
     AssignedPartition,
@@ -24,18 +26,26 @@ from tidelog.client.engine.group.messages import (
 )
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire.calls import read_error
-from tidelog.v1 import common_pb2, coordinator_pb2, errors_pb2, groups_pb2
+from tidelog.contract.groups import (
+    COMMIT_OFFSETS,
+    FETCH_OFFSETS,
+    GROUP_HEARTBEAT,
+    commit_message,
+    fetch_message,
+    heartbeat_message,
+    read_commit_answer,
+    read_fetch_answer,
+    read_heartbeat_answer,
+)
+from tidelog.v1 import coordinator_pb2, groups_pb2
+from tidelog.wire.calls import groups as contract
+from tidelog.wire.calls.groups import Assignor, CommitOffsets, FetchOffsets, Heartbeat, StoredOffset
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 FIND_COORDINATORS: Final = "/tidelog.v1.CoordinatorService/FindCoordinators"
-GROUP_HEARTBEAT: Final = "/tidelog.v1.GroupService/GroupHeartbeat"
-COMMIT_OFFSETS: Final = "/tidelog.v1.GroupService/CommitOffsets"
-FETCH_OFFSETS: Final = "/tidelog.v1.GroupService/FetchOffsets"
 
-ASSIGNORS: Final = {
-    "uniform": groups_pb2.ASSIGNOR_UNIFORM,
-    "range": groups_pb2.ASSIGNOR_RANGE,
-}
+ASSIGNORS: Final = {"uniform": Assignor.UNIFORM, "range": Assignor.RANGE}
 
 
 class MemberDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +58,13 @@ class MemberDetails(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 0
     """0: the group's setting."""
     rebalance_timeout_ms: int = 0
-    assignor: str = ""
+    assignor: Assignor = Assignor.UNSPECIFIED
 
 
-def find_coordinator_request(group: str) -> bytes:
+def find_coordinators_request(groups: Iterable[str]) -> bytes:
     """Asks any broker."""
     return coordinator_pb2.FindCoordinatorsRequest(
-        kind=coordinator_pb2.COORDINATOR_KIND_GROUP, keys=[group]
+        kind=coordinator_pb2.COORDINATOR_KIND_GROUP, keys=groups
     ).SerializeToString()
 
 
@@ -72,152 +82,128 @@ def coordinator_came(answer: bytes | TidelogError) -> CoordinatorFound | Coordin
     return CoordinatorFound(address=places[0].address)
 
 
-def heartbeat_request(effect: SendHeartbeat, details: MemberDetails) -> bytes:
-    """A heartbeat; what the member says of itself goes with its subscription."""
-    beat = effect.heartbeat
-    request = groups_pb2.GroupHeartbeatRequest(
+def heartbeat_of(effect: SendHeartbeat, details: MemberDetails) -> Heartbeat:
+    """What the member says of itself goes with its subscription."""
+    beat, wish = effect.heartbeat, effect.heartbeat.subscription
+    joins = wish is not None
+    return Heartbeat(
         group=details.group,
         member_id=details.member_id,
         member_epoch=beat.member_epoch,
-        group_instance_id=details.group_instance_id,
         heartbeat_sequence=effect.number,
+        group_instance_id=details.group_instance_id,
+        rack=details.rack if joins else None,
+        session_timeout_ms=details.session_timeout_ms or None if joins else None,
+        rebalance_timeout_ms=details.rebalance_timeout_ms if joins else None,
+        subscription=None if wish is None else replace(wish, assignor=details.assignor),
+        owned=None if beat.owned is None else tuple(each.key for each in beat.owned),
     )
-    if beat.subscription is not None:
-        request.rack = details.rack
-        request.rebalance_timeout_ms = details.rebalance_timeout_ms
-        if details.session_timeout_ms:
-            request.session_timeout_ms = details.session_timeout_ms
-        request.subscription.topics.extend(beat.subscription.topics)
-        request.subscription.topic_pattern = beat.subscription.pattern
-        request.subscription.assignor = ASSIGNORS.get(
-            details.assignor, groups_pb2.ASSIGNOR_UNSPECIFIED
-        )
-    if beat.owned is not None:
-        request.owned.topics.extend(_by_topic(beat.owned))
-        request.owned.SetInParent()
-    return request.SerializeToString()
 
 
 def heartbeat_came(effect: SendHeartbeat, answer: bytes | TidelogError) -> HeartbeatAnswered:
     """What came of a heartbeat."""
-    if isinstance(answer, TidelogError):
-        return HeartbeatAnswered(number=effect.number, answer=HeartbeatAnswer(error=answer))
-    told = groups_pb2.GroupHeartbeatResponse.FromString(answer)
-    if told.error.code:
-        failed = HeartbeatAnswer(error=read_error(told.error))
-        return HeartbeatAnswered(number=effect.number, answer=failed)
-    assignment = None
-    if told.HasField("assignment"):
-        assignment = tuple(
-            AssignedPartition(
-                topic_partition=TopicPartition(each.topic_name, each.partition),
-                topic_id=each.topic_id,
-                partition_assignment_epoch=each.partition_assignment_epoch,
-            )
-            for each in told.assignment.partitions
-        )
+    if not isinstance(answer, TidelogError):
+        found = groups_pb2.GroupHeartbeatResponse.FromString(answer)
+        told = read_heartbeat_answer(found, read_error)
+    else:
+        told = answer
+    if isinstance(told, TidelogError):
+        return HeartbeatAnswered(number=effect.number, answer=HeartbeatAnswer(error=told))
     return HeartbeatAnswered(
         number=effect.number,
         answer=HeartbeatAnswer(
             member_epoch=told.member_epoch,
             heartbeat_interval_ms=told.heartbeat_interval_ms,
             session_timeout_ms=told.session_timeout_ms,
-            assignment=assignment,
+            assignment=None if told.assignment is None else tuple(map(_named, told.assignment)),
             is_idle=told.is_idle,
         ),
     )
 
 
-def commit_request(effect: SendCommit, group: str) -> bytes:
+def _named(assigned: contract.AssignedPartition) -> AssignedPartition:
+    return AssignedPartition(
+        topic_partition=TopicPartition(assigned.topic_name, assigned.key.partition),
+        topic_id=assigned.key.topic_id,
+        partition_assignment_epoch=assigned.partition_assignment_epoch,
+    )
+
+
+def commit_of(effect: SendCommit, group: str) -> CommitOffsets:
     """Offsets to store."""
-    return groups_pb2.CommitOffsetsRequest(
+    return CommitOffsets(
         group=group,
         member_id=effect.member_id,
         member_epoch=effect.member_epoch,
-        offsets=[
-            groups_pb2.OffsetCommit(
-                topic_id=each.topic_id,
-                partition=each.topic_partition.partition,
-                committed_offset=each.committed_offset,
-                leader_epoch=each.leader_epoch,
+        offsets=tuple(
+            contract.OffsetToCommit(
+                key=each.key,
+                committed_offset=Offset(each.committed_offset),
+                leader_epoch=LeaderEpoch(each.leader_epoch),
                 metadata=each.metadata,
             )
             for each in effect.offsets
-        ],
-    ).SerializeToString()
+        ),
+    )
 
 
 def commit_came(effect: SendCommit, answer: bytes | TidelogError) -> CommitAnswered:
     """What became of each."""
     if isinstance(answer, TidelogError):
         return CommitAnswered(number=effect.number, error=answer)
-    told = groups_pb2.CommitOffsetsResponse.FromString(answer)
-    error = _error_in(told.error)
-    if error is None and len(told.results) != len(effect.offsets):
-        error = _malformed("commit offsets", f"{len(told.results)} results")
-    if error is not None:
-        return CommitAnswered(number=effect.number, error=error, throttle_ms=told.throttle_ms)
-    return CommitAnswered(
-        number=effect.number,
-        results=tuple(_error_in(each.error) for each in told.results),
-        throttle_ms=told.throttle_ms,
-    )
+    found = groups_pb2.CommitOffsetsResponse.FromString(answer)
+    told = read_commit_answer(found, read_error)
+    if not isinstance(told, TidelogError) and len(told.errors) != len(effect.offsets):
+        told = _malformed("commit offsets", f"{len(told.errors)} results")
+    if isinstance(told, TidelogError):
+        return CommitAnswered(number=effect.number, error=told, throttle_ms=found.throttle_ms)
+    return CommitAnswered(number=effect.number, results=told.errors, throttle_ms=told.throttle_ms)
 
 
-def lookup_request(effect: SendLookup, group: str) -> bytes:
+def lookup_of(effect: SendLookup, group: str) -> FetchOffsets:
     """Asks for committed offsets."""
-    return groups_pb2.FetchOffsetsRequest(
+    return FetchOffsets(
         group=group,
-        topics=_by_topic(effect.partitions),
+        keys=tuple(each.key for each in effect.partitions),
         require_stable=effect.require_stable,
         member_id=effect.member_id,
         member_epoch=effect.member_epoch,
-    ).SerializeToString()
+    )
 
 
 def lookup_came(effect: SendLookup, answer: bytes | TidelogError) -> LookupAnswered:
     """What is committed; partitions that were not asked for are left out."""
     if isinstance(answer, TidelogError):
         return LookupAnswered(number=effect.number, error=answer)
-    told = groups_pb2.FetchOffsetsResponse.FromString(answer)
-    if told.error.code:
-        return LookupAnswered(number=effect.number, error=read_error(told.error))
+    told = read_fetch_answer(groups_pb2.FetchOffsetsResponse.FromString(answer), read_error)
+    if isinstance(told, TidelogError):
+        return LookupAnswered(number=effect.number, error=told)
     asked = {each.key: each for each in effect.partitions}
-    found = [each for each in told.offsets if (each.topic_id, each.partition) in asked]
+    found = [(asked[key], stored) for key, stored in told.offsets if key in asked]
     if len(found) != len(asked):
         error = _malformed("look committed offsets up", f"{len(found)} of {len(asked)} offsets")
         return LookupAnswered(number=effect.number, error=error)
     return LookupAnswered(
         number=effect.number,
-        offsets=tuple(
-            CommittedOffset(
-                topic_partition=asked[each.topic_id, each.partition].topic_partition,
-                topic_id=each.topic_id,
-                committed_offset=each.committed_offset,
-                leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-                error=read_error(each.error)
-                if each.HasField("error") and each.error.code
-                else None,
-            )
-            for each in found
-        ),
+        offsets=tuple(_committed(partition, stored) for partition, stored in found),
     )
 
 
-def _error_in(error: errors_pb2.Error) -> TidelogError | None:
-    """An error that is not set has no code."""
-    return read_error(error) if error.code else None
-
-
-def _by_topic(partitions: Iterable[GroupPartition]) -> list[common_pb2.TopicPartitions]:
-    numbers: dict[bytes, list[int]] = {}
-    for each in partitions:
-        numbers.setdefault(each.topic_id, []).append(each.topic_partition.partition)
-    return [
-        common_pb2.TopicPartitions(topic_id=topic_id, partitions=sorted(found))
-        for topic_id, found in numbers.items()
-    ]
+def _committed(
+    partition: GroupPartition, stored: StoredOffset | TidelogError | None
+) -> CommittedOffset:
+    name, topic_id = partition.topic_partition, partition.topic_id
+    if isinstance(stored, TidelogError):
+        return CommittedOffset(topic_partition=name, topic_id=topic_id, error=stored)
+    if stored is None:
+        return CommittedOffset(topic_partition=name, topic_id=topic_id)
+    return CommittedOffset(
+        topic_partition=name,
+        topic_id=topic_id,
+        committed_offset=stored.committed_offset,
+        leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+    )
 
 
 def _malformed(tried: str, happened: str) -> TidelogError:
@@ -232,11 +218,14 @@ def request_of(
     """Method and request."""
     match effect:
         case SendHeartbeat():
-            return GROUP_HEARTBEAT, heartbeat_request(effect, details)
+            said = heartbeat_message(heartbeat_of(effect, details))
+            return GROUP_HEARTBEAT, said.SerializeToString()
         case SendCommit():
-            return COMMIT_OFFSETS, commit_request(effect, details.group)
+            done = commit_message(commit_of(effect, details.group))
+            return COMMIT_OFFSETS, done.SerializeToString()
         case SendLookup():
-            return FETCH_OFFSETS, lookup_request(effect, details.group)
+            wanted = fetch_message(lookup_of(effect, details.group))
+            return FETCH_OFFSETS, wanted.SerializeToString()
 
 
 def answer_came(

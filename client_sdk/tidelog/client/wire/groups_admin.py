@@ -21,7 +21,9 @@ from tidelog.client.types.groups import (
 )
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.client.wire.calls import read_error
+from tidelog.contract.groups import fetch_message, read_fetch_answer
 from tidelog.v1 import common_pb2, coordinator_pb2, errors_pb2, group_admin_pb2, groups_pb2
+from tidelog.wire.calls.groups import FetchOffsets
 from tidelog.wire.errors import TidelogError
 
 LIST_GROUPS: Final = "/tidelog.v1.GroupAdminService/ListGroups"
@@ -30,8 +32,6 @@ ALTER_OFFSETS: Final = "/tidelog.v1.GroupAdminService/AlterGroupOffsets"
 DELETE_OFFSETS: Final = "/tidelog.v1.GroupAdminService/DeleteGroupOffsets"
 DELETE_GROUPS: Final = "/tidelog.v1.GroupAdminService/DeleteGroups"
 REMOVE_MEMBERS: Final = "/tidelog.v1.GroupAdminService/RemoveMembers"
-FETCH_OFFSETS: Final = "/tidelog.v1.GroupService/FetchOffsets"
-FIND_COORDINATORS: Final = "/tidelog.v1.CoordinatorService/FindCoordinators"
 
 _STATES: Final = {
     group_admin_pb2.GROUP_STATE_EMPTY: GroupState.EMPTY,
@@ -244,13 +244,6 @@ def read_removed_members(data: bytes) -> list[list[str]]:
     return [list(group_admin_pb2.RemoveMembersResponse.FromString(data).removed_member_ids)]
 
 
-def find_coordinators_request(groups: Iterable[str]) -> bytes:
-    """Of groups."""
-    return coordinator_pb2.FindCoordinatorsRequest(
-        kind=coordinator_pb2.COORDINATOR_KIND_GROUP, keys=groups
-    ).SerializeToString()
-
-
 def read_coordinators(data: bytes) -> list[str | TidelogError]:
     """An address for each group, in order."""
     answer = coordinator_pb2.FindCoordinatorsResponse.FromString(data)
@@ -262,23 +255,20 @@ def read_coordinators(data: bytes) -> list[str | TidelogError]:
 
 def fetch_offsets_request(group: str) -> bytes:
     """All that the group has committed."""
-    return groups_pb2.FetchOffsetsRequest(group=group, member_epoch=-1).SerializeToString()
+    return fetch_message(FetchOffsets(group=group)).SerializeToString()
 
 
 def read_offsets(data: bytes) -> dict[Place, OffsetAndMetadata]:
     """Where the group goes on; the first error is raised."""
-    answer = groups_pb2.FetchOffsetsResponse.FromString(data)
-    whole = _error(answer.error, is_set=answer.HasField("error"))
-    if whole is not None:
-        raise whole
+    answer = read_fetch_answer(groups_pb2.FetchOffsetsResponse.FromString(data), read_error)
+    if isinstance(answer, TidelogError):
+        raise answer
     found: dict[Place, OffsetAndMetadata] = {}
-    for each in answer.offsets:
-        error = _error(each.error, is_set=each.HasField("error"))
-        if error is not None:
-            raise error
-        if each.committed_offset >= 0:
-            place = (each.topic_id, each.partition)
-            found[place] = OffsetAndMetadata(
-                each.committed_offset, each.metadata, each.leader_epoch
+    for key, stored in answer.offsets:
+        if isinstance(stored, TidelogError):
+            raise stored
+        if stored is not None:
+            found[key.topic_id, key.partition] = OffsetAndMetadata(
+                stored.committed_offset, stored.metadata, stored.leader_epoch
             )
     return found

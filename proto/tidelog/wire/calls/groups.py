@@ -34,6 +34,11 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """RE2, for the whole name; empty: none."""
     assignor: Assignor = Assignor.UNSPECIFIED
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is wanted."""
+        return not self.topics and not self.topic_pattern
+
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A member joins, stays, reports, leaves. None: the field was not sent."""

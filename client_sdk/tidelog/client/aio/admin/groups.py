@@ -26,7 +26,9 @@ from tidelog.client.types.groups import (
     MemberToRemove,
 )
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
+from tidelog.client.wire import groups as wire_groups
 from tidelog.client.wire import groups_admin as wire_groups_admin
+from tidelog.contract.groups import FETCH_OFFSETS
 from tidelog.wire.errors import TidelogError
 
 T = TypeVar("T")
@@ -270,14 +272,14 @@ class AsyncGroupCalls(AsyncOffsetCalls):
         """From the group's coordinator, looked up anew."""
         data = await self._ask(
             f"find the coordinator of group {group}",
-            wire_groups_admin.FIND_COORDINATORS,
-            wire_groups_admin.find_coordinators_request([group]),
+            wire_groups.FIND_COORDINATORS,
+            wire_groups.find_coordinators_request([group]),
             timeout_ms,
         )
         (address,) = all_or_raise(wire_groups_admin.read_coordinators(data))
         answer = await self._connections.call(
             address,
-            wire_groups_admin.FETCH_OFFSETS,
+            FETCH_OFFSETS,
             wire_groups_admin.fetch_offsets_request(group),
             timeout_ms,
         )

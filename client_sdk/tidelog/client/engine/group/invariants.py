@@ -5,7 +5,8 @@ Owns no state. A violated invariant is a bug of the engine, never of a coordinat
 
 from tidelog.client.engine.group.group import GroupCore
 from tidelog.client.engine.group.membership import Membership, Stage
-from tidelog.client.engine.group.messages import Assign, PartitionKey, Revoke
+from tidelog.client.engine.group.messages import Assign, Revoke
+from tidelog.wire.ids import PartitionKey
 
 
 def check_group(core: GroupCore) -> None:

@@ -42,11 +42,9 @@ from tidelog.client.engine.group.messages import (
     HeartbeatAnswered,
     Lost,
     Note,
-    PartitionKey,
     Revoke,
     SendHeartbeat,
     Severity,
-    Subscription,
     Tell,
 )
 from tidelog.client.engine.group.settings import (
@@ -54,7 +52,9 @@ from tidelog.client.engine.group.settings import (
     HEARTBEAT_TIMEOUT_MS_MIN,
     GroupSettings,
 )
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 LEAVE = -1
 LEAVE_FOR_A_WHILE = -2

@@ -8,10 +8,9 @@ import enum
 import msgspec
 
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import TidelogError
-
-PartitionKey = tuple[bytes, int]
-"""Topic id and number: a topic that was created again under its name is another one."""
+from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 NO_OFFSET = -1
 
@@ -24,8 +23,8 @@ class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> PartitionKey:
-        """What tells it from others."""
-        return self.topic_id, self.topic_partition.partition
+        """What tells it from others: a topic created again under its name has another id."""
+        return PartitionKey(TopicId(self.topic_id), PartitionId(self.topic_partition.partition))
 
 
 class AssignedPartition(GroupPartition, frozen=True, kw_only=True):
@@ -55,20 +54,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """What a member says; None: the coordinator keeps what it knows."""
 
     member_epoch: int
-    subscription: "Subscription | None" = None
+    subscription: Subscription | None = None
     owned: tuple[GroupPartition, ...] | None = None
-
-
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member wants to read; empty: nothing."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is wanted."""
-        return not self.topics and not self.pattern
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):

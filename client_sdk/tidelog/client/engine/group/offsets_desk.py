@@ -25,7 +25,6 @@ from tidelog.client.engine.group.messages import (
     LookupAnswered,
     OffsetsFound,
     OffsetToCommit,
-    PartitionKey,
     SendCommit,
     SendLookup,
     Tell,
@@ -34,6 +33,7 @@ from tidelog.client.engine.group.settings import OFFSETS_PER_REQUEST_MAX, GroupS
 from tidelog.client.errors import NoAnswerError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 
 _NO_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH})
 
@@ -206,7 +206,7 @@ class OffsetsDesk:
         waiting any longer would hold up commit() and close() until their deadlines, for an offset
         that means nothing any more.
         """
-        topic_id, _ = offset.key
+        topic_id = offset.topic_id
         if result is None or result.code is not ErrorCode.UNKNOWN_TOPIC_ID:
             self._unknown_since_ns.pop(topic_id, None)
             return False
