@@ -62,6 +62,27 @@ TESTING: Final = "test_kit/tidelog/testing"
 TEXTS: Final = (
     Text(source=f"{CLIENT}/aio/cluster_calls.py", target=f"{CLIENT}/sync/cluster_calls.py"),
     Text(
+        source=f"{CLIENT}/aio/group_consumer.py",
+        target=f"{CLIENT}/sync/group_consumer.py",
+        words=(
+            ("_await_listener", "_call_listener"),
+            (" Offsets can be of partitions\n        that are assigned.", ""),
+            ('during="stop"', 'during="close"'),
+        ),
+    ),
+    Text(
+        source=f"{CLIENT}/aio/reading_calls.py",
+        target=f"{CLIENT}/sync/reading_calls.py",
+        words=(
+            ('"get records"', '"poll"'),
+            ("getmany(", "poll("),
+            ('"get batches"', '"poll batches"'),
+            ("get_batches(", "poll_batches("),
+            ('"get a table"', '"poll a table"'),
+            ("get_arrow(", "poll_arrow("),
+        ),
+    ),
+    Text(
         source=f"{CLIENT}/aio/retry.py",
         target=f"{CLIENT}/patterns/retry.py",
         words=(

@@ -1,34 +1,26 @@
 """The asyncio consumer: what was prefetched is taken without a pause, else a coroutine waits.
 
-Owns the user's side of reading: assignment, positions, decoding, waiting. Names are aiokafka's.
-What a group adds is in `group_consumer`. Stop 10 of a record's walk.
+Owns its life, what it reads, and its iteration; names are aiokafka's. The calls that it shares with
+a consumer on threads are in `reading_calls`. Stop 10 of a record's walk.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
-from tidelog.client.aio.group_consumer import AsyncGroupConsumer
+from tidelog.client.aio.reading_calls import AsyncReadingCalls
 from tidelog.client.arguments.options import ConsumerArguments
-from tidelog.client.arguments.records import warn_of_seconds
-from tidelog.client.bulk.arrow_extra import require_arrow
-from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
-from tidelog.client.reading.chunk import Chunk
-from tidelog.client.reading.consumer_base import matching, not_told_in_time, times_of
+from tidelog.client.reading.consumer_base import matching
 from tidelog.client.reading.consumer_parts import first_topics
 from tidelog.client.shared.checked import checked
-from tidelog.client.types.records import (
-    ConsumerRecord,
-    OffsetAndTimestamp,
-    RawBatch,
-    TopicPartition,
-)
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.client.types.records import ConsumerRecord, TopicPartition
+from tidelog.wire.errors import TidelogError
 
 
-class AsyncConsumer(AsyncGroupConsumer):
+class AsyncConsumer(AsyncReadingCalls):
     """Reads records of topics. One coroutine at a time waits in it.
 
     `async with AsyncConsumer("topic", group_id="g", auto_offset_reset="earliest") as consumer:
@@ -138,172 +130,15 @@ class AsyncConsumer(AsyncGroupConsumer):
         self._loop.update()
         self._loop.driver.notify()
 
-    # Positions.
-
-    @checked
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the first record that is kept; without arguments: everywhere."""
-        self._seek_to(partitions, OffsetSpec.EARLIEST)
-
-    @checked
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record; without arguments: everywhere."""
-        self._seek_to(partitions, OffsetSpec.LATEST)
-
-    @checked
-    async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that will be delivered; waits until it is known."""
-        tried = f"find the position of {partition.topic}-{partition.partition}"
-        deadline = time.monotonic() + self._limit_ms(timeout_ms) / 1000
-        self._loop.driver.start()
-        self._loop.update()
-        while (found := self._position_now(partition, tried)) is None:
-            self._raise_error()
-            if not await self._loop.driver.wait(deadline - time.monotonic()):
-                raise not_told_in_time(tried)
-            self._look_for_starts()
-        return found
-
-    def _look_for_starts(self) -> None:
-        if self._group is not None:
-            self._start_member(self._group)
-            self._group.settle()
-
-    @checked
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset that is kept, each."""
-        return await self._offsets_at(partitions, OffsetSpec.EARLIEST, timeout_ms)
-
-    @checked
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last committed record, each."""
-        return await self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
-
-    @checked
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time, each; None where there is none."""
-        warn_of_seconds(timestamps.values(), "find offsets by time")
-        self._check_usable("find offsets by time")
-        answers = await self._calls.offsets(
-            {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},
-            self._limit_ms(timeout_ms),
-            tried="find offsets by time",
-        )
-        return times_of(answers)
-
-    async def _offsets_at(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout_ms: int | None
-    ) -> dict[TopicPartition, int]:
-        self._check_usable("find offsets")
-        answers = await self._calls.offsets(
-            {TopicPartition(*name): (spec, -1) for name in partitions},
-            self._limit_ms(timeout_ms),
-            tried="find offsets",
-        )
-        return {name: answer.offset for name, answer in answers.items()}
-
-    # Topics.
-
-    async def topics(self) -> set[str]:
-        """The names of all topics."""
-        self._check_usable("list topics")
-        return await self._topic_names()
-
-    @checked
-    async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The topic's partitions; None if there is no such topic."""
-        self._check_usable(f"describe {topic}")
-        try:
-            found = await self._calls.topic(
-                topic, self._options.default_api_timeout_ms, tried=f"describe {topic}"
-            )
-        except TidelogError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC:
-                return None
-            raise
-        return set(range(len(found.partitions)))
-
-    async def bootstrap_connected(self) -> bool:
-        """Whether the cluster answers, or has answered this client before."""
-        self._check_usable("reach the cluster")
-        if not self._metadata.is_known:
-            try:
-                await self._calls.refresh((), self._options.bootstrap_timeout_ms)
-            except TidelogError:
-                return False
-        return True
-
     # Records.
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waited for as long as it takes."""
         async with self._polling("get a record"):
-            chunk = await self._wait_chunk(None)
+            chunk = await self._wait_chunk(math.inf)
             assert chunk is not None, "without a deadline a chunk comes"
             self._records_read += 1
             return next(chunk.records_left)
-
-    @checked
-    async def getmany(
-        self, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to max_records (max_poll_records) records; empty when none came in time."""
-        limit = self._record_limit(max_records, "get records")
-        async with self._polling("get records"):
-            found: dict[TopicPartition, list[ConsumerRecord]] = {}
-            count = 0
-            chunk = await self._wait_chunk(time.monotonic() + timeout_ms / 1000)
-            while chunk is not None:
-                records = chunk.take(limit - count)
-                count += len(records)
-                if records:
-                    found.setdefault(chunk.topic_partition, []).extend(records)
-                self._note_position()
-                if count >= limit:
-                    break
-                chunk = self._next_chunk()
-            self._records_read += count
-            return found
-
-    @checked
-    async def get_batches(
-        self, timeout_ms: float = 0, max_bytes: int = 16 * 1024 * 1024
-    ) -> list[RawBatch]:
-        """Whole record batches as they are stored, for bulk readers; empty: none came in time."""
-        async with self._polling("get batches"):
-            self._put_back_chunk()
-            fetched = await self._wait_fetched(time.monotonic() + timeout_ms / 1000)
-            return self._take_batches(fetched, max_bytes)
-
-    @checked
-    async def get_arrow(
-        self,
-        timeout_ms: float = 0,
-        max_bytes: int = 16 * 1024 * 1024,
-        include_headers: bool = False,
-    ) -> Any:
-        """Records as a `pyarrow.Table`: topic, partition, offset, timestamp, key, value, and
-        headers if they are wanted; without rows: none came in time. It needs the extra `arrow`.
-
-        Keys and values are the stored bytes, whatever deserializers the consumer has. `max_bytes`
-        is of stored bytes: it ends before the next answer of a broker, which is never cut.
-        Positions move on as with getmany().
-        """
-        require_arrow("get_arrow()")
-        async with self._polling("get a table"):
-            self._put_back_chunk()
-            deadline = time.monotonic() + timeout_ms / 1000
-            while True:
-                fetched = await self._wait_fetched(deadline)
-                table = self._take_table(fetched, max_bytes, include_headers=include_headers)
-                if fetched is None or table.num_rows:
-                    return table
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
@@ -337,38 +172,3 @@ class AsyncConsumer(AsyncGroupConsumer):
             return self._may_deliver()
         self._taken = 0
         return False
-
-    async def _topic_names(self) -> set[str]:
-        view = await self._calls.refresh((), self._options.default_api_timeout_ms, all_topics=True)
-        return {topic.name for topic in view.topics if not topic.is_internal}
-
-    async def _wait_fetched(self, deadline: float | None) -> Fetched | None:
-        """The next bytes, waited for; None when the time is over."""
-        self._loop.driver.start()
-        while True:
-            self._check_usable("wait for records")
-            await self._attend()
-            self._raise_error()
-            fetched = self._core.take() if self._may_deliver() else None
-            if fetched is not None:
-                return fetched
-            left = 3600.0 if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                return None
-            await self._loop.driver.wait(self._longest_wait(left))
-
-    async def _wait_chunk(self, deadline: float | None) -> Chunk | None:
-        """What is left of the present chunk, or the next one, waited for."""
-        if not self._may_deliver():
-            # Behind the lease: what is left of the chunk may be somebody else's by now.
-            self._put_back_chunk()
-        chunk = self._begun_chunk()
-        if chunk is not None:
-            return chunk
-        while True:
-            fetched = await self._wait_fetched(deadline)
-            if fetched is None:
-                return None
-            chunk = self._first_chunk(fetched)
-            if chunk is not None:
-                return chunk

@@ -1,105 +1,26 @@
-"""What an asyncio consumer does with its group: waiting for commits, lookups and the farewell.
+"""What a consumer does with its group: waiting for commits, lookups and the farewell.
 
-Owns who may call, and who calls the rebalance listener: the task that reads. A listener's methods
-may be coroutines. Every wait ends with its deadline or a cancellation.
+Owns what is done before and after each wait; how it waits, and who may call, is `group_waiting`.
+Every wait ends with its deadline.
 """
 
-import asyncio
 import contextlib
-import inspect
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 
-from tidelog.client.aio.cluster_calls import AsyncClusterCalls
-from tidelog.client.aio.connections import AsyncConnections
-from tidelog.client.aio.fetch_loop import AsyncFetchLoop
-from tidelog.client.aio.member_loop import AsyncMemberLoop
-from tidelog.client.aio.unstopped import tell_unstopped
-from tidelog.client.arguments.options import ConsumerArguments
-from tidelog.client.engine.group.group import GroupCore
-from tidelog.client.reading.consumer_parts import inside_listener, loop_settings
-from tidelog.client.reading.group_base import GroupBase, left_ms, to_ns
+from tidelog.client.aio.group_waiting import AsyncGroupWaiting
+from tidelog.client.reading.consumer_parts import inside_listener
+from tidelog.client.reading.group_base import left_ms, to_ns
 from tidelog.client.reading.group_offsets import OnCommitted
-from tidelog.client.reading.group_options import GRACE_S, checked_offsets, details_of, settings_of
-from tidelog.client.reading.group_side import GroupSide, Told
+from tidelog.client.reading.group_options import GRACE_S
+from tidelog.client.reading.group_side import GroupSide
 from tidelog.client.shared.checked import checked
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ErrorCode, TidelogError
-
-T = TypeVar("T")
 
 
-class AsyncGroupConsumer(GroupBase):
+class AsyncGroupConsumer(AsyncGroupWaiting):
     """With or without a group; without one nothing here ever waits."""
-
-    _is_in_use = False
-    """Made, and neither stopped nor told of."""
-
-    def __init__(self, name: str, arguments: ConsumerArguments) -> None:
-        super().__init__(name, arguments)
-        self.called = name
-        """By who complains that it was not closed."""
-        self._is_busy = False
-        self._busy_task: asyncio.Task[object] | None = None
-        self._is_listening = False
-        self._connections = AsyncConnections(self._options.client_id, self._security)
-        self._calls = AsyncClusterCalls(
-            self._connections,
-            self._bootstrap,
-            self._metadata,
-            self._backoff,
-            self._options.bootstrap_timeout_ms,
-            self._options.request_timeout_ms,
-        )
-        self._loop = AsyncFetchLoop(
-            loop_settings(self._options),
-            self._core,
-            self._connections,
-            self._calls,
-            self._note_position,
-            self._drop_void_chunk,
-            self._tell_unstopped,
-        )
-        self._member: AsyncMemberLoop | None = None
-        if self._options.group_id is not None:
-            self._be_in_group()
-        self._is_in_use = True
-
-    def __del__(self) -> None:
-        self._tell_unstopped()
-
-    def close_at_exit(self) -> None:
-        """There is no loop any more on which the group could be left: say what that means."""
-        self._tell_unstopped()
-
-    def _tell_unstopped(self) -> None:
-        """Once, of a consumer that was used and not stopped."""
-        driver = self._loop.driver if self._is_in_use else None
-        if driver is None or self._is_forked or not driver.has_started or driver.failure:
-            return
-        self._is_in_use = False
-        group, lost = self._group, ""
-        if group is not None and group.is_member:
-            lost = (
-                f"it has not left group {group.settings.group!r}, where its partitions wait until "
-                "its session is over, and nothing was committed"
-            )
-        tell_unstopped(self, self.called, lost)
-
-    def _be_in_group(self) -> None:
-        settings = settings_of(self._options)
-        self._member = AsyncMemberLoop(
-            GroupCore(settings, self._backoff),
-            details_of(self._options, settings),
-            self._connections,
-            self._calls,
-            self._loop.driver.notify,
-        )
-        self._group = GroupSide(
-            self._options, settings, self._core, self._member.put, self._user_hooks()
-        )
 
     # Commits.
 
@@ -129,19 +50,19 @@ class AsyncGroupConsumer(GroupBase):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: OnCommitted | None = None,
     ) -> None:
-        """The same without waiting; `callback(offsets, error)` runs inside a later read, commit or
-        stop. Commits are stored in their order. Offsets can be of partitions that are assigned.
+        """The same without waiting; `callback(offsets, error)` runs inside a later call that reads,
+        commits or closes. Commits are stored in their order. Offsets can be of partitions
+        that are assigned.
         """
         tried = "commit offsets"
-        self._check_usable(tried)
-        group = self._group_for(tried)
-        self._start_member(group)
-        self._note_position()
-        wanted = None if offsets is None else checked_offsets(offsets)
-        for name in wanted or ():
-            if not group.offsets.id_of(name):
-                self._state(name, tried)
-        group.offsets.commit_later(wanted, to_ns(self._deadline(None)), callback)
+        with self._entering(tried):
+            group = self._group_for(tried)
+            self._start_member(group)
+            deadline = self._deadline(None)
+            # asyncio only: nobody can be asked for a topic's id by a call that is not awaited
+            wanted = self._wanted_of_assigned(group, offsets, tried)
+            # threads: wanted = self._wanted(group, offsets, deadline, tried)
+            group.offsets.commit_later(wanted, to_ns(deadline), callback)
 
     @checked
     async def committed(
@@ -186,26 +107,7 @@ class AsyncGroupConsumer(GroupBase):
             group.offsets.give_up(number)
         self._check_stored(group, failures, tried)
 
-    # Waiting.
-
-    async def _wait_for(
-        self, group: GroupSide, look: Callable[[], T | None], deadline: float
-    ) -> T | None:
-        """What the member tells; None when the time is over."""
-        self._loop.driver.start()
-        while True:
-            self._start_member(group)
-            found = look()
-            if found is not None:
-                return found
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return None
-            await self._loop.driver.wait(left)
-
-    def _start_member(self, group: GroupSide) -> None:
-        assert self._member is not None, "a group has a member's loop"
-        self._member.start(group)
+    # The group's news.
 
     async def _attend(self) -> None:
         """Take up what the group has told; the listener's errors come once all is in order."""
@@ -223,70 +125,26 @@ class AsyncGroupConsumer(GroupBase):
         if failed is not None:
             raise failed
 
-    async def _await_listener(self, told: Told) -> None:
-        self._is_listening = True
-        try:
-            waiting = told()
-            if inspect.isawaitable(waiting):
-                await waiting
-        finally:
-            self._is_listening = False
-
-    def _call_listener(self, told: Told) -> None:
-        waiting = told()
-        if inspect.isawaitable(waiting):
-            self._loop.driver.spawn(_awaited(waiting), "rebalance listener")
-
-    def _raise_error(self) -> None:
-        error = self._take_error()
-        if error is not None:
-            self._loop.update()
-            raise error
-
-    # Who may call.
-
-    @contextmanager
-    def _exclusive(self, tried: str) -> Generator[None, None, None]:
-        self._check_usable(tried)
-        task = asyncio.current_task()
-        if self._is_busy and not (self._is_listening and task is self._busy_task):
-            raise TidelogError(
-                ErrorCode.CONCURRENT_USE,
-                tried=tried,
-                happened="another coroutine waits in this consumer",
-                hint="give each coroutine a consumer of its own",
-            )
-        before = self._is_busy, self._busy_task
-        self._is_busy, self._busy_task = True, task
-        try:
-            yield
-        finally:
-            self._is_busy, self._busy_task = before
-
     @asynccontextmanager
     async def _polling(self, tried: str) -> AsyncGenerator[None, None]:
         """Around what delivers records: the group sees that the user is there."""
         group = self._group
+        # asyncio only: a task that the listener has begun is told of the listener as well
         if group is not None and self._is_listening:
             raise inside_listener(tried)
         with self._exclusive(tried):
             if group is None:
                 yield
                 return
+            # threads: # Only the listener's own thread comes so far: the lock keeps others out.
+            # threads: if self._is_listening:
+            # threads:     raise inside_listener(tried)
             group.polled_at_ns = None
             try:
                 await self._attend()
                 yield
             finally:
                 group.polled_at_ns = time.monotonic_ns()
-
-    def _entering(self, tried: str) -> AbstractContextManager[None]:
-        # Between two awaits nobody else changes anything.
-        self._check_usable(tried)
-        return nullcontext()
-
-    def _update(self) -> None:
-        self._loop.update()
 
     # The farewell.
 
@@ -317,7 +175,3 @@ class AsyncGroupConsumer(GroupBase):
         listener, had = group.listener, set(self._core.partitions)
         if listener is not None and had and group.is_member:
             await self._await_listener(lambda: listener.on_partitions_revoked(had))
-
-
-async def _awaited(waiting: Awaitable[None]) -> None:
-    await waiting

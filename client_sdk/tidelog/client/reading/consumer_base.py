@@ -49,7 +49,7 @@ class ConsumerBase(Client, ABC):
         self._name = name
         self._options = options
         self._chunk: Chunk | None = None
-        self._records_read = 0
+        self._records_read: int = 0
         self._metadata = MetadataCache()
         self._backoff = backoff_of(options)
         self._core = make_core(options, self._metadata, self._backoff)

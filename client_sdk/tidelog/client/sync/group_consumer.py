@@ -1,73 +1,27 @@
-"""What a synchronous consumer does with its group: waiting for commits, lookups and the farewell.
+# Written by `make threads` from client_sdk/tidelog/client/aio/group_consumer.py; do not edit.
+"""What a consumer does with its group: waiting for commits, lookups and the farewell.
 
-Owns the lock that tells concurrent use, and who calls the rebalance listener: the thread that
-polls. Every wait ends with its deadline, a wake-up or Ctrl-C.
+Owns what is done before and after each wait; how it waits, and who may call, is `group_waiting`.
+Every wait ends with its deadline.
 """
 
 import contextlib
-import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
-from tidelog.client.arguments.functions import refuse_awaitable
-from tidelog.client.arguments.options import ConsumerArguments
-from tidelog.client.engine.group.group import GroupCore
-from tidelog.client.engine.group.messages import LeaveWanted
-from tidelog.client.errors import WakeupError
-from tidelog.client.reading.consumer_parts import concurrent_use, inside_listener, loop_settings
-from tidelog.client.reading.group_base import GroupBase, left_ms, to_ns
+from tidelog.client.reading.consumer_parts import inside_listener
+from tidelog.client.reading.group_base import left_ms, to_ns
 from tidelog.client.reading.group_offsets import OnCommitted
-from tidelog.client.reading.group_options import GRACE_S, details_of, settings_of
-from tidelog.client.reading.group_side import GroupSide, Told
-from tidelog.client.shared import io_threads
+from tidelog.client.reading.group_options import GRACE_S
+from tidelog.client.reading.group_side import GroupSide
 from tidelog.client.shared.checked import checked
-from tidelog.client.sync.cluster_calls import ClusterCalls
-from tidelog.client.sync.connections import Connections
-from tidelog.client.sync.fetch_loop import NEWS, FetchLoop
-from tidelog.client.sync.member_loop import MemberLoop
+from tidelog.client.sync.group_waiting import GroupWaiting
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 
-T = TypeVar("T")
 
-
-class GroupConsumer(GroupBase):
+class GroupConsumer(GroupWaiting):
     """With or without a group; without one nothing here ever waits."""
-
-    def __init__(self, name: str, arguments: ConsumerArguments) -> None:
-        super().__init__(name, arguments)
-        self._busy = threading.RLock()
-        self._is_listening = False
-        self._connections = Connections(self._options.client_id, self._security)
-        self._calls = ClusterCalls(
-            self._connections,
-            self._bootstrap,
-            self._metadata,
-            self._backoff,
-            self._options.bootstrap_timeout_ms,
-            self._options.request_timeout_ms,
-        )
-        self._loop = FetchLoop(
-            loop_settings(self._options), self._core, self._connections, self._calls
-        )
-        self._member: MemberLoop | None = None
-        if self._options.group_id is not None:
-            self._be_in_group()
-
-    def _be_in_group(self) -> None:
-        settings = settings_of(self._options)
-        inbox = self._loop.inbox
-        self._member = MemberLoop(
-            GroupCore(settings, self._backoff),
-            details_of(self._options, settings),
-            self._connections,
-            self._calls,
-            lambda: inbox.put(NEWS),
-        )
-        self._group = GroupSide(
-            self._options, settings, self._core, self._member.inbox.put, self._user_hooks()
-        )
 
     # Commits.
 
@@ -97,11 +51,11 @@ class GroupConsumer(GroupBase):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: OnCommitted | None = None,
     ) -> None:
-        """The same without waiting; `callback(offsets, error)` runs inside a later poll, commit or
-        close. Commits are stored in their order.
+        """The same without waiting; `callback(offsets, error)` runs inside a later call that reads,
+        commits or closes. Commits are stored in their order.
         """
         tried = "commit offsets"
-        with self._exclusive(tried):
+        with self._entering(tried):
             group = self._group_for(tried)
             self._start_member(group)
             deadline = self._deadline(None)
@@ -147,26 +101,7 @@ class GroupConsumer(GroupBase):
             group.offsets.give_up(number)
         self._check_stored(group, failures, tried)
 
-    # Waiting.
-
-    def _wait_for(
-        self, group: GroupSide, look: Callable[[], T | None], deadline: float
-    ) -> T | None:
-        """What the member's thread tells; None when the time is over."""
-        while True:
-            self._start_member(group)
-            found = look()
-            if found is not None:
-                return found
-            self._raise_wakeup()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return None
-            self._loop.turn(left)
-
-    def _start_member(self, group: GroupSide) -> None:
-        assert self._member is not None, "a group has a member's loop"
-        self._member.start(group)
+    # The group's news.
 
     def _attend(self) -> None:
         """Take up what the group has told; the listener's errors come once all is in order."""
@@ -184,45 +119,15 @@ class GroupConsumer(GroupBase):
         if failed is not None:
             raise failed
 
-    def _call_listener(self, told: Told) -> None:
-        self._is_listening = True
-        try:
-            refuse_awaitable(told(), "a listener's method", "tell the rebalance listener")
-        finally:
-            self._is_listening = False
-
-    def _raise_wakeup(self) -> None:
-        if self._loop.is_woken:
-            self._loop.is_woken = False
-            raise WakeupError(tried="wait for records", happened="wakeup() was called")
-
-    def _raise_error(self) -> None:
-        self._raise_wakeup()
-        error = self._take_error()
-        if error is not None:
-            raise error
-
-    # Who may call.
-
-    @contextmanager
-    def _exclusive(self, tried: str) -> Generator[None, None, None]:
-        self._check_usable(tried)
-        io_threads.refuse_waiting(tried)
-        if not self._busy.acquire(blocking=False):
-            raise concurrent_use(tried)
-        try:
-            yield
-        finally:
-            self._busy.release()
-
     @contextmanager
     def _polling(self, tried: str) -> Generator[None, None, None]:
         """Around what delivers records: the group sees that the user is there."""
+        group = self._group
         with self._exclusive(tried):
-            group = self._group
             if group is None:
                 yield
                 return
+            # Only the listener's own thread comes so far: the lock keeps others out.
             if self._is_listening:
                 raise inside_listener(tried)
             group.polled_at_ns = None
@@ -231,12 +136,6 @@ class GroupConsumer(GroupBase):
                 yield
             finally:
                 group.polled_at_ns = time.monotonic_ns()
-
-    def _entering(self, tried: str) -> AbstractContextManager[None]:
-        return self._exclusive(tried)
-
-    def _update(self) -> None:
-        self._loop.update()
 
     # The farewell.
 
@@ -252,8 +151,7 @@ class GroupConsumer(GroupBase):
         if not in_haste:
             self._commit_last(group, timeout_ms, autocommit=autocommit)
         farewell_s = self._farewell_s(timeout_ms)
-        member.inbox.put(LeaveWanted(deadline_ns=to_ns(time.monotonic() + farewell_s)))
-        member.has_left.wait(farewell_s)
+        member.leave(farewell_s)
 
     def _commit_last(self, group: GroupSide, timeout_ms: int | None, *, autocommit: bool) -> None:
         number, deadline = self._last_commit(group, timeout_ms, autocommit=autocommit)

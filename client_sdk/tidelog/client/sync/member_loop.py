@@ -20,6 +20,7 @@ from tidelog.client.engine.group.messages import (
     GroupEffect,
     GroupMessage,
     HasLeft,
+    LeaveWanted,
     Note,
     SendCommit,
     SendHeartbeat,
@@ -84,6 +85,12 @@ class MemberLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         with lifecycle.watching_threads():
             self._thread.start()
+
+    def leave(self, timeout_s: float) -> None:
+        """Tell the coordinator, for as long as that."""
+        deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+        self.inbox.put(LeaveWanted(deadline_ns=deadline_ns))
+        self.has_left.wait(timeout_s)
 
     def stop(self) -> None:
         """End the thread; what is under way is forgotten."""
