@@ -25,14 +25,12 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import fetch_pb2 as tidelog_dot_v1_dot_fetch__pb2
-from tidelog.v1 import group_admin_pb2 as tidelog_dot_v1_dot_group__admin__pb2
-from tidelog.v1 import groups_pb2 as tidelog_dot_v1_dot_groups__pb2
 from tidelog.v1 import log_dirs_pb2 as tidelog_dot_v1_dot_log__dirs__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 from tidelog.v1 import produce_pb2 as tidelog_dot_v1_dot_produce__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/broker_peer.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x16tidelog/v1/fetch.proto\x1a\x1ctidelog/v1/group_admin.proto\x1a\x17tidelog/v1/groups.proto\x1a\x19tidelog/v1/log_dirs.proto\x1a\x18tidelog/v1/options.proto\x1a\x18tidelog/v1/produce.proto\"v\n\x19\x44\x65scribeOwnLogDirsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x1a\x44\x65scribeOwnLogDirsResponse\x12\'\n\x0b\x64irectories\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\x99\x05\n\x17\x43oordinateGroupsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x19\n\x0c\x62roker_epoch\x18\r \x01(\x12H\x01\x88\x01\x01\x12\x11\n\tbroker_id\x18\x0e \x01(\x11\x12\x36\n\theartbeat\x18\x04 \x01(\x0b\x32!.tidelog.v1.GroupHeartbeatRequestH\x00\x12\x32\n\x06\x63ommit\x18\x05 \x01(\x0b\x32 .tidelog.v1.CommitOffsetsRequestH\x00\x12\x30\n\x05\x66\x65tch\x18\x06 \x01(\x0b\x32\x1f.tidelog.v1.FetchOffsetsRequestH\x00\x12-\n\x04list\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.ListGroupsRequestH\x00\x12\x35\n\x08\x64\x65scribe\x18\x08 \x01(\x0b\x32!.tidelog.v1.DescribeGroupsRequestH\x00\x12=\n\ralter_offsets\x18\t \x01(\x0b\x32$.tidelog.v1.AlterGroupOffsetsRequestH\x00\x12?\n\x0e\x64\x65lete_offsets\x18\n \x01(\x0b\x32%.tidelog.v1.DeleteGroupOffsetsRequestH\x00\x12\x38\n\rdelete_groups\x18\x0b \x01(\x0b\x32\x1f.tidelog.v1.DeleteGroupsRequestH\x00\x12:\n\x0eremove_members\x18\x0c \x01(\x0b\x32 .tidelog.v1.RemoveMembersRequestH\x00\x42\x06\n\x04\x63\x61llB\x0f\n\r_broker_epoch\"\xa7\x04\n\x18\x43oordinateGroupsResponse\x12\x37\n\theartbeat\x18\x01 \x01(\x0b\x32\".tidelog.v1.GroupHeartbeatResponseH\x00\x12\x33\n\x06\x63ommit\x18\x02 \x01(\x0b\x32!.tidelog.v1.CommitOffsetsResponseH\x00\x12\x31\n\x05\x66\x65tch\x18\x03 \x01(\x0b\x32 .tidelog.v1.FetchOffsetsResponseH\x00\x12.\n\x04list\x18\x04 \x01(\x0b\x32\x1e.tidelog.v1.ListGroupsResponseH\x00\x12\x36\n\x08\x64\x65scribe\x18\x05 \x01(\x0b\x32\".tidelog.v1.DescribeGroupsResponseH\x00\x12>\n\ralter_offsets\x18\x06 \x01(\x0b\x32%.tidelog.v1.AlterGroupOffsetsResponseH\x00\x12@\n\x0e\x64\x65lete_offsets\x18\x07 \x01(\x0b\x32&.tidelog.v1.DeleteGroupOffsetsResponseH\x00\x12\x39\n\rdelete_groups\x18\x08 \x01(\x0b\x32 .tidelog.v1.DeleteGroupsResponseH\x00\x12;\n\x0eremove_members\x18\t \x01(\x0b\x32!.tidelog.v1.RemoveMembersResponseH\x00\x42\x08\n\x06\x61nswer\"\\\n\x19\x44\x65scribeOwnOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"H\n\x1a\x44\x65scribeOwnOffsetsResponse\x12*\n\npartitions\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.OwnOffsets\"\x8f\x01\n\nOwnOffsets\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\"\x92\x01\n\x11ProduceOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x04 \x01(\t\x12+\n\x07produce\x18\x05 \x01(\x0b\x32\x1a.tidelog.v1.ProduceRequest\"B\n\x12ProduceOwnResponse\x12,\n\x07produce\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse\"N\n\x0f\x46\x65tchOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.FetchRequest\"<\n\x10\x46\x65tchOwnResponse\x12(\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.FetchResponse2\xde\x04\n\x11\x42rokerPeerService\x12}\n\x12\x44\x65scribeOwnLogDirs\x12%.tidelog.v1.DescribeOwnLogDirsRequest\x1a&.tidelog.v1.DescribeOwnLogDirsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90N\x12\x85\x01\n\x10\x43oordinateGroups\x12#.tidelog.v1.CoordinateGroupsRequest\x1a$.tidelog.v1.CoordinateGroupsResponse\"&\xaa\xa0\x19\x11\x08\x01\x10\x07\x18\x02\"\tbroker_id\xb2\xa0\x19\r\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x18\xa0\x8d\x06\x12~\n\x12\x44\x65scribeOwnOffsets\x12%.tidelog.v1.DescribeOwnOffsetsRequest\x1a&.tidelog.v1.DescribeOwnOffsetsResponse\"\x19\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x0b\x08\x80\x80@\x10\x90N\x18\xa0\x8d\x06\x12\x64\n\nProduceOwn\x12\x1d.tidelog.v1.ProduceOwnRequest\x1a\x1e.tidelog.v1.ProduceOwnResponse\"\x17\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x12\\\n\x08\x46\x65tchOwn\x12\x1b.tidelog.v1.FetchOwnRequest\x1a\x1c.tidelog.v1.FetchOwnResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ctidelog/v1/broker_peer.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x16tidelog/v1/fetch.proto\x1a\x19tidelog/v1/log_dirs.proto\x1a\x18tidelog/v1/options.proto\x1a\x18tidelog/v1/produce.proto\"v\n\x19\x44\x65scribeOwnLogDirsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x18\n\x10\x64irectories_only\x18\x03 \x01(\x08\"E\n\x1a\x44\x65scribeOwnLogDirsResponse\x12\'\n\x0b\x64irectories\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.LogDir\"\xbe\x01\n\x17\x43oordinateGroupsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x19\n\x0c\x62roker_epoch\x18\r \x01(\x12H\x00\x88\x01\x01\x12\x11\n\tbroker_id\x18\x0e \x01(\x11\x12\x0e\n\x06method\x18\x0f \x01(\t\x12\x0f\n\x07request\x18\x10 \x01(\x0c\x42\x0f\n\r_broker_epochJ\x04\x08\x04\x10\r\"2\n\x18\x43oordinateGroupsResponse\x12\x10\n\x08response\x18\n \x01(\x0cJ\x04\x08\x01\x10\n\"\\\n\x19\x44\x65scribeOwnOffsetsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"H\n\x1a\x44\x65scribeOwnOffsetsResponse\x12*\n\npartitions\x18\x01 \x03(\x0b\x32\x16.tidelog.v1.OwnOffsets\"\x8f\x01\n\nOwnOffsets\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\"\x92\x01\n\x11ProduceOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x04 \x01(\t\x12+\n\x07produce\x18\x05 \x01(\x0b\x32\x1a.tidelog.v1.ProduceRequest\"B\n\x12ProduceOwnResponse\x12,\n\x07produce\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse\"N\n\x0f\x46\x65tchOwnRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.FetchRequest\"<\n\x10\x46\x65tchOwnResponse\x12(\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.FetchResponse2\xd5\x04\n\x11\x42rokerPeerService\x12}\n\x12\x44\x65scribeOwnLogDirs\x12%.tidelog.v1.DescribeOwnLogDirsRequest\x1a&.tidelog.v1.DescribeOwnLogDirsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90N\x12}\n\x10\x43oordinateGroups\x12#.tidelog.v1.CoordinateGroupsRequest\x1a$.tidelog.v1.CoordinateGroupsResponse\"\x1e\xaa\xa0\x19\x11\x08\x01\x10\x07\x18\x02\"\tbroker_id\xb2\xa0\x19\x05\x08\x80\x80\x80\x08\x12~\n\x12\x44\x65scribeOwnOffsets\x12%.tidelog.v1.DescribeOwnOffsetsRequest\x1a&.tidelog.v1.DescribeOwnOffsetsResponse\"\x19\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x0b\x08\x80\x80@\x10\x90N\x18\xa0\x8d\x06\x12\x64\n\nProduceOwn\x12\x1d.tidelog.v1.ProduceOwnRequest\x1a\x1e.tidelog.v1.ProduceOwnResponse\"\x17\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x12\\\n\x08\x46\x65tchOwn\x12\x1b.tidelog.v1.FetchOwnRequest\x1a\x1c.tidelog.v1.FetchOwnResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\xe8\x07\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,35 +41,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnLogDirs']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnLogDirs']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\n\010\200\200@\020\220N\030\220N'
   _globals['_BROKERPEERSERVICE'].methods_by_name['CoordinateGroups']._loaded_options = None
-  _globals['_BROKERPEERSERVICE'].methods_by_name['CoordinateGroups']._serialized_options = b'\252\240\031\021\010\001\020\007\030\002\"\tbroker_id\262\240\031\r\010\200\200\200\010\020\240\234\001\030\240\215\006'
+  _globals['_BROKERPEERSERVICE'].methods_by_name['CoordinateGroups']._serialized_options = b'\252\240\031\021\010\001\020\007\030\002\"\tbroker_id\262\240\031\005\010\200\200\200\010'
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnOffsets']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['DescribeOwnOffsets']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\013\010\200\200@\020\220N\030\240\215\006'
   _globals['_BROKERPEERSERVICE'].methods_by_name['ProduceOwn']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['ProduceOwn']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\t\010\200\200\200\010\020\240\234\001'
   _globals['_BROKERPEERSERVICE'].methods_by_name['FetchOwn']._loaded_options = None
   _globals['_BROKERPEERSERVICE'].methods_by_name['FetchOwn']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\007\010\200\200@\020\350\007'
-  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_start=252
-  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_end=370
-  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_start=372
-  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_end=441
-  _globals['_COORDINATEGROUPSREQUEST']._serialized_start=444
-  _globals['_COORDINATEGROUPSREQUEST']._serialized_end=1109
-  _globals['_COORDINATEGROUPSRESPONSE']._serialized_start=1112
-  _globals['_COORDINATEGROUPSRESPONSE']._serialized_end=1663
-  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_start=1665
-  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_end=1757
-  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_start=1759
-  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_end=1831
-  _globals['_OWNOFFSETS']._serialized_start=1834
-  _globals['_OWNOFFSETS']._serialized_end=1977
-  _globals['_PRODUCEOWNREQUEST']._serialized_start=1980
-  _globals['_PRODUCEOWNREQUEST']._serialized_end=2126
-  _globals['_PRODUCEOWNRESPONSE']._serialized_start=2128
-  _globals['_PRODUCEOWNRESPONSE']._serialized_end=2194
-  _globals['_FETCHOWNREQUEST']._serialized_start=2196
-  _globals['_FETCHOWNREQUEST']._serialized_end=2274
-  _globals['_FETCHOWNRESPONSE']._serialized_start=2276
-  _globals['_FETCHOWNRESPONSE']._serialized_end=2336
-  _globals['_BROKERPEERSERVICE']._serialized_start=2339
-  _globals['_BROKERPEERSERVICE']._serialized_end=2945
+  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_start=197
+  _globals['_DESCRIBEOWNLOGDIRSREQUEST']._serialized_end=315
+  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_start=317
+  _globals['_DESCRIBEOWNLOGDIRSRESPONSE']._serialized_end=386
+  _globals['_COORDINATEGROUPSREQUEST']._serialized_start=389
+  _globals['_COORDINATEGROUPSREQUEST']._serialized_end=579
+  _globals['_COORDINATEGROUPSRESPONSE']._serialized_start=581
+  _globals['_COORDINATEGROUPSRESPONSE']._serialized_end=631
+  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_start=633
+  _globals['_DESCRIBEOWNOFFSETSREQUEST']._serialized_end=725
+  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_start=727
+  _globals['_DESCRIBEOWNOFFSETSRESPONSE']._serialized_end=799
+  _globals['_OWNOFFSETS']._serialized_start=802
+  _globals['_OWNOFFSETS']._serialized_end=945
+  _globals['_PRODUCEOWNREQUEST']._serialized_start=948
+  _globals['_PRODUCEOWNREQUEST']._serialized_end=1094
+  _globals['_PRODUCEOWNRESPONSE']._serialized_start=1096
+  _globals['_PRODUCEOWNRESPONSE']._serialized_end=1162
+  _globals['_FETCHOWNREQUEST']._serialized_start=1164
+  _globals['_FETCHOWNREQUEST']._serialized_end=1242
+  _globals['_FETCHOWNRESPONSE']._serialized_start=1244
+  _globals['_FETCHOWNRESPONSE']._serialized_end=1304
+  _globals['_BROKERPEERSERVICE']._serialized_start=1307
+  _globals['_BROKERPEERSERVICE']._serialized_end=1904
 # @@protoc_insertion_point(module_scope)

@@ -10,8 +10,6 @@ from google.protobuf.internal import containers as _containers
 from tidelog.v1 import common_pb2 as _common_pb2
 from tidelog.v1 import errors_pb2 as _errors_pb2
 from tidelog.v1 import fetch_pb2 as _fetch_pb2
-from tidelog.v1 import group_admin_pb2 as _group_admin_pb2
-from tidelog.v1 import groups_pb2 as _groups_pb2
 from tidelog.v1 import log_dirs_pb2 as _log_dirs_pb2
 from tidelog.v1 import produce_pb2 as _produce_pb2
 import builtins as _builtins
@@ -92,15 +90,8 @@ class CoordinateGroupsRequest(_message.Message):
     CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     BROKER_ID_FIELD_NUMBER: _builtins.int
-    HEARTBEAT_FIELD_NUMBER: _builtins.int
-    COMMIT_FIELD_NUMBER: _builtins.int
-    FETCH_FIELD_NUMBER: _builtins.int
-    LIST_FIELD_NUMBER: _builtins.int
-    DESCRIBE_FIELD_NUMBER: _builtins.int
-    ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
-    DELETE_OFFSETS_FIELD_NUMBER: _builtins.int
-    DELETE_GROUPS_FIELD_NUMBER: _builtins.int
-    REMOVE_MEMBERS_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id; another one: WRONG_CLUSTER."""
     client_id: _builtins.str
@@ -108,48 +99,19 @@ class CoordinateGroupsRequest(_message.Message):
     client_address: _builtins.str
     """From where it calls, `host:port`."""
     broker_epoch: _builtins.int
-    """With `heartbeat`, of a member that the calling broker is for a client: the epoch of that broker's
+    """With a heartbeat, of a member that the calling broker is for a client: the epoch of that broker's
     registration. As soon as the broker is fenced, or registered again, the member is none any more.
     Unset: its session timeout alone tells.
     """
     broker_id: _builtins.int
     """The calling broker."""
-    @_builtins.property
-    def heartbeat(self) -> _groups_pb2.GroupHeartbeatRequest:
-        """Of a member that the calling broker has for a client."""
-
-    @_builtins.property
-    def commit(self) -> _groups_pb2.CommitOffsetsRequest:
-        """What a client of the calling broker has done with."""
-
-    @_builtins.property
-    def fetch(self) -> _groups_pb2.FetchOffsetsRequest:
-        """How far a group has read."""
-
-    @_builtins.property
-    def list(self) -> _group_admin_pb2.ListGroupsRequest:
-        """All groups that the broker coordinates; states and types filter, pages are the caller's."""
-
-    @_builtins.property
-    def describe(self) -> _group_admin_pb2.DescribeGroupsRequest:
-        """Groups that it coordinates."""
-
-    @_builtins.property
-    def alter_offsets(self) -> _group_admin_pb2.AlterGroupOffsetsRequest:
-        """The caller has compared the offsets with what the partitions hold."""
-
-    @_builtins.property
-    def delete_offsets(self) -> _group_admin_pb2.DeleteGroupOffsetsRequest:
-        """Offsets to forget."""
-
-    @_builtins.property
-    def delete_groups(self) -> _group_admin_pb2.DeleteGroupsRequest:
-        """Groups to delete."""
-
-    @_builtins.property
-    def remove_members(self) -> _group_admin_pb2.RemoveMembersRequest:
-        """Members to remove."""
-
+    method: _builtins.str
+    """The full name of the method, one of GroupService or GroupAdminService, for example
+    `/tidelog.v1.GroupService/GroupHeartbeat`. The broker that is asked answers of groups that it
+    coordinates only, and leaves out what only the leaders of the partitions know.
+    """
+    request: _builtins.bytes
+    """The request, serialised; within the bounds of its method."""
     def __init__(
         self,
         *,
@@ -158,102 +120,38 @@ class CoordinateGroupsRequest(_message.Message):
         client_address: _builtins.str = ...,
         broker_epoch: _builtins.int | None = ...,
         broker_id: _builtins.int = ...,
-        heartbeat: _groups_pb2.GroupHeartbeatRequest | None = ...,
-        commit: _groups_pb2.CommitOffsetsRequest | None = ...,
-        fetch: _groups_pb2.FetchOffsetsRequest | None = ...,
-        list: _group_admin_pb2.ListGroupsRequest | None = ...,
-        describe: _group_admin_pb2.DescribeGroupsRequest | None = ...,
-        alter_offsets: _group_admin_pb2.AlterGroupOffsetsRequest | None = ...,
-        delete_offsets: _group_admin_pb2.DeleteGroupOffsetsRequest | None = ...,
-        delete_groups: _group_admin_pb2.DeleteGroupsRequest | None = ...,
-        remove_members: _group_admin_pb2.RemoveMembersRequest | None = ...,
+        method: _builtins.str = ...,
+        request: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "alter_offsets", b"alter_offsets", "broker_epoch", b"broker_epoch", "call", b"call", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "broker_epoch", b"broker_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "alter_offsets", b"alter_offsets", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "call", b"call", "client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "client_address", b"client_address", "client_id", b"client_id", "cluster_id", b"cluster_id", "method", b"method", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broker_epoch: _TypeAlias = _typing.Literal["broker_epoch"]  # noqa: Y015
     _WhichOneofArgType__broker_epoch: _TypeAlias = _typing.Literal["_broker_epoch", b"_broker_epoch"]  # noqa: Y015
-    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["heartbeat", "commit", "fetch", "list", "describe", "alter_offsets", "delete_offsets", "delete_groups", "remove_members"]  # noqa: Y015
-    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broker_epoch) -> _WhichOneofReturnType__broker_epoch | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
 Global___CoordinateGroupsRequest: _TypeAlias = CoordinateGroupsRequest  # noqa: Y015
 
 @_typing.final
 class CoordinateGroupsResponse(_message.Message):
-    """The answer, of the kind of the call."""
+    """The coordinators' answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    HEARTBEAT_FIELD_NUMBER: _builtins.int
-    COMMIT_FIELD_NUMBER: _builtins.int
-    FETCH_FIELD_NUMBER: _builtins.int
-    LIST_FIELD_NUMBER: _builtins.int
-    DESCRIBE_FIELD_NUMBER: _builtins.int
-    ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
-    DELETE_OFFSETS_FIELD_NUMBER: _builtins.int
-    DELETE_GROUPS_FIELD_NUMBER: _builtins.int
-    REMOVE_MEMBERS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def heartbeat(self) -> _groups_pb2.GroupHeartbeatResponse:
-        """To `heartbeat`."""
-
-    @_builtins.property
-    def commit(self) -> _groups_pb2.CommitOffsetsResponse:
-        """To `commit`."""
-
-    @_builtins.property
-    def fetch(self) -> _groups_pb2.FetchOffsetsResponse:
-        """To `fetch`."""
-
-    @_builtins.property
-    def list(self) -> _group_admin_pb2.ListGroupsResponse:
-        """To `list`."""
-
-    @_builtins.property
-    def describe(self) -> _group_admin_pb2.DescribeGroupsResponse:
-        """To `describe`; without what only the leaders of the partitions know."""
-
-    @_builtins.property
-    def alter_offsets(self) -> _group_admin_pb2.AlterGroupOffsetsResponse:
-        """To `alter_offsets`."""
-
-    @_builtins.property
-    def delete_offsets(self) -> _group_admin_pb2.DeleteGroupOffsetsResponse:
-        """To `delete_offsets`."""
-
-    @_builtins.property
-    def delete_groups(self) -> _group_admin_pb2.DeleteGroupsResponse:
-        """To `delete_groups`."""
-
-    @_builtins.property
-    def remove_members(self) -> _group_admin_pb2.RemoveMembersResponse:
-        """To `remove_members`."""
-
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    response: _builtins.bytes
+    """The method's response, serialised."""
     def __init__(
         self,
         *,
-        heartbeat: _groups_pb2.GroupHeartbeatResponse | None = ...,
-        commit: _groups_pb2.CommitOffsetsResponse | None = ...,
-        fetch: _groups_pb2.FetchOffsetsResponse | None = ...,
-        list: _group_admin_pb2.ListGroupsResponse | None = ...,
-        describe: _group_admin_pb2.DescribeGroupsResponse | None = ...,
-        alter_offsets: _group_admin_pb2.AlterGroupOffsetsResponse | None = ...,
-        delete_offsets: _group_admin_pb2.DeleteGroupOffsetsResponse | None = ...,
-        delete_groups: _group_admin_pb2.DeleteGroupsResponse | None = ...,
-        remove_members: _group_admin_pb2.RemoveMembersResponse | None = ...,
+        response: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "answer", b"answer", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "answer", b"answer", "commit", b"commit", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "describe", b"describe", "fetch", b"fetch", "heartbeat", b"heartbeat", "list", b"list", "remove_members", b"remove_members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["heartbeat", "commit", "fetch", "list", "describe", "alter_offsets", "delete_offsets", "delete_groups", "remove_members"]  # noqa: Y015
-    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CoordinateGroupsResponse: _TypeAlias = CoordinateGroupsResponse  # noqa: Y015
 

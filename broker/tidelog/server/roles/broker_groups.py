@@ -24,8 +24,7 @@ from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.broker.services.subscribe.ports import PeerGroup, PeerReads
 from tidelog.broker.shared.meter import Meter
 from tidelog.broker.shared.node_time import HouseTime
-from tidelog.ports import Clock, Method, RequestContext, TaskScope
-from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
+from tidelog.ports import Clock, Method, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
 from tidelog.server.ports.node import NodePorts
@@ -66,7 +65,8 @@ class BrokerGroups:
             events=self._events,
             meter=meter,
         )
-        self.members = GroupRpc(GroupsHandler(self.coordinators, meter, replicas.name_of))
+        handler = GroupsHandler(self.coordinators, meter, replicas.name_of)
+        self.members = GroupRpc(handler)
         calls = GroupCalls(
             self.coordinators,
             self.members,
@@ -86,22 +86,15 @@ class BrokerGroups:
         offsets = LeaderOffsets(side.source, self._peers)
         self.admin = GroupAdminRpc(self._peers, self.finder, offsets, side.source)
         self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
-        reads = PeerReads(
-            side.source,
-            self._peers,
-            offsets,
-            fetch,
-            broker_id=broker_id,
-            own_context=lambda: _own_context(broker_id),
-        )
-        ports_of = self._group_of(ports.clock)
-        self.subscriptions = Subscriptions(side.source, ports_of, reads, ports.clock, ports.random)
+        reads = PeerReads(side.source, self._peers, offsets, fetch, broker_id=broker_id)
+        group = self._group_of(handler, ports.clock)
+        self.subscriptions = Subscriptions(side.source, group, reads, ports.clock, ports.random)
 
-    def _group_of(self, clock: Clock) -> GroupPorts:
+    def _group_of(self, handler: GroupsHandler, clock: Clock) -> GroupPorts:
         def own_life() -> BrokerLife:
             return BrokerLife(self._broker_id, self._broker_epoch())
 
-        return lambda begin: PeerGroup(begin, self.finder, self._peers, clock, own_life)
+        return lambda begin: PeerGroup(begin, self.finder, self._peers, handler, clock, own_life)
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
@@ -124,15 +117,3 @@ class BrokerGroups:
 def _limited_events(clock: Clock) -> LimitedEvents:
     """Strangers make groups and members as they like: their ends must not fill the log."""
     return LimitedEvents(log_events, clock)
-
-
-def _own_context(broker_id: BrokerId) -> RequestContext:
-    """Of what a broker reads here for its own clients."""
-    name = f"broker-{broker_id}"
-    return RequestContext(
-        principal=name,
-        listener=CLUSTER_LISTENER,
-        client_id=name,
-        address="",
-        deadline_ns=NO_DEADLINE_NS,
-    )

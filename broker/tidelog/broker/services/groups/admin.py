@@ -12,9 +12,21 @@ from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
 from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
+from tidelog.broker.groups.state.messages import Caller
 from tidelog.broker.groups.state.places import groups_topic, place_of
 from tidelog.broker.groups.state.refusals import not_found
-from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
+from tidelog.broker.services.groups.methods import (
+    ALTER_OFFSETS,
+    DELETE_GROUPS,
+    DELETE_OFFSETS,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    REMOVE_MEMBERS,
+    AnswerT,
+    AskedT,
+    GroupMethod,
+)
+from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.contract.groups import fill_group_error, read_offset
 from tidelog.contract.partitions import refuse_twice, validate_partitions
 from tidelog.metadata.image.image import NO_LEADER
@@ -33,7 +45,6 @@ OFFSETS_MAX: Final = 10_000
 """Of one request."""
 FILTERS_MAX: Final = 100
 """States and types of one request, each looked for in every group: there are fewer."""
-SERVICE: Final = "/tidelog.v1.GroupAdminService"
 NOT_KNOWN: Final = -1
 
 Ask = Callable[[BrokerId, Sequence[str]], Coroutine[object, object, None]]
@@ -58,12 +69,12 @@ class GroupAdminRpc:
     def table(self) -> dict[str, UnaryHandler]:
         """By full name."""
         return {
-            f"{SERVICE}/ListGroups": self.list_groups,
-            f"{SERVICE}/DescribeGroups": self.describe_groups,
-            f"{SERVICE}/AlterGroupOffsets": self.alter_group_offsets,
-            f"{SERVICE}/DeleteGroupOffsets": self.delete_group_offsets,
-            f"{SERVICE}/DeleteGroups": self.delete_groups,
-            f"{SERVICE}/RemoveMembers": self.remove_members,
+            LIST_GROUPS.name: self.list_groups,
+            DESCRIBE_GROUPS.name: self.describe_groups,
+            ALTER_OFFSETS.name: self.alter_group_offsets,
+            DELETE_OFFSETS.name: self.delete_group_offsets,
+            DELETE_GROUPS.name: self.delete_groups,
+            REMOVE_MEMBERS.name: self.remove_members,
         }
 
     async def list_groups(self, context: RequestContext, message: bytes) -> bytes:
@@ -76,16 +87,17 @@ class GroupAdminRpc:
         coordinators, missing = self._coordinators()
         found: list[group_admin_pb2.GroupListing] = []
         call = group_admin_pb2.ListGroupsRequest(states=asked.states, types=asked.types)
+        caller = _caller_of(context)
 
         async def ask(broker_id: BrokerId, led_count: int) -> None:
             nonlocal missing
             try:
-                answer = await self._peers.coordinate(context, broker_id, Coordinate(list=call))
+                answer = await self._peers.coordinate(caller, broker_id, LIST_GROUPS, call)
             except TidelogError:
                 missing += led_count
                 return
-            missing += answer.list.missing_coordinators
-            found.extend(answer.list.groups)
+            missing += answer.missing_coordinators
+            found.extend(answer.groups)
 
         async with TaskScope() as scope:
             for broker_id, led_count in coordinators.items():
@@ -104,11 +116,12 @@ class GroupAdminRpc:
         asked = group_admin_pb2.DescribeGroupsRequest.FromString(message)
         _check_groups(asked.groups, tried="describe groups")
         described: dict[str, group_admin_pb2.GroupDescription] = {}
+        caller = _caller_of(context)
 
         async def ask(broker_id: BrokerId, groups: Sequence[str]) -> None:
-            call = Coordinate(describe=group_admin_pb2.DescribeGroupsRequest(groups=groups))
-            answer = await self._peers.coordinate(context, broker_id, call)
-            described.update((each.group, each) for each in answer.describe.groups)
+            part = group_admin_pb2.DescribeGroupsRequest(groups=groups)
+            answer = await self._peers.coordinate(caller, broker_id, DESCRIBE_GROUPS, part)
+            described.update((each.group, each) for each in answer.groups)
 
         failures = await self._ask_each(context, asked.groups, ask)
         await self._fill_offsets(described.values())
@@ -142,31 +155,30 @@ class GroupAdminRpc:
                 return _refused(errors).SerializeToString()
             # As the first commit of a group would: it has the topic of the groups made.
             await self._finder.find_groups(context, [asked.group])
-        answer = await self._ask_one(context, asked.group, Coordinate(alter_offsets=asked))
-        return answer.alter_offsets.SerializeToString()
+        answer = await self._ask_one(context, asked.group, ALTER_OFFSETS, asked)
+        return answer.SerializeToString()
 
     async def delete_group_offsets(self, context: RequestContext, message: bytes) -> bytes:
         """`DeleteGroupOffsets`."""
         asked = group_admin_pb2.DeleteGroupOffsetsRequest.FromString(message)
         if self._is_before_groups(asked.group):
             return _forgotten(asked).SerializeToString()
-        answer = await self._ask_one(context, asked.group, Coordinate(delete_offsets=asked))
-        return answer.delete_offsets.SerializeToString()
+        answer = await self._ask_one(context, asked.group, DELETE_OFFSETS, asked)
+        return answer.SerializeToString()
 
     async def delete_groups(self, context: RequestContext, message: bytes) -> bytes:
         """`DeleteGroups`."""
         asked = group_admin_pb2.DeleteGroupsRequest.FromString(message)
         _check_groups(asked.groups, tried="delete groups")
         results: dict[str, group_admin_pb2.DeleteGroupResult] = {}
+        caller = _caller_of(context)
 
         async def ask(broker_id: BrokerId, groups: Sequence[str]) -> None:
             part = group_admin_pb2.DeleteGroupsRequest(
                 groups=groups, validate_only=asked.validate_only
             )
-            answer = await self._peers.coordinate(
-                context, broker_id, Coordinate(delete_groups=part)
-            )
-            results.update((each.group, each) for each in answer.delete_groups.results)
+            answer = await self._peers.coordinate(caller, broker_id, DELETE_GROUPS, part)
+            results.update((each.group, each) for each in answer.results)
 
         failures = await self._ask_each(context, asked.groups, ask)
         response = group_admin_pb2.DeleteGroupsResponse()
@@ -183,8 +195,8 @@ class GroupAdminRpc:
         asked = group_admin_pb2.RemoveMembersRequest.FromString(message)
         if self._is_before_groups(asked.group):
             return group_admin_pb2.RemoveMembersResponse().SerializeToString()
-        answer = await self._ask_one(context, asked.group, Coordinate(remove_members=asked))
-        return answer.remove_members.SerializeToString()
+        answer = await self._ask_one(context, asked.group, REMOVE_MEMBERS, asked)
+        return answer.SerializeToString()
 
     # -- who is asked ----------------------------------------------------------------------------
 
@@ -231,10 +243,16 @@ class GroupAdminRpc:
         validate_group_name(group, tried="find the coordinator of a group")
         return groups_topic(self._metadata.image()) is None
 
-    async def _ask_one(self, context: RequestContext, group: str, call: Coordinate) -> Coordinated:
+    async def _ask_one(
+        self,
+        context: RequestContext,
+        group: str,
+        method: GroupMethod[AskedT, AnswerT],
+        asked: AskedT,
+    ) -> AnswerT:
         validate_group_name(group, tried="find the coordinator of a group")
         place = place_of(group, self._metadata.image(), context.listener)
-        return await self._peers.coordinate(context, place.broker_id, call)
+        return await self._peers.coordinate(_caller_of(context), place.broker_id, method, asked)
 
     async def _fill_offsets(self, groups: Iterable[group_admin_pb2.GroupDescription]) -> None:
         """What the leaders of the partitions know."""
@@ -248,6 +266,10 @@ class GroupAdminRpc:
             each.high_watermark = found.high_watermark
             if each.committed_offset >= 0:
                 each.lag = found.lag(each.committed_offset)
+
+
+def _caller_of(context: RequestContext) -> Caller:
+    return Caller(client_id=context.client_id, address=context.address)
 
 
 def _key_of(partition: group_admin_pb2.GroupPartition) -> PartitionKey:

@@ -24,7 +24,7 @@ from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.groups.state.messages import (
     AlterOffsets,
     AnyRequest,
-    BrokerLife,
+    Caller,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -34,11 +34,10 @@ from tidelog.broker.groups.state.messages import (
 from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.contract.groups import assigned_message, fill_group_error, read_offset
 from tidelog.contract.partitions import by_topic, refuse_twice, validate_partitions
-from tidelog.ports import RequestContext, TaskScope
-from tidelog.v1 import broker_peer_pb2, group_admin_pb2, groups_pb2
+from tidelog.ports import TaskScope
+from tidelog.v1 import group_admin_pb2, groups_pb2
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId
-from tidelog.wire.refusals import invalid
+from tidelog.wire.ids import BrokerId
 
 NOT_KNOWN: Final = -1
 AnswerT = TypeVar("AnswerT")
@@ -47,7 +46,7 @@ LagOf = Callable[[str], int]
 
 
 class GroupCalls:
-    """`answer` for every kind of call."""
+    """One method for every kind of call; who calls counts for heartbeats only."""
 
     def __init__(
         self,
@@ -64,39 +63,31 @@ class GroupCalls:
         self._lag_of = lag_of
         self._look_at_lags = look_at_lags
 
-    async def answer(
-        self, context: RequestContext, call: broker_peer_pb2.CoordinateGroupsRequest
-    ) -> broker_peer_pb2.CoordinateGroupsResponse:
-        """The answer of the same kind; INVALID_ARGUMENT for a call of no kind."""
-        response = broker_peer_pb2.CoordinateGroupsResponse
-        kind = call.WhichOneof("call")
-        match kind:
-            case "heartbeat":
-                carrier = _carrier_of(call)
-                told = await self._members.answer_heartbeat(context, call.heartbeat, carrier)
-                return response(heartbeat=told)
-            case "commit":
-                return response(commit=await self._members.answer_commit(call.commit))
-            case "fetch":
-                return response(fetch=await self._members.answer_fetch(call.fetch))
-            case "list":
-                return response(list=await self._list(call.list))
-            case "describe":
-                return response(describe=await self._describe(call.describe))
-            case "alter_offsets":
-                return response(alter_offsets=await self._alter(call.alter_offsets))
-            case "delete_offsets":
-                return response(delete_offsets=await self._forget(call.delete_offsets))
-            case "delete_groups":
-                return response(delete_groups=await self._delete(call.delete_groups))
-            case "remove_members":
-                return response(remove_members=await self._remove(call.remove_members))
-            case _:
-                raise invalid("coordinate groups", "the request names no call")
+    async def heartbeat(
+        self, caller: Caller, asked: groups_pb2.GroupHeartbeatRequest
+    ) -> groups_pb2.GroupHeartbeatResponse:
+        """What the coordinator tells a member, or a broker that is one for a client."""
+        return await self._members.answer_heartbeat(caller, asked)
 
-    async def _list(
-        self, asked: group_admin_pb2.ListGroupsRequest
+    async def commit(
+        self, caller: Caller, asked: groups_pb2.CommitOffsetsRequest
+    ) -> groups_pb2.CommitOffsetsResponse:
+        """What became of each offset."""
+        del caller
+        return await self._members.answer_commit(asked)
+
+    async def fetch(
+        self, caller: Caller, asked: groups_pb2.FetchOffsetsRequest
+    ) -> groups_pb2.FetchOffsetsResponse:
+        """What was committed."""
+        del caller
+        return await self._members.answer_fetch(asked)
+
+    async def list_groups(
+        self, caller: Caller, asked: group_admin_pb2.ListGroupsRequest
     ) -> group_admin_pb2.ListGroupsResponse:
+        """All groups that this broker coordinates; states and types filter."""
+        del caller
         response = group_admin_pb2.ListGroupsResponse()
         await self._look_at_lags()
 
@@ -122,9 +113,11 @@ class GroupCalls:
             lag=self._lag_of(listing.group),
         )
 
-    async def _describe(
-        self, asked: group_admin_pb2.DescribeGroupsRequest
+    async def describe_groups(
+        self, caller: Caller, asked: group_admin_pb2.DescribeGroupsRequest
     ) -> group_admin_pb2.DescribeGroupsResponse:
+        """Groups that this broker coordinates."""
+        del caller
         response = group_admin_pb2.DescribeGroupsResponse()
 
         async def ask(message: group_admin_pb2.GroupDescription) -> None:
@@ -141,9 +134,11 @@ class GroupCalls:
         await _all_at_once(ask, response.groups)
         return response
 
-    async def _alter(
-        self, asked: group_admin_pb2.AlterGroupOffsetsRequest
+    async def alter_offsets(
+        self, caller: Caller, asked: group_admin_pb2.AlterGroupOffsetsRequest
     ) -> group_admin_pb2.AlterGroupOffsetsResponse:
+        """The caller has compared the offsets with what the partitions hold."""
+        del caller
         tried = f"alter the offsets of group {asked.group}"
         offsets = tuple(read_offset(each, tried=tried) for each in asked.offsets)
         refuse_twice([each.key for each in offsets], tried=tried)
@@ -169,9 +164,11 @@ class GroupCalls:
                 message.previous_offset = result.committed_offset
         return response
 
-    async def _forget(
-        self, asked: group_admin_pb2.DeleteGroupOffsetsRequest
+    async def delete_offsets(
+        self, caller: Caller, asked: group_admin_pb2.DeleteGroupOffsetsRequest
     ) -> group_admin_pb2.DeleteGroupOffsetsResponse:
+        """What became of each offset."""
+        del caller
         tried = f"delete the offsets of group {asked.group}"
         keys = validate_partitions(asked.topics, tried=tried, count_max=PARTITIONS_PER_GROUP_MAX)
         request = DeleteOffsets(group=asked.group, keys=keys, validate_only=asked.validate_only)
@@ -185,9 +182,11 @@ class GroupCalls:
                 fill_group_error(message.error, error)
         return response
 
-    async def _delete(
-        self, asked: group_admin_pb2.DeleteGroupsRequest
+    async def delete_groups(
+        self, caller: Caller, asked: group_admin_pb2.DeleteGroupsRequest
     ) -> group_admin_pb2.DeleteGroupsResponse:
+        """What became of each group."""
+        del caller
         response = group_admin_pb2.DeleteGroupsResponse()
 
         async def ask(message: group_admin_pb2.DeleteGroupResult) -> None:
@@ -203,9 +202,11 @@ class GroupCalls:
         await _all_at_once(ask, response.results)
         return response
 
-    async def _remove(
-        self, asked: group_admin_pb2.RemoveMembersRequest
+    async def remove_members(
+        self, caller: Caller, asked: group_admin_pb2.RemoveMembersRequest
     ) -> group_admin_pb2.RemoveMembersResponse:
+        """Which members are none any more."""
+        del caller
         request = RemoveMembers(
             group=asked.group,
             member_ids=tuple(asked.member_ids),
@@ -231,12 +232,6 @@ async def _ask(coordinator: GroupCoordinator, request: AnyRequest, kind: type[An
     answer = await coordinator.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__} is answered by {kind.__name__}"
     return answer
-
-
-def _carrier_of(call: broker_peer_pb2.CoordinateGroupsRequest) -> BrokerLife | None:
-    if not call.HasField("broker_epoch"):
-        return None
-    return BrokerLife(BrokerId(call.broker_id), BrokerEpoch(call.broker_epoch))
 
 
 def _is_listed(listing: GroupListing, asked: group_admin_pb2.ListGroupsRequest) -> bool:

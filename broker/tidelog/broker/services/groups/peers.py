@@ -5,20 +5,24 @@ within a deadline. It must never try twice: whoever called knows whether that is
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
 from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
+from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import envelope_message, read_request
 from tidelog.broker.services.groups.calls import GroupCalls
+from tidelog.broker.services.groups.methods import SERVED, AnswerT, AskedT, GroupMethod
 from tidelog.contract.errors import fill_error, read_error
 from tidelog.contract.partitions import by_topic, validate_partitions
 from tidelog.ports import Method, Network, RequestContext, UnaryMethod
+from tidelog.ports.bounds import count_message
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.refusals import invalid
 
 COORDINATE: Final = "/tidelog.v1.BrokerPeerService/CoordinateGroups"
 DESCRIBE_OFFSETS: Final = "/tidelog.v1.BrokerPeerService/DescribeOwnOffsets"
@@ -29,9 +33,7 @@ OFFSETS_TIMEOUT_MS: Final = 3_000
 FETCH_MARGIN_MS: Final = 3_000
 """Beyond the wait that a long poll asks for."""
 NOT_KNOWN: Final = -1
-
-Coordinate = broker_peer_pb2.CoordinateGroupsRequest
-Coordinated = broker_peer_pb2.CoordinateGroupsResponse
+METHOD_CHARACTERS_MAX: Final = 200
 
 
 class GroupPeers:
@@ -66,31 +68,41 @@ class GroupPeers:
 
     # -- asking ----------------------------------------------------------------------------------
 
+    def is_own(self, broker_id: BrokerId) -> bool:
+        """Whether it is this very broker."""
+        return broker_id == self._broker_id
+
     async def coordinate(
         self,
-        context: RequestContext,
+        caller: Caller,
         broker_id: BrokerId,
-        call: Coordinate,
+        method: GroupMethod[AskedT, AnswerT],
+        asked: AskedT,
         *,
         timeout_ms: int = PEER_TIMEOUT_MS,
-    ) -> Coordinated:
+    ) -> AnswerT:
         """What the coordinators of the broker say."""
-        if broker_id == self._broker_id:
-            return await self._answer(context, call, timeout_ms)
-        call.cluster_id = self._cluster_id
-        call.broker_id = self._broker_id
-        call.client_id = context.client_id
-        call.client_address = context.address
+        if self.is_own(broker_id):
+            return await self._answer(method.serve(self._calls, caller, asked), timeout_ms)
+        life = caller.carrier
+        call = broker_peer_pb2.CoordinateGroupsRequest(
+            cluster_id=self._cluster_id,
+            broker_id=self._broker_id,
+            client_id=caller.client_id,
+            client_address=caller.address,
+            broker_epoch=None if life is None else life.broker_epoch,
+            method=method.name,
+            request=asked.SerializeToString(),
+        )
         data = await self._call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
-        return Coordinated.FromString(data)
+        answer = broker_peer_pb2.CoordinateGroupsResponse.FromString(data)
+        return method.response.FromString(answer.response)
 
-    async def _answer(
-        self, context: RequestContext, call: Coordinate, timeout_ms: int
-    ) -> Coordinated:
+    async def _answer(self, answer: Awaitable[AnswerT], timeout_ms: int) -> AnswerT:
         """Its own coordinators: they wait for what they store, as long as another broker may."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                return await self._calls.answer(context, call)
+                return await answer
         except TimeoutError:
             raise TidelogError(
                 ErrorCode.DEADLINE_EXCEEDED,
@@ -139,16 +151,21 @@ class GroupPeers:
     # -- asked -----------------------------------------------------------------------------------
 
     async def _on_coordinate(self, context: RequestContext, message: bytes) -> bytes:
-        call = Coordinate.FromString(message)
+        del context
+        call = broker_peer_pb2.CoordinateGroupsRequest.FromString(message)
         self._check_cluster(call.cluster_id)
-        client = RequestContext(
-            principal=context.principal,
-            listener=context.listener,
-            client_id=call.client_id,
-            address=call.client_address,
-            deadline_ns=context.deadline_ns,
-        )
-        return (await self._calls.answer(client, call)).SerializeToString()
+        serve = SERVED.get(call.method)
+        if serve is None:
+            tried = f"coordinate {call.method[:METHOD_CHARACTERS_MAX]}"
+            raise invalid(tried, "it is no method about groups that brokers ask each other")
+        carrier = None
+        if call.HasField("broker_epoch"):
+            carrier = BrokerLife(BrokerId(call.broker_id), BrokerEpoch(call.broker_epoch))
+        caller = Caller(client_id=call.client_id, address=call.client_address, carrier=carrier)
+        # What the envelope holds was counted as bytes only.
+        count_message(call.method, call.request)
+        response = await serve(self._calls, caller, call.request)
+        return broker_peer_pb2.CoordinateGroupsResponse(response=response).SerializeToString()
 
     async def _on_describe_offsets(self, context: RequestContext, message: bytes) -> bytes:
         del context

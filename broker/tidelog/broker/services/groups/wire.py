@@ -1,7 +1,7 @@
 """GroupService: conversions only. What a coordinator refuses is part of the answer."""
 
 from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
-from tidelog.broker.groups.state.messages import BrokerLife, Caller
+from tidelog.broker.groups.state.messages import Caller
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.contract.groups import (
     fill_commit_answer,
@@ -26,7 +26,8 @@ class GroupRpc:
     async def heartbeat(self, context: RequestContext, message: bytes) -> bytes:
         """`GroupHeartbeat`."""
         asked = groups_pb2.GroupHeartbeatRequest.FromString(message)
-        return (await self.answer_heartbeat(context, asked)).SerializeToString()
+        caller = Caller(client_id=context.client_id, address=context.address)
+        return (await self.answer_heartbeat(caller, asked)).SerializeToString()
 
     async def commit_offsets(self, context: RequestContext, message: bytes) -> bytes:
         """`CommitOffsets`."""
@@ -41,15 +42,11 @@ class GroupRpc:
         return (await self.answer_fetch(asked)).SerializeToString()
 
     async def answer_heartbeat(
-        self,
-        context: RequestContext,
-        asked: groups_pb2.GroupHeartbeatRequest,
-        carrier: BrokerLife | None = None,
+        self, caller: Caller, asked: groups_pb2.GroupHeartbeatRequest
     ) -> groups_pb2.GroupHeartbeatResponse:
         """What the coordinator tells a member, or a broker that is one for a client."""
         response = groups_pb2.GroupHeartbeatResponse()
         request = read_heartbeat(asked, partitions_max=PARTITIONS_PER_GROUP_MAX)
-        caller = Caller(client_id=context.client_id, address=context.address, carrier=carrier)
         try:
             fill_heartbeat_answer(response, await self._handler.heartbeat(request, caller))
         except TidelogError as error:

@@ -5,17 +5,19 @@ never look a coordinator up once for all: it is looked up for every call, in thi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import Found, LeaderOffsets
-from tidelog.broker.groups.state.messages import BrokerLife
+from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
 from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
-from tidelog.broker.services.groups.peers import Coordinate, Coordinated, GroupPeers
+from tidelog.broker.services.groups.handler import GroupsHandler
+from tidelog.broker.services.groups.methods import COMMIT, FETCH, HEARTBEAT
+from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.broker.services.records.handler import decoded_records
 from tidelog.contract.errors import read_error
 from tidelog.contract.groups import (
@@ -29,7 +31,7 @@ from tidelog.contract.groups import (
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, RequestContext
-from tidelog.ports.request_context import CLUSTER_LISTENER
+from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
 from tidelog.v1 import fetch_pb2
 from tidelog.wire.calls.groups import (
     CommitAnswer,
@@ -59,43 +61,74 @@ AnswerT = TypeVar("AnswerT")
 
 
 class PeerGroup:
-    """`GroupPort` of one stream."""
+    """`GroupPort` of one stream; to a coordinator on this very broker without protobuf."""
 
     def __init__(
         self,
         begin: Begin,
         finder: CoordinatorFinder,
         peers: GroupPeers,
+        members: GroupsHandler,
         clock: Clock,
         own_life: Callable[[], BrokerLife],
     ) -> None:
-        self._own_life = own_life
+        """`members`: of the coordinators on this broker."""
         self._begin = begin
         self._finder = finder
         self._peers = peers
+        self._members = members
         self._clock = clock
+        self._own_life = own_life
 
     async def heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
         """See `GroupPort`."""
-        life = self._own_life()
-        call = Coordinate(
-            heartbeat=heartbeat_message(request),
-            broker_id=life.broker_id,
-            broker_epoch=life.broker_epoch,
-        )
-        return _raised(read_heartbeat_answer((await self._call(call)).heartbeat))
+        caller = self._caller(self._own_life())
+
+        async def ask(broker_id: BrokerId) -> HeartbeatAnswer:
+            if self._peers.is_own(broker_id):
+                return await self._members.heartbeat(request, caller)
+            message = heartbeat_message(request)
+            told = await self._peers.coordinate(
+                caller, broker_id, HEARTBEAT, message, timeout_ms=CALL_MS
+            )
+            return _raised(read_heartbeat_answer(told))
+
+        return await self._at_coordinator(ask)
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
         """See `GroupPort`."""
-        told = await self._call(Coordinate(commit=commit_message(request)))
-        return _raised(read_commit_answer(told.commit))
+
+        async def ask(broker_id: BrokerId) -> CommitAnswer:
+            if self._peers.is_own(broker_id):
+                return await self._members.commit(request)
+            message = commit_message(request)
+            told = await self._peers.coordinate(
+                self._caller(), broker_id, COMMIT, message, timeout_ms=CALL_MS
+            )
+            return _raised(read_commit_answer(told))
+
+        return await self._at_coordinator(ask)
 
     async def fetch_offsets(self, request: FetchOffsets) -> FetchOffsetsAnswer:
         """See `GroupPort`."""
-        told = await self._call(Coordinate(fetch=fetch_message(request)))
-        return _raised(read_fetch_answer(told.fetch))
 
-    async def _call(self, call: Coordinate) -> Coordinated:
+        async def ask(broker_id: BrokerId) -> FetchOffsetsAnswer:
+            if self._peers.is_own(broker_id):
+                return await self._members.fetch(request)
+            message = fetch_message(request)
+            told = await self._peers.coordinate(
+                self._caller(), broker_id, FETCH, message, timeout_ms=CALL_MS
+            )
+            return _raised(read_fetch_answer(told))
+
+        return await self._at_coordinator(ask)
+
+    def _caller(self, carrier: BrokerLife | None = None) -> Caller:
+        begin = self._begin
+        return Caller(client_id=begin.client_id, address=begin.address, carrier=carrier)
+
+    async def _at_coordinator(self, ask: Callable[[BrokerId], Awaitable[AnswerT]]) -> AnswerT:
+        """Ask wherever the group's coordinator is now."""
         begin = self._begin
         context = RequestContext(
             principal=begin.principal,
@@ -110,9 +143,7 @@ class PeerGroup:
                 (place,) = await self._finder.find_groups(context, [begin.group])
                 if isinstance(place, TidelogError):
                     raise place
-                return await self._peers.coordinate(
-                    context, place.broker_id, call, timeout_ms=CALL_MS
-                )
+                return await ask(place.broker_id)
         except TimeoutError:
             raise TidelogError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -133,14 +164,12 @@ class PeerReads:
         fetch: FetchHandler,
         *,
         broker_id: BrokerId,
-        own_context: Callable[[], RequestContext],
     ) -> None:
         self._metadata = metadata
         self._peers = peers
         self._offsets = offsets
         self._fetch = fetch
         self._broker_id = broker_id
-        self._own_context = own_context
 
     def leader(self, key: PartitionKey) -> BrokerId | None:
         """See `ReadPort`."""
@@ -189,10 +218,22 @@ class PeerReads:
         ]
         request = FetchRequest(positions, limits.READ_WAIT_MS, 1, READ_BYTES)
         found = []
-        for each in await self._fetch.fetch(self._own_context(), request):
+        for each in await self._fetch.fetch(_own_context(self._broker_id), request):
             key = PartitionKey(each.topic_id, PartitionId(each.partition))
             found.append(_read(key, wanted[key], each.batches, each.high_watermark, each.error))
         return found
+
+
+def _own_context(broker_id: BrokerId) -> RequestContext:
+    """Of what a broker reads here for its own clients."""
+    name = f"broker-{broker_id}"
+    return RequestContext(
+        principal=name,
+        listener=CLUSTER_LISTENER,
+        client_id=name,
+        address="",
+        deadline_ns=NO_DEADLINE_NS,
+    )
 
 
 def _read(
