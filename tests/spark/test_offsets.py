@@ -41,9 +41,11 @@ def test_the_initial_offset_is_a_constant() -> None:
 
 
 @pytest.mark.parametrize(
-    "written", [{}, {"topics": {"t": {"offsets": {"x": 1}, "id": "a"}}}, {"topics": 3}, {"a": 1}]
+    "written",
+    [{}, {"topics": {"t": {"offsets": {"x": 1}, "id": "a"}}}, {"topics": 3}, {"a": 1}, None, 3, []],
 )
-def test_an_offset_of_another_source_is_refused(written: dict[str, Any]) -> None:
+def test_an_offset_of_another_source_is_refused(written: Any) -> None:
+    assert not is_initial(written)
     with pytest.raises(TidelogError) as caught:
         from_json(written)
     assert caught.value.code is ErrorCode.STORAGE_CORRUPT

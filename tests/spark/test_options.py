@@ -47,6 +47,10 @@ def test_offsets_are_given_for_each_partition() -> None:
         ({"subscribe": "a", "startingOfsets": "latest"}, "did you mean startingOffsets"),
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "exactly one"),
         ({}, "exactly one"),
+        ({}, "none of subscribe, subscribePattern and assign are given"),
+        ({"assign": '{"a":[0],"a":[1]}'}, "names a twice"),
+        ({"subscribe": "a", "startingOffsets": '{"a":{"0":1,"0":2}}'}, "names 0 twice"),
+        ({"subscribe": "a", "endingOffsets": '{"a":{"0":1},"a":{"1":2}}'}, "names a twice"),
         ({"assign": "a"}, '{"topic":[0,1]}'),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"subscribe": "a", "startingOffsets": "{"}, "-2 earliest"),
@@ -68,10 +72,12 @@ def test_a_mistake_is_named_with_what_to_do(given: dict[str, str], named: str) -
     assert named in str(caught.value)
 
 
-def test_an_option_of_a_later_release_is_refused_by_name() -> None:
+@pytest.mark.parametrize("name", ["maxBytesPerTrigger", "maxbytespertrigger"])
+def test_an_option_of_a_later_release_is_refused_by_name(name: str) -> None:
     with pytest.raises(TidelogError) as caught:
-        parse_options({"subscribe": "a", "maxBytesPerTrigger": "1"}, is_streaming=True)
+        parse_options({"subscribe": "a", name: "1"}, is_streaming=True)
     assert caught.value.code is ErrorCode.NOT_IMPLEMENTED
+    assert caught.value.tried == "read with the option maxBytesPerTrigger"
 
 
 def test_a_stream_has_no_ending_offsets() -> None:

@@ -15,7 +15,6 @@ from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.client.types.admin import NewPartitions
-from tidelog.spark.options import parse_options
 from tidelog.spark.stream_reader import StreamReader
 
 pytestmark = [
@@ -291,7 +290,7 @@ def test_an_unknown_topic_is_told_by_spark(spark: SparkSession, spark_node: Node
 
 def stream_reader(options: dict[str, str]) -> DataSourceStreamReader:
     """The reader as Spark's runner makes it."""
-    return StreamReader(parse_options(options, is_streaming=True))
+    return StreamReader(options)
 
 
 def ask_latest(options: dict[str, str], start: dict[str, Any] | None) -> dict[str, Any]:

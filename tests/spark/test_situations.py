@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
+from pyspark.sql.types import StructType
 
 from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.client.types.admin import NewPartitions
 from tidelog.spark.batch_reader import BatchReader
 from tidelog.spark.options import parse_options
+from tidelog.spark.source import TidelogDataSource
 from tidelog.spark.stream_reader import StreamReader
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -129,7 +131,7 @@ class StreamQuery(Query):
     """Pins its start at once, as Spark's first trigger does."""
 
     def __init__(self, raw: dict[str, str], *, is_now: bool) -> None:
-        self.reader = StreamReader(parse_options(raw, is_streaming=True))
+        self.reader = StreamReader(raw)
         self._is_now = is_now
         self._begin()
         self.offset = self._next(self.reader.initialOffset())
@@ -226,7 +228,7 @@ def test_an_available_now_run_from_latest_ends_although_records_keep_coming(worl
     world.create()
     world.produce(20)
     options = {"subscribe": world.topic, "bootstrap.servers": world.node.bootstrap}
-    reader = StreamReader(parse_options(options, is_streaming=True))
+    reader = StreamReader(options)
     reader.prepareForTriggerAvailableNow()
     world.produce(20, b"busy")
     pinned = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -392,3 +394,78 @@ def test_holes_that_compaction_leaves_are_read_over(world: World) -> None:
                 producer.flush()
     query = world.query("batch", subscribe=world.topic)
     assert 0 < len(query.rows(query.plan())) <= 400
+
+
+@strictness
+def test_what_was_trimmed_takes_nothing_of_a_limit(
+    world: World, strict: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither from what is left nor from partitions that are alive."""
+    caplog.set_level(logging.WARNING)
+    world.create()
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
+    query = world.query("stream", failOnDataLoss=strict, **options)
+    assert query.rows(query.plan()) == []
+    world.produce()
+    world.trim_all()
+    if strict == "true":
+        with pytest.raises(TidelogError, match="it is kept from offset 200 on"):
+            query.plan()
+        return
+    found = [query.rows(query.plan()) for _ in range(6)]
+    assert found == [[b"after"] * 20] * 5 + [[]]
+    told = [line for line in caplog.messages if "lost" in line]
+    assert len(told) == PARTITIONS, "each loss is told once"
+    query.close()
+
+
+@pytest.mark.parametrize("option", ["subscribe", "assign"])
+@strictness
+def test_what_the_options_leave_out_is_not_called_lost(
+    world: World, option: str, strict: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    world.create()
+    world.create(topic=f"{world.topic}-too")
+    world.produce(20)
+    both, one = f"{world.topic},{world.topic}-too", world.topic
+    if option == "assign":
+        both, one = '{"TOPIC":[0,1]}', '{"TOPIC":[0]}'
+    begun = world.query("stream", startingOffsets="earliest", **{option: both})
+    offset = begun.offset  # type: ignore[attr-defined]
+    begun.close()
+    query = world.query("stream", failOnDataLoss=strict, **{option: one})
+    query.offset = offset  # type: ignore[attr-defined]
+    left_out = f"{world.topic}-too" if option == "subscribe" else f"{world.topic}-1"
+    if strict == "true":
+        with pytest.raises(TidelogError, match=f"go on reading {left_out}") as caught:
+            query.plan()
+        assert caught.value.code is ErrorCode.INVALID_CONFIGURATION
+        assert "name it again" in caught.value.hint
+    else:
+        assert len(query.rows(query.plan())) == 20 * (PARTITIONS if option == "subscribe" else 1)
+        (told,) = caplog.messages
+        assert told.startswith("records are left out, and failOnDataLoss is false")
+        assert left_out in told
+    query.close()
+
+
+CALLS: Final[dict[str, Callable[[StreamReader], object]]] = {
+    "initialOffset": lambda reader: reader.initialOffset(),
+    "getDefaultReadLimit": lambda reader: reader.getDefaultReadLimit(),
+    "prepareForTriggerAvailableNow": lambda reader: reader.prepareForTriggerAvailableNow(),
+    "partitions": lambda reader: reader.partitions({}, {}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_option_of_a_stream_is_raised_by_its_first_call_and_not_when_it_is_made(
+    call: str,
+) -> None:
+    """PySpark buries what is raised while a reader is made under an error of its own."""
+    source = TidelogDataSource({"subscribe": "t", "maxOffsetsPerTrigger": "0"})
+    reader = source.streamReader(StructType())
+    assert isinstance(reader, StreamReader)
+    with pytest.raises(TidelogError, match="0 is below 1"):
+        CALLS[call](reader)
+    reader.stop()

@@ -4,13 +4,15 @@ Both are of one view of the cluster, so that no range begins in one topic and en
 """
 
 from tidelog.spark.cluster import Cluster, check_named
-from tidelog.spark.losses import report
+from tidelog.spark.losses import LOGGER, report
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.planning import OffsetRange, plan_ranges, split_ranges
 
 
 def plan_batch(options: SourceOptions) -> list[OffsetRange]:
     """Its tasks; none if there is nothing to read."""
+    if options.starting.word == "latest":
+        LOGGER.warning("a batch read with startingOffsets=latest begins at its end: it is empty")
     with Cluster(options) as cluster:
         view = cluster.look()
         check_named(view)

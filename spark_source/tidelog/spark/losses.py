@@ -20,6 +20,8 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     code: ErrorCode
     tried: str
     happened: str
+    meaning: str = "records are lost"
+    remedy: str = "begin with a new checkpoint"
 
 
 def report(losses: Iterable[Loss], *, fail_on_data_loss: bool) -> None:
@@ -30,11 +32,12 @@ def report(losses: Iterable[Loss], *, fail_on_data_loss: bool) -> None:
                 loss.code,
                 tried=loss.tried,
                 happened=loss.happened,
-                hint="records are lost: begin with a new checkpoint, or set failOnDataLoss to "
-                "false to go on with what is there",
+                hint=f"{loss.meaning}: {loss.remedy}, or set failOnDataLoss to false to go on "
+                "with what is there",
             )
         LOGGER.warning(
-            "records are lost, and failOnDataLoss is false: tried to %s: %s",
+            "%s, and failOnDataLoss is false: tried to %s: %s",
+            loss.meaning,
             loss.tried,
             loss.happened,
         )
@@ -47,6 +50,17 @@ def topic_gone(topic: str, topic_id: str, *, again_as: str | None) -> Loss:
         code=ErrorCode.UNKNOWN_TOPIC_ID,
         tried=f"go on reading {topic}",
         happened=f"the topic with id {topic_id} is gone{again}",
+    )
+
+
+def unnamed(place: str) -> Loss:
+    """The checkpoint knows it, and the options of this run leave it out."""
+    return Loss(
+        code=ErrorCode.INVALID_CONFIGURATION,
+        tried=f"go on reading {place}",
+        happened="the checkpoint knows it, and the options do not name it any more",
+        meaning="records are left out",
+        remedy="name it again, or begin with a new checkpoint",
     )
 
 
@@ -75,6 +89,8 @@ def beyond_end(place: str, offset: int, end: int, option: str) -> Loss:
         code=ErrorCode.OFFSET_OUT_OF_RANGE,
         tried=f"resolve {option} of {place}",
         happened=f"it says offset {offset}, and the log ends at {end}",
+        meaning="the offset is not there",
+        remedy=f"give one of at most {end}",
     )
 
 

@@ -56,9 +56,9 @@ class SourceOffset(msgspec.Struct, frozen=True, kw_only=True):
     base: Progress | None = None
 
 
-def is_initial(offset: dict[str, Any]) -> bool:
-    """Whether nothing was planned yet."""
-    return offset.get("initial") is True
+def is_initial(offset: Any) -> bool:
+    """Whether nothing was planned yet. What a checkpoint holds may be anything."""
+    return isinstance(offset, dict) and offset.get("initial") is True
 
 
 def to_json(offset: SourceOffset) -> dict[str, object]:
@@ -70,7 +70,7 @@ def to_json(offset: SourceOffset) -> dict[str, object]:
     return written
 
 
-def from_json(written: dict[str, Any]) -> SourceOffset:
+def from_json(written: Any) -> SourceOffset:
     """Raises STORAGE_CORRUPT for what no release of this source has written."""
     try:
         read = msgspec.convert(written, _OffsetJson)

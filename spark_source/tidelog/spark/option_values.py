@@ -4,6 +4,8 @@ Pure. Spark hands every value over as text: `1.5`, `true` or `1e3` where a whole
 a mistake, and rounding it would hide that.
 """
 
+import contextlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -64,6 +66,18 @@ def parse_count(given: Mapping[str, str], option: str, *, most: int = INT_MAX) -
     if number < 1:
         raise refused(option, f"{number} is below 1", "give a number of at least 1")
     return number
+
+
+def check_once(option: str, text: str) -> None:
+    """Refuse a name that JSON gives twice in one object: all but one would be passed over."""
+
+    def pairs(found: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in found]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise refused(option, f"{text!r} names {twice[0]} twice", "name it once")
+
+    with contextlib.suppress(json.JSONDecodeError, RecursionError):
+        json.loads(text, object_pairs_hook=pairs)
 
 
 def parse_whole(option: str, text: str, *, most: int) -> int:

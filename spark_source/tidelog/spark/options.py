@@ -16,6 +16,7 @@ import msgspec
 from tidelog.spark.kafka_options import PREFIX, TAKEN, ClientSettings, check_name, parse_client
 from tidelog.spark.option_values import (
     LONG_MAX,
+    check_once,
     given_text,
     not_yet,
     parse_bool,
@@ -106,6 +107,12 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     fetch_timeout_ms: int
     client: ClientSettings = ClientSettings()
 
+    def is_named(self, topic: str) -> bool:
+        """Whether the topic is asked for."""
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in self.topics or topic in self.assigned
+
 
 def parse_options(raw: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """Raises INVALID_CONFIGURATION naming the option, what is wrong, and the nearest name."""
@@ -135,13 +142,15 @@ def parse_options(raw: Mapping[str, str], *, is_streaming: bool) -> SourceOption
 def _check_names(raw: Mapping[str, str], *, is_streaming: bool) -> list[str]:
     """The options that mean nothing here; raises for those that cannot be passed over."""
     known = {name.lower() for name in KNOWN}
-    later = {name.lower() for name in LATER}
+    later = {name.lower(): name for name in LATER}
     meaningless = {name.lower() for name in MEANINGLESS + _SPARKS_OWN}
+    batches_only = {name.lower(): name for name in BATCHES_ONLY}
     ignored = []
     for name in sorted(raw):
         small = name.lower()
         if small in later:
-            raise not_yet(name)
+            # Spark hands names over in small letters.
+            raise not_yet(later[small])
         if small in meaningless:
             ignored.append(name)
         elif small not in known and small.startswith(PREFIX):
@@ -154,8 +163,10 @@ def _check_names(raw: Mapping[str, str], *, is_streaming: bool) -> list[str]:
                 "no such option",
                 f"did you mean {near}?" if near else f"known are {', '.join(KNOWN)}",
             )
-        if is_streaming and small in {each.lower() for each in BATCHES_ONLY}:
-            raise refused(name, "a stream has no end", "take it out, or use spark.read")
+        if is_streaming and small in batches_only:
+            raise refused(
+                batches_only[small], "a stream has no end", "take it out, or use spark.read"
+            )
         if not is_streaming and small in {each.lower() for each in STREAMS_ONLY}:
             ignored.append(name)
     return ignored
@@ -203,8 +214,8 @@ def _parse_topics(
     }
     if len(named) != 1:
         raise refused(
-            "subscribe",
-            f"{len(named)} of subscribe, subscribePattern and assign are given",
+            " and ".join(named) or "subscribe",
+            f"{len(named) or 'none'} of subscribe, subscribePattern and assign are given",
             "give exactly one of them",
         )
     if "subscribe" in named:
@@ -233,6 +244,7 @@ def _parse_pattern(text: str) -> str:
 
 def _parse_assigned(text: str) -> dict[str, tuple[int, ...]]:
     how = 'write {"topic":[0,1]}'
+    check_once("assign", text)
     try:
         parsed = msgspec.json.decode(text, type=dict[str, list[int]])
     except msgspec.MsgspecError as error:
@@ -286,6 +298,7 @@ def _parse_word_or_offsets(option: str, text: str) -> Place:
 
 
 def _parse_offsets(option: str, text: str) -> dict[str, dict[int, int]]:
+    check_once(option, text)
     try:
         parsed = msgspec.json.decode(text, type=dict[str, dict[int, int]])
     except msgspec.MsgspecError as error:

@@ -4,13 +4,13 @@ Pure: from positions to positions.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from tidelog.client import TopicPartition
-from tidelog.spark.losses import Loss, cut_below, topic_gone, trimmed
+from tidelog.spark.losses import Loss, cut_below, topic_gone, trimmed, unnamed
 from tidelog.spark.offsets import Progress, TopicProgress
 
 NO_EPOCH: Final = -1
@@ -116,15 +116,24 @@ def split_ranges(ranges: list[OffsetRange], min_partitions: int | None) -> list[
     return pieces
 
 
-def compare(begun: Progress, found: Progress, cuts: Mapping[TopicPartition, int]) -> Comparison:
+def compare(
+    begun: Progress,
+    found: Progress,
+    cuts: Mapping[TopicPartition, int],
+    is_named: Callable[[str], bool] = lambda _: True,
+) -> Comparison:
     """What is lost of what was read: topics that are gone, logs that were truncated.
 
-    `cuts`: where logs part from what was read of them, as their leaders tell.
+    `cuts`: where logs part from what was read of them, as their leaders tell. `is_named`: whether
+    the options still ask for a topic; a partition that they leave out is not in `found`.
     """
     losses: list[Loss] = []
     restarts: Progress = {}
     for topic, was in sorted(begun.items()):
         now = found.get(topic)
+        if now is None and not is_named(topic):
+            losses.append(unnamed(topic))
+            continue
         if now is None or now.topic_id != was.topic_id:
             again_as = None if now is None else now.topic_id
             losses.append(topic_gone(topic, was.topic_id, again_as=again_as))
@@ -132,9 +141,10 @@ def compare(begun: Progress, found: Progress, cuts: Mapping[TopicPartition, int]
         back: dict[int, int] = {}
         for partition, offset in sorted(was.offsets.items()):
             end = now.offsets.get(partition)
-            cut_at = min(
-                offset if end is None else end, cuts.get(TopicPartition(topic, partition), offset)
-            )
+            if end is None:
+                losses.append(unnamed(f"{topic}-{partition}"))
+                continue
+            cut_at = min(end, cuts.get(TopicPartition(topic, partition), offset))
             if cut_at < offset:
                 losses.append(cut_below(f"{topic}-{partition}", offset, cut_at))
                 back[partition] = cut_at
@@ -190,6 +200,34 @@ def trimmed_unread(fresh: Progress, begun: Progress) -> list[Loss]:
         for partition, offset in sorted(progress.offsets.items())
         if offset > 0
     ]
+
+
+def trimmed_since(begins: Progress, beginnings: Progress) -> tuple[list[Loss], Progress]:
+    """Partitions whose log begins above where reading would go on: the losses, and the places."""
+    losses: list[Loss] = []
+    lifted: Progress = {}
+    for topic, kept in sorted(beginnings.items()):
+        was = begins.get(topic)
+        if was is None or was.topic_id != kept.topic_id:
+            continue
+        above = {
+            partition: kept.offsets[partition]
+            for partition, offset in sorted(was.offsets.items())
+            if kept.offsets.get(partition, 0) > offset
+        }
+        losses += [
+            trimmed(f"{topic}-{partition}", was.offsets[partition], offset)
+            for partition, offset in above.items()
+        ]
+        if above:
+            epochs = {partition: was.leader_epochs[partition] for partition in above}
+            lifted[topic] = TopicProgress(was.topic_id, above, epochs)
+    return losses, lifted
+
+
+def count_rows(start: Progress, end: Progress) -> int:
+    """How many offsets lie between two positions."""
+    return sum(piece.length for piece in plan_ranges(start, end))
 
 
 def overlaid(under: Progress, over: Progress) -> Progress:

@@ -40,11 +40,11 @@ class TidelogDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         """For `spark.readStream`."""
-        from tidelog.spark.options import parse_options
         from tidelog.spark.versions import check_streams
 
         del schema
         check_streams()
         from tidelog.spark.stream_reader import StreamReader
 
-        return StreamReader(parse_options(self.options, is_streaming=True))
+        # Spark buries an error that is raised here under one of its own; the reader raises it.
+        return StreamReader(dict(self.options))

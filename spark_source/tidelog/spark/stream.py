@@ -32,6 +32,7 @@ from tidelog.spark.planning import (
     OffsetRange,
     capped,
     compare,
+    count_rows,
     limit_rows,
     never_back,
     new_partitions,
@@ -39,6 +40,7 @@ from tidelog.spark.planning import (
     plan_ranges,
     split_ranges,
     to_compare,
+    trimmed_since,
     trimmed_unread,
 )
 
@@ -105,8 +107,11 @@ class StreamPlanner:
         restarts = self._restarts(view, begun, found, target)
         begins = overlaid(begun, restarts)
         latest = never_back(begins, target)
-        if max_rows is not None:
-            latest = limit_rows(begins, latest, max_rows)
+        if max_rows is not None and count_rows(begins, latest) > max_rows:
+            # What was trimmed away would take its share of the limit, batch for batch.
+            lifted = self._lifted(view, begins)
+            restarts, begins = overlaid(restarts, lifted), overlaid(begins, lifted)
+            latest = limit_rows(begins, never_back(begins, target), max_rows)
         if not restarts and not plan_ranges(begins, latest):
             return start
         return to_json(SourceOffset(progress=latest, base=restarts or None))
@@ -140,7 +145,9 @@ class StreamPlanner:
     def _restarts(self, view: View, begun: Progress, found: Progress, target: Progress) -> Progress:
         """Where partitions begin that are not read on from where they stood; losses are told."""
         asked = to_compare(begun, found)
-        compared: Comparison = compare(begun, found, self._cluster().cuts(asked, view))
+        compared: Comparison = compare(
+            begun, found, self._cluster().cuts(asked, view), self._options.is_named
+        )
         self._report(compared.losses)
         fresh = new_partitions(begun, target)
         if not fresh:
@@ -156,6 +163,12 @@ class StreamPlanner:
         }
         self._report(trimmed_unread(fresh, begun))
         return overlaid(compared.restarts, fresh)
+
+    def _lifted(self, view: View, begins: Progress) -> Progress:
+        """Where logs begin that were trimmed beyond the place to go on at; the losses are told."""
+        losses, lifted = trimmed_since(begins, self._cluster().earliest(view))
+        self._report(losses)
+        return lifted
 
     def _report(self, losses: list[Loss] | tuple[Loss, ...]) -> None:
         """A loss that stays is told once, not at each trigger."""

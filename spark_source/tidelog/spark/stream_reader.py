@@ -3,7 +3,8 @@
 Imported by Spark 4.2 and later only: before, a Python source has no admission control.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -16,15 +17,26 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.spark import stream
 from tidelog.spark.batch_reader import RangePartition, read_task
-from tidelog.spark.options import SourceOptions
+from tidelog.spark.options import SourceOptions, parse_options
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of micro-batches; what it decides stands in `tidelog.spark.stream`."""
+    """A stream of micro-batches; what it decides stands in `tidelog.spark.stream`.
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._planner = stream.StreamPlanner(options)
+    It is made of any options: a mistake in them is raised by the first call, whose error Spark
+    shows as it is.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = dict(given)
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return parse_options(self._given, is_streaming=True)
+
+    @cached_property
+    def _planner(self) -> stream.StreamPlanner:
+        return stream.StreamPlanner(self._options)
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         """A constant: the real start is pinned by the first batch."""
@@ -61,4 +73,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Spark does not always call it; the runner's end closes the connection anyway."""
-        self._planner.close()
+        if "_planner" in vars(self):
+            self._planner.close()
