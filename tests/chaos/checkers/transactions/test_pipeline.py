@@ -100,6 +100,7 @@ def run(seed: int, *, is_atomic: bool) -> dict[str, Log]:
     return {"in-0": inputs, "out-0": output}
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_transactions_is_never_accused_and_one_without_is_found() -> None:
     accused = 0
     for seed in range(200):
