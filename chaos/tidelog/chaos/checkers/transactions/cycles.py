@@ -80,13 +80,15 @@ def _plainest(
             yield name, cycle
         if smaller:
             return
-    inside = frozenset(component)
     for name, allowed in SINGLE:
         best: Path | None = None
-        for source, target in islice(graph.edges_of(component, ANTI), CYCLE_STARTS_MAX):
-            path = graph.shortest_path(target, source, inside, allowed)
-            if path is not None and (best is None or len(path) < len(best)):
-                best = path
+        for each in graph.components(component, allowed | ANTI):
+            inside = frozenset(each)
+            anti = (edge for edge in graph.edges_of(each, ANTI) if edge[1] in inside)
+            for source, target in islice(anti, CYCLE_STARTS_MAX):
+                path = graph.shortest_path(target, source, inside, allowed)
+                if path is not None and (best is None or graph.length(path) < graph.length(best)):
+                    best = path
         if best is not None:
             yield name, best
             return
