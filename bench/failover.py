@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tidelog(arguments: argparse.Namespace) -> Make:
-    return lambda place: TidelogCluster(place, nodes=NODES, partitions=arguments.partitions)
+    return lambda place: TidelogCluster(place, voters=NODES, partitions=arguments.partitions)
 
 
 def _kafka(arguments: argparse.Namespace) -> Make:

@@ -15,6 +15,7 @@ from tidelog.chaos.checkers import Anomaly, Outcome, check_clients
 from tidelog.chaos.live.cluster.gaps import acknowledged_at, longest_gap_ms
 from tidelog.chaos.live.cluster.journal import Entry, read_journal
 from tidelog.chaos.live.cluster.load import ClusterLoad
+from tidelog.chaos.live.cluster.nodes import TidelogCluster
 from tidelog.chaos.live.cluster.rounds import wait, wait_whole
 from tidelog.chaos.live.cluster.run import figures_of
 from tidelog.chaos.live.cluster.verdict import (
@@ -35,11 +36,11 @@ from tidelog.chaos.live.growth.growth import (
     partitions_grow,
     topic_is_made_anew,
 )
-from tidelog.chaos.live.growth.nodes import GrowingCluster
 from tidelog.chaos.live.growth.rolled_back import directory_goes_back
 from tidelog.chaos.live.growth.wrong_clock import clock_is_ahead, find_library
 
 SECONDS: Final = 60.0
+WRITER: Final = "tidelog.chaos.live.growth.writer"
 WRONG_CLOCK: Final = "wrong-clock"
 WARM_SECONDS_MAX: Final = 60.0
 LOST: Final = frozenset({"lost_write", "unseen"})
@@ -59,7 +60,7 @@ class GrowthCase(NamedTuple):
     further: int
     """Brokers beside the voters."""
     healthy_phases: int
-    has_all_at_once: bool = False
+    joins_at_once: bool = False
     """Whether they are there from the beginning."""
 
 
@@ -74,7 +75,7 @@ GROWTH_CASES: Final[dict[str, GrowthCase]] = {
         topic_is_made_anew,
         "a topic is deleted and made again while one of 4 brokers is dead",
         *(8, 8, 1, 2),
-        has_all_at_once=True,
+        joins_at_once=True,
     ),
     "rolled-back": GrowthCase(
         directory_goes_back,
@@ -98,12 +99,14 @@ def run_growth_case(name: str, directory: Path, *, seconds: float | None, rate: 
     healthy_seconds = (SECONDS if seconds is None else seconds) / case.healthy_phases
     clients = directory / "clients"
     clients.mkdir(parents=True)
-    with GrowingCluster(
+    with TidelogCluster(
         directory,
         partitions=case.partitions,
-        most=case.partitions_most,
+        partitions_most=case.partitions_most,
         further=case.further,
-        has_all_at_once=case.has_all_at_once,
+        joins_at_once=case.joins_at_once,
+        has_paths=False,
+        writer=WRITER,
     ) as cluster:
         load = ClusterLoad(cluster, clients, rate=rate)
         stage = Stage(cluster, load, healthy_seconds)
@@ -127,7 +130,7 @@ def run_growth_case(name: str, directory: Path, *, seconds: float | None, rate: 
     return exit_code(verdict, stage.problems, is_valid=stage.is_valid)
 
 
-def _wait_warm(cluster: GrowingCluster, load: ClusterLoad) -> None:
+def _wait_warm(cluster: TidelogCluster, load: ClusterLoad) -> None:
     def is_warm() -> str | None:
         return None if load.acknowledged > 0 else "nothing is acknowledged yet"
 

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from tidelog.chaos.live.cluster.load import ClusterLoad
+from tidelog.chaos.live.cluster.nodes import VOTERS, TidelogCluster, directories_of
 from tidelog.chaos.live.cluster.rounds import wait, wait_whole
-from tidelog.chaos.live.growth.nodes import VOTERS, GrowingCluster, directories_of
 
 THROTTLE_BYTES: Final = 20_000_000
 """A second, to each broker, while replicas move."""
@@ -54,7 +54,7 @@ class StandsStillError(RuntimeError):
 class Stage:
     """A cluster under load, and what has been seen of it so far."""
 
-    def __init__(self, cluster: GrowingCluster, load: ClusterLoad, healthy_seconds: float) -> None:
+    def __init__(self, cluster: TidelogCluster, load: ClusterLoad, healthy_seconds: float) -> None:
         self.cluster = cluster
         self.load = load
         self.phases: list[Phase] = []
@@ -216,7 +216,7 @@ def topic_is_made_anew(stage: Stage) -> None:
     stage.healthy("the new topic")
 
 
-def _remains(cluster: GrowingCluster, topic_id: bytes, victim: int) -> str | None:
+def _remains(cluster: TidelogCluster, topic_id: bytes, victim: int) -> str | None:
     """What the old topic has left on the disks of those that saw it go."""
     for node in cluster.quorum.running():
         found = directories_of(node, topic_id)

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tidelog.chaos.live.cluster.nodes import VOTERS
 from tidelog.chaos.live.cluster.rounds import wait_whole
 from tidelog.chaos.live.growth.growth import Stage, StandsStillError
-from tidelog.chaos.live.growth.nodes import VOTERS
 from tidelog.wire.errors import TidelogError
 
 VICTIM: Final = 2

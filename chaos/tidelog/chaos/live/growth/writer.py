@@ -41,6 +41,7 @@ class GrowthWriter:
         self.journal = Journal(arguments.journal, arguments.partitions)
         self._producer = Producer(
             bootstrap_servers=arguments.bootstrap,
+            acks="all" if arguments.acks == "all" else 1,
             linger_ms=LINGER_MS,
             client_id=arguments.name,
             metadata_max_age_ms=MAX_AGE_MS,
@@ -99,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--partitions", type=int, required=True, help="at most")
     found.add_argument("--rate", type=float, required=True)
     found.add_argument("--journal", type=Path, required=True)
+    found.add_argument("--acks", default="all", choices=["all", "1"])
     return found
 
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from tidelog.chaos.live.cluster.nodes import VOTERS
 from tidelog.chaos.live.cluster.rounds import wait_whole
 from tidelog.chaos.live.growth.growth import Stage, StandsStillError
-from tidelog.chaos.live.growth.nodes import VOTERS
 from tidelog.wire.errors import TidelogError
 
 VICTIM: Final = 2

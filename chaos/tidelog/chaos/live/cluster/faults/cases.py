@@ -89,7 +89,7 @@ def run_cluster_case(
         cluster = stack.enter_context(
             TidelogCluster(
                 directory,
-                nodes=NODES,
+                voters=NODES,
                 partitions=partitions,
                 data_dirs=data_dirs,
                 acks=orders.acks,
