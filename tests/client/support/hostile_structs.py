@@ -141,8 +141,9 @@ def constructor(kind: Any) -> Callable[..., Any]:
     def made(*given: Any, **named: Any) -> Any:
         return kind(*given, **named)
 
-    is_number = kind.__bases__ == (int,)
-    hints = typing.get_type_hints(kind.__new__ if is_number else kind)
+    hints = typing.get_type_hints(kind.__new__ if kind.__bases__ == (int,) else kind)
+    if not is_struct(kind):
+        hints = typing.get_type_hints(kind.__init__)
     parameters = inspect.signature(kind).parameters
     made.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     made.__annotations__ = {name: hints[name] for name in parameters}
@@ -153,8 +154,8 @@ class StructSubject(Subject):
     """All of them."""
 
     taken: Mapping[type, Taken] = TAKEN
-    admin: AdminClient
-    table: Table
+    admin: Any
+    table: Any
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(AdminClient, bootstrap)

@@ -308,6 +308,11 @@ def check_of(call: str, name: str) -> Check:
 
 def checked(call: Callable[P, R]) -> Callable[P, R]:
     """Hands the call its arguments as the table has them, or refuses one by name."""
+    return checked_by(check_of, call)
+
+
+def checked_by(check_of: Callable[[str, str], Check], call: Callable[P, R]) -> Callable[P, R]:
+    """The same with another table, for a surface that has names of its own."""
     run_call = cast("Callable[..., Any]", call)
     parameters = list(inspect.signature(call).parameters.values())[1:]
     checks = {

@@ -1,7 +1,7 @@
 """kafka-python's admin client and what is handed to it, by its names."""
 
 from tidelog.kafka.admin.client import KafkaAdminClient
-from tidelog.kafka.admin.groups import GroupState, GroupType, MemberToRemove
+from tidelog.kafka.admin.groups import GroupState, GroupType
 from tidelog.kafka.admin.types import (
     AlterConfigOp,
     ConfigFilterType,
@@ -10,6 +10,7 @@ from tidelog.kafka.admin.types import (
     ConfigSourceType,
     ElectionType,
     IsolationLevel,
+    MemberToRemove,
     NewPartitions,
     NewTopic,
     OffsetSpec,

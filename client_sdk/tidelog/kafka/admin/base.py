@@ -8,9 +8,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.client import AdminClient
+from tidelog.client.arguments import kinds
 from tidelog.client.arguments.kinds import is_a
 from tidelog.kafka import errors
-from tidelog.kafka.shared.translation import translated
+from tidelog.kafka.shared.translation import translated, translating
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 SPECIAL: Final = {ErrorCode.INVALID_CONFIGURATION: errors.InvalidConfigurationError}
@@ -27,7 +28,8 @@ def listed(given: Any, name: str) -> list[Any]:
     """The values of a list; a text is one value, never its letters."""
     if is_a(given, str, bytes) or not is_a(given, Iterable):
         raise TypeError(f"{name} must be a list, not {type(given).__name__} (hint: [{name}])")
-    return list(given)
+    with translating():
+        return kinds.listed(given, "use KafkaAdminClient", name)
 
 
 def outcome_of(error: TidelogError | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tidelog.kafka.admin.configs import ConfigCalls
 from tidelog.kafka.admin.older import OlderCalls
 from tidelog.kafka.admin.partitions import PartitionCalls
 from tidelog.kafka.admin.topics import TopicCalls
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.option_table import ADMIN
 from tidelog.kafka.shared.options import honoured, without_none
 from tidelog.kafka.shared.translation import translating
@@ -83,6 +84,7 @@ class KafkaAdminClient(TopicCalls, ConfigCalls, PartitionCalls, OlderCalls):
         topic = {"topic_name": "__cluster_metadata", "partitions": [partition]}
         return {"topics": [topic], "nodes": nodes}
 
+    @checked
     def describe_features(
         self, send_request_to_controller: bool = False
     ) -> dict[str, dict[str, tuple[int, int]]]:

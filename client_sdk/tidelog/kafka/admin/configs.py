@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tidelog.client import ConfigResource as Resource
 from tidelog.client import ConfigResourceType as Kind
+from tidelog.client.arguments.kinds import many, shown, text
 from tidelog.client.types.admin import ConfigDescription, ConfigEntry
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase
@@ -18,6 +19,7 @@ from tidelog.kafka.admin.types import (
     ConfigResourceType,
     ConfigSourceType,
 )
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translating
 
 _KINDS: Final[Mapping[ConfigResourceType, Kind]] = {
@@ -36,6 +38,7 @@ _OF_TARGET: Final[Mapping[ConfigResourceType, ConfigSourceType]] = {
     ConfigResourceType.BROKER: ConfigSourceType.DYNAMIC_BROKER_CONFIG,
     ConfigResourceType.GROUP: ConfigSourceType.DYNAMIC_GROUP_CONFIG,
 }
+_NAMES: Final = many(text(), "settings' names")
 _MODIFIED: Final = frozenset(_OF_TARGET.values())
 Answer = dict[str, dict[str, Any]]
 """By kind in small letters, then by name."""
@@ -44,6 +47,7 @@ Answer = dict[str, dict[str, Any]]
 class ConfigCalls(AdminBase):
     """Describe, alter, reset."""
 
+    @checked
     def describe_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -64,6 +68,7 @@ class ConfigCalls(AdminBase):
             by_name[resource.name] = _shown(resource, found, wanted)
         return answer
 
+    @checked
     def alter_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -83,6 +88,7 @@ class ConfigCalls(AdminBase):
             raise_on_unknown=raise_on_unknown,
         )
 
+    @checked
     def reset_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -93,7 +99,7 @@ class ConfigCalls(AdminBase):
         """Unset the settings named; without names: all that are set."""
         wanted: dict[ConfigResource, dict[str, str | None]] = {}
         for each in config_resources:
-            names = list(each.configs or ())
+            names = _names(each)
             if not names:
                 kind = each.resource_type.name.lower()
                 names = list(self.describe_configs([each])[kind][each.name])
@@ -133,10 +139,13 @@ def _resource(resource: ConfigResource, configs: Mapping[str, str | None]) -> Re
     kind = _KINDS.get(resource.resource_type)
     if kind is None:
         raise errors.UnsupportedVersionError(
-            f"settings of a {resource.resource_type.name}: there are none (hint: use TOPIC, BROKER "
-            "or GROUP)"
+            f"settings of resource_type {resource.resource_type.name}: there are none (hint: use "
+            "TOPIC, BROKER or GROUP)"
         )
-    return Resource(kind, str(resource.name), dict(configs))
+    name: Any = resource.name
+    if not isinstance(name, str | int):
+        raise TypeError(f"name of a ConfigResource must be a text: {shown(name)}")
+    return Resource(kind, str(name), dict(configs))
 
 
 def _changes(configs: Any) -> dict[str, str | None]:
@@ -146,8 +155,12 @@ def _changes(configs: Any) -> dict[str, str | None]:
         )
     found: dict[str, str | None] = {}
     for name, wanted in configs.items():
-        operation, value = wanted if isinstance(wanted, tuple) else (AlterConfigOp.SET, wanted)
-        op = AlterConfigOp.build_from(operation)
+        if not isinstance(name, str):
+            raise TypeError(f"configs must be named by texts: {shown(name)}")
+        operation, value = wanted if _is_pair(wanted) else (AlterConfigOp.SET, wanted)
+        if not isinstance(value, str | int | float | None):
+            raise TypeError(f"configs[{name!r}] must be a text, a number or None: {shown(value)}")
+        op = AlterConfigOp.build_from(operation, f"configs[{name!r}]")
         if op in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
             raise errors.UnsupportedVersionError(
                 f"alter {name}: {op.name} is not there (hint: SET the whole list)"
@@ -156,10 +169,23 @@ def _changes(configs: Any) -> dict[str, str | None]:
     return found
 
 
+def _is_pair(wanted: Any) -> bool:
+    return isinstance(wanted, tuple) and len(wanted) == 2
+
+
+def _names(resource: ConfigResource) -> list[str] | None:
+    """Of the settings that are asked for; None: all."""
+    if resource.configs is None:
+        return None
+    with translating(SPECIAL):
+        found: list[str] = _NAMES(resource.configs, "look at settings", "configs")
+    return found
+
+
 def _shown(
     resource: ConfigResource, found: ConfigDescription, wanted: ConfigFilterType
 ) -> dict[str, dict[str, Any]]:
-    names = None if resource.configs is None else set(resource.configs)
+    names = _names(resource)
     entries: dict[str, dict[str, Any]] = {}
     for entry in found.entries:
         source = _SOURCES.get(entry.source, _OF_TARGET[resource.resource_type])

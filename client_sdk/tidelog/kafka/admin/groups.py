@@ -8,6 +8,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, Self
 
 from tidelog.client import OffsetAndMetadata, TopicPartition
+from tidelog.client.arguments.kinds import shown
 from tidelog.client.types.groups import GroupDescription, GroupListing, MemberDescription
 from tidelog.client.types.groups import GroupState as State
 from tidelog.client.types.groups import GroupType as Type
@@ -15,8 +16,9 @@ from tidelog.client.types.groups import MemberToRemove as Removed
 from tidelog.client.types.groups import OffsetTimestamp as AtTime
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase
-from tidelog.kafka.admin.types import OffsetSpec, OffsetTimestamp
+from tidelog.kafka.admin.types import MemberToRemove, OffsetSpec, OffsetTimestamp
 from tidelog.kafka.errors import KafkaError
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translated, translating
 from tidelog.wire.errors import TidelogError
 
@@ -25,14 +27,15 @@ class _Named(StrEnum):
     """Text that scripts may give in any case."""
 
     @classmethod
-    def build_from(cls, value: Any) -> Self:
-        """From a member, its text or its name."""
-        wanted = str(value.value if isinstance(value, Enum) else value)
-        squeezed = wanted.replace("-", "").replace("_", "").lower()
-        for member in cls:
-            if member.value.lower() == squeezed:
-                return member
-        raise ValueError(f"Unrecognized {cls.__name__}: {value}")
+    def build_from(cls, value: Any, name: str = "") -> Self:
+        """From a member, its text or its name; `name` is the argument that it was given as."""
+        wanted = value.value if isinstance(value, Enum) else value
+        if isinstance(wanted, str):
+            squeezed = wanted.replace("-", "").replace("_", "").lower()
+            for member in cls:
+                if member.value.lower() == squeezed:
+                    return member
+        raise ValueError(f"{name and name + ': '}Unrecognized {cls.__name__}: {shown(value)}")
 
 
 class GroupState(_Named):
@@ -55,34 +58,6 @@ class GroupType(_Named):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
-
-
-class MemberToRemove:
-    """A member by its id, or a static one by its name."""
-
-    __slots__ = ("group_instance_id", "member_id", "reason")
-
-    def __init__(
-        self,
-        member_id: str | None = None,
-        group_instance_id: str | None = None,
-        reason: str | None = None,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.reason = reason
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemberToRemove) and self._names() == other._names()
-
-    def __hash__(self) -> int:
-        return hash(self._names())
-
-    def __repr__(self) -> str:
-        return f"<MemberToRemove member_id={self.member_id}, ...={self.group_instance_id}>"
-
-    def _names(self) -> tuple[str | None, str | None]:
-        return self.member_id, self.group_instance_id
 
 
 STATES: Final[Mapping[State, GroupState]] = {
@@ -113,6 +88,7 @@ class GroupCalls(AdminBase):
     `group_coordinator_id` is taken for kafka-python's sake: any broker knows the coordinator.
     """
 
+    @checked
     def list_groups(
         self,
         broker_ids: Iterable[int] | None = None,
@@ -120,8 +96,8 @@ class GroupCalls(AdminBase):
         types_filter: Iterable[Any] | None = None,
     ) -> list[dict[str, str]]:
         """All groups, whoever coordinates them, or those of some states and types."""
-        states = {GroupState.build_from(each) for each in states_filter or ()}
-        types = {GroupType.build_from(each) for each in types_filter or ()}
+        states = {GroupState.build_from(each, "states_filter") for each in states_filter or ()}
+        types = {GroupType.build_from(each, "types_filter") for each in types_filter or ()}
         with translating():
             found = self._client.list_groups()
         return [
@@ -131,6 +107,7 @@ class GroupCalls(AdminBase):
             and (not types or TYPES[group.group_type] in types)
         ]
 
+    @checked
     def describe_groups(
         self,
         group_ids: Iterable[str],
@@ -142,6 +119,7 @@ class GroupCalls(AdminBase):
             found = self._client.try_describe_groups(group_ids)
         return {name: _described(name, group) for name, group in found.items()}
 
+    @checked
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str]:
@@ -153,6 +131,7 @@ class GroupCalls(AdminBase):
             for name, error in found.items()
         }
 
+    @checked
     def list_group_offsets(
         self, group_specs: str | Iterable[str] | Mapping[str, Iterable[TopicPartition] | None]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
@@ -160,6 +139,7 @@ class GroupCalls(AdminBase):
         with translating():
             return self._client.list_group_offsets(group_specs)
 
+    @checked
     def alter_group_offsets(
         self,
         group_id: str,
@@ -173,6 +153,7 @@ class GroupCalls(AdminBase):
             return dict.fromkeys(offsets, type(translated(error)))
         return dict.fromkeys(offsets, errors.NoError)
 
+    @checked
     def reset_group_offsets(
         self,
         group_id: str,
@@ -187,6 +168,7 @@ class GroupCalls(AdminBase):
             found = self._client.reset_group_offsets(group_id, wanted)
         return {name: {"error": errors.NoError, "offset": at.offset} for name, at in found.items()}
 
+    @checked
     def delete_group_offsets(
         self,
         group_id: str,
@@ -201,6 +183,7 @@ class GroupCalls(AdminBase):
             for name, error in found.items()
         }
 
+    @checked
     def remove_group_members(
         self,
         group_id: str,
@@ -273,6 +256,6 @@ def _reset_to(name: TopicPartition, spec: Any) -> Any:
         return _SPECS[spec]
     if isinstance(spec, OffsetTimestamp):
         return AtTime(spec)
-    if isinstance(spec, int):
+    if isinstance(spec, int) and not isinstance(spec, bool):
         return int(spec)
-    raise TypeError(f"Unsupported reset target for {name}: {spec!r}")
+    raise TypeError(f"offset_specs: Unsupported reset target for {name}: {shown(spec)}")

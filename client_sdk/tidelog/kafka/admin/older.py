@@ -12,6 +12,7 @@ from tidelog.kafka import errors
 from tidelog.kafka.admin.base import listed
 from tidelog.kafka.admin.groups import GroupCalls
 from tidelog.kafka.errors import KafkaError
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translated, translating
 from tidelog.kafka.structs import GroupInformation, MemberInformation
 from tidelog.wire.errors import TidelogError
@@ -49,6 +50,7 @@ class OlderCalls(GroupCalls):
     `group_coordinator_id` is taken for its sake: any broker knows the coordinator.
     """
 
+    @checked
     def list_consumer_groups(
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
@@ -56,6 +58,7 @@ class OlderCalls(GroupCalls):
         del broker_ids
         return [(each["group_id"], each["protocol_type"]) for each in self.list_groups()]
 
+    @checked
     def describe_consumer_groups(
         self,
         group_ids: Iterable[str],
@@ -67,6 +70,7 @@ class OlderCalls(GroupCalls):
         found = self.describe_groups(listed(group_ids, "group_ids"))
         return [_information(group) for group in found.values()]
 
+    @checked
     def list_consumer_group_offsets(
         self,
         group_id: str,
@@ -80,6 +84,7 @@ class OlderCalls(GroupCalls):
         nothing = OffsetAndMetadata(-1, "", -1)
         return found if names is None else {name: found.get(name, nothing) for name in names}
 
+    @checked
     def delete_consumer_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> list[tuple[str, type[KafkaError]]]:

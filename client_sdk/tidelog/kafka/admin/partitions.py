@@ -9,9 +9,12 @@ from typing import Any, Final
 from tidelog.client import ElectionType as Election
 from tidelog.client import NewPartitions as Growth
 from tidelog.client import OffsetAndTimestamp, TopicPartition
+from tidelog.client.arguments import kinds
+from tidelog.client.arguments.kinds import shown
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import AdminBase, outcome_of, raise_first, uuid_of
 from tidelog.kafka.admin.types import ElectionType, IsolationLevel, NewPartitions, OffsetSpec
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translated, translating
 
 _SPECS: Final[Mapping[int, str]] = {
@@ -19,6 +22,11 @@ _SPECS: Final[Mapping[int, str]] = {
     OffsetSpec.EARLIEST: "earliest",
     OffsetSpec.MAX_TIMESTAMP: "max_timestamp",
 }
+_GROW: Final = "create partitions"
+_COUNT: Final = kinds.whole(0, kinds.INT32_MAX)
+_PLACED: Final = kinds.many(
+    kinds.many(kinds.whole(0, kinds.INT32_MAX, "a broker's number"), "brokers"), "lists of brokers"
+)
 Numbers = Mapping[str, Iterable[int]]
 """Partitions by topic."""
 
@@ -26,6 +34,7 @@ Numbers = Mapping[str, Iterable[int]]
 class PartitionCalls(AdminBase):
     """Grow, trim, move, elect, look up."""
 
+    @checked
     def create_partitions(
         self,
         topic_partitions: Mapping[str, Any],
@@ -40,7 +49,7 @@ class PartitionCalls(AdminBase):
             try:
                 with translating():
                     self._client.create_partitions(
-                        {topic: _growth(count)}, timeout_ms, validate_only
+                        {topic: _growth(topic, count)}, timeout_ms, validate_only
                     )
                 results.append({"name": topic, "error_code": 0, "error_message": None})
             except errors.BrokerResponseError as error:
@@ -51,6 +60,7 @@ class PartitionCalls(AdminBase):
             raise failures[0]
         return {"results": results}
 
+    @checked
     def delete_records(
         self,
         records_to_delete: Mapping[TopicPartition, int],
@@ -65,6 +75,7 @@ class PartitionCalls(AdminBase):
             for name, first in found.items()
         }
 
+    @checked
     def elect_leaders(
         self,
         election_type: Any,
@@ -73,7 +84,7 @@ class PartitionCalls(AdminBase):
         raise_errors: bool = True,
     ) -> dict[str, Any]:
         """Elect leaders; what became of each partition."""
-        wanted = Election[ElectionType.build_from(election_type).name]
+        wanted = Election[ElectionType.build_from(election_type, "election_type").name]
         names = None if topic_partitions is None else self._named(topic_partitions)
         with translating():
             outcomes = self._client.elect_leaders(wanted, names, timeout_ms=timeout_ms)
@@ -89,6 +100,7 @@ class PartitionCalls(AdminBase):
             ],
         }
 
+    @checked
     def alter_partition_reassignments(
         self,
         reassignments: Mapping[TopicPartition, Sequence[int] | None],
@@ -102,6 +114,7 @@ class PartitionCalls(AdminBase):
             for name, error in outcomes.items()
         }
 
+    @checked
     def list_partition_reassignments(
         self,
         topic_partitions: Numbers | Iterable[TopicPartition] | None = None,
@@ -125,6 +138,7 @@ class PartitionCalls(AdminBase):
             if wanted is None or each.partition in wanted
         }
 
+    @checked
     def list_partition_offsets(
         self,
         topic_partition_specs: Mapping[TopicPartition, int],
@@ -136,13 +150,12 @@ class PartitionCalls(AdminBase):
             raise errors.UnsupportedVersionError("this release has no transactions")
         wanted: dict[TopicPartition, str | int] = {}
         for name, spec in topic_partition_specs.items():
-            if not isinstance(spec, int):
-                raise TypeError(f"Unsupported ts type {type(spec)}, expected int or OffsetSpec")
-            wanted[name] = _SPECS.get(spec, int(spec))
+            wanted[name] = _SPECS.get(spec, spec)
         with translating():
             found = self._client.list_partition_offsets(wanted, timeout_ms)
         return {name: at or OffsetAndTimestamp(-1, -1, -1) for name, at in found.items()}
 
+    @checked
     def describe_log_dirs(
         self,
         topic_partitions: Numbers | Iterable[str] | None = None,
@@ -183,14 +196,20 @@ def _flat(numbers: Numbers) -> list[TopicPartition]:
     return [TopicPartition(topic, each) for topic, every in numbers.items() for each in every]
 
 
-def _growth(wanted: Any) -> Growth:
-    if isinstance(wanted, int):
-        return Growth(wanted)
+def _growth(topic: str, wanted: Any) -> Growth:
+    name = f"topic_partitions[{shown(topic)}]"
+    count: Any
+    assignments: Any
     if isinstance(wanted, NewPartitions):
         count, assignments = wanted.total_count, wanted.new_assignments
+    elif isinstance(wanted, Mapping):
+        count, assignments = wanted.get("count"), wanted.get("assignments")
     else:
-        count, assignments = wanted["count"], wanted.get("assignments")
-    return Growth(count, tuple(tuple(each) for each in assignments or ()))
+        count, assignments = wanted, None
+    placed = [] if assignments is None else _PLACED(assignments, _GROW, f"{name}: new_assignments")
+    return Growth(
+        _COUNT(count, _GROW, f"{name}: total_count"), tuple(tuple(each) for each in placed)
+    )
 
 
 def _by_topic(replicas: Iterable[Any], numbers: Numbers) -> list[dict[str, Any]]:

@@ -9,19 +9,35 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.client import NewTopic as Wanted
+from tidelog.client.arguments import kinds
+from tidelog.client.arguments.kinds import shown
 from tidelog.client.types.records import CreatedTopic, PartitionDescription, TopicDescription
 from tidelog.kafka import errors
 from tidelog.kafka.admin.base import SPECIAL, AdminBase, listed, outcome_of, raise_first, uuid_of
 from tidelog.kafka.admin.types import NewTopic
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translating
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _POLL_S: Final = 0.1
+_COUNT: Final = kinds.whole(-1, kinds.INT32_MAX)
+_SETTING: Final = kinds.either(
+    str, kinds.text(), kinds.either(int, kinds.anything, kinds.text("a text or a number"))
+)
+_FIELDS: Final[Mapping[str, kinds.Check]] = {
+    "name": kinds.topic,
+    "num_partitions": _COUNT,
+    "replication_factor": _COUNT,
+    "replica_assignments": kinds.mapping(kinds.anything, kinds.anything, "partition: brokers"),
+    "topic_configs": kinds.mapping(kinds.text(), _SETTING, "settings"),
+}
+"""Of a NewTopic, which takes anything; scripts give numbers as values of settings."""
 
 
 class TopicCalls(AdminBase):
     """Create, delete, list, describe."""
 
+    @checked
     def create_topics(
         self,
         new_topics: Iterable[Any] | Mapping[str, Mapping[str, Any]],
@@ -35,7 +51,7 @@ class TopicCalls(AdminBase):
             raise ValueError("validate_only and wait_for_metadata are mutually exclusive")
         wanted = [_wanted(each) for each in _spelled_out(new_topics)]
         if not wanted:
-            raise ValueError(f"No valid topics found in new_topics: {new_topics}")
+            raise ValueError(f"No valid topics found in new_topics: {shown(new_topics)}")
         with translating(SPECIAL):
             created = self._client.try_create_topics(wanted, timeout_ms, validate_only)
         raise_first(created, raise_errors=raise_errors)
@@ -45,6 +61,7 @@ class TopicCalls(AdminBase):
             "topics": [_created(topic, found) for topic, found in zip(wanted, created, strict=True)]
         }
 
+    @checked
     def delete_topics(
         self,
         topics: Iterable[str | UUID],
@@ -77,6 +94,7 @@ class TopicCalls(AdminBase):
         with translating():
             return self._client.list_topics()
 
+    @checked
     def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Of each topic its partitions; an unknown one has an error_code."""
         names = None if topics is None else listed(topics, "topics")
@@ -85,6 +103,7 @@ class TopicCalls(AdminBase):
                 return [_described(topic) for topic in self._client.describe_topics()]
         return [self._described_alone(name) for name in names]
 
+    @checked
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: int = 10_000) -> None:
         """Until each of them has a leader for every partition; KafkaTimeoutError after that."""
         names = listed(topic_names, "topic_names")
@@ -116,35 +135,45 @@ class TopicCalls(AdminBase):
         return _described(found)
 
 
-def _spelled_out(new_topics: Iterable[Any] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
+def _spelled_out(new_topics: Any) -> list[NewTopic]:
     if isinstance(new_topics, Mapping):
-        return [
-            NewTopic(
-                name,
-                settings.get("num_partitions", -1),
-                settings.get("replication_factor", -1),
-                settings.get("assignments"),
-                settings.get("configs"),
-            )
-            for name, settings in new_topics.items()
-        ]
+        return [_from_settings(name, settings) for name, settings in new_topics.items()]
     return [
         NewTopic(each) if isinstance(each, str) else each
         for each in listed(new_topics, "new_topics")
     ]
 
 
-def _wanted(topic: NewTopic) -> Wanted:
+def _from_settings(name: Any, settings: Any) -> NewTopic:
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"new_topics[{shown(name)}] must be a dict of settings: {shown(settings)}")
+    return NewTopic(
+        name,
+        settings.get("num_partitions", -1),
+        settings.get("replication_factor", -1),
+        settings.get("assignments"),
+        settings.get("configs"),
+    )
+
+
+def _wanted(topic: Any) -> Wanted:
+    if not isinstance(topic, NewTopic):
+        raise TypeError(f"new_topics must be names or NewTopics: {shown(topic)}")
+    with translating():
+        found = {
+            name: check(getattr(topic, name), "create topics", f"new_topics: {name}")
+            for name, check in _FIELDS.items()
+        }
     if topic.replica_assignments:
         raise errors.UnsupportedVersionError(
-            f"create {topic.name}: the cluster places the replicas of a new topic (hint: leave "
-            "the assignments out, then move them by alter_partition_reassignments)"
+            f"create {topic.name}: replica_assignments: the cluster places the replicas of a new "
+            "topic (hint: leave them out, then move them by alter_partition_reassignments)"
         )
     return Wanted(
-        topic.name,
-        max(0, topic.num_partitions),
-        max(0, topic.replication_factor),
-        dict(topic.topic_configs),
+        found["name"],
+        max(0, found["num_partitions"]),
+        max(0, found["replication_factor"]),
+        {name: str(value) for name, value in found["topic_configs"].items()},
     )
 
 

@@ -5,25 +5,28 @@ Owns these types and how they become the client's. Values only.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Final, Self
+
+from tidelog.client.arguments.kinds import INT64_MAX, shown, whole
+from tidelog.kafka.shared.translation import translating
 
 
 class NamedNumber(IntEnum):
     """Numbers that scripts may give by name as well, in any case."""
 
     @classmethod
-    def build_from(cls, value: Any) -> Self:
-        """From a member, its number or its name."""
+    def build_from(cls, value: Any, name: str = "") -> Self:
+        """From a member, its number or its name; `name` is the argument that it was given as."""
         if isinstance(value, cls):
             return value
         try:
-            return cls(value)
-        except ValueError:
+            if isinstance(value, str):
+                return cls[value.strip().upper().replace("-", "_")]
+            if isinstance(value, int) and not isinstance(value, bool):
+                return cls(value)
+        except (KeyError, ValueError):
             pass
-        try:
-            return cls[str(value).strip().upper().replace("-", "_")]
-        except KeyError:
-            raise ValueError(f"Unrecognized {cls.__name__}: {value}") from None
+        raise ValueError(f"{name and name + ': '}Unrecognized {cls.__name__}: {shown(value)}")
 
 
 class AlterConfigOp(NamedNumber):
@@ -78,8 +81,16 @@ class OffsetSpec(NamedNumber):
     MAX_TIMESTAMP = -3
 
 
+_TIME_MS: Final = whole(-INT64_MAX, INT64_MAX, "a time in milliseconds since 1970")
+
+
 class OffsetTimestamp(int):
     """Milliseconds since 1970, as a place in a partition."""
+
+    def __new__(cls, timestamp_ms: int) -> Self:
+        """Refuses what a plain int() would read or cut: a text, a float, a datetime."""
+        with translating():
+            return super().__new__(cls, _TIME_MS(timestamp_ms, "make a place", "timestamp_ms"))
 
 
 class IsolationLevel(NamedNumber):
@@ -110,8 +121,8 @@ class NewTopic:
         self.name = name
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
-        self.replica_assignments = replica_assignments or {}
-        self.topic_configs = topic_configs or {}
+        self.replica_assignments = {} if replica_assignments is None else replica_assignments
+        self.topic_configs = {} if topic_configs is None else topic_configs
 
 
 class NewPartitions:
@@ -128,9 +139,37 @@ class ConfigResource:
     """Something that has settings; `configs`: names, or values to set."""
 
     def __init__(self, resource_type: Any, name: str, configs: Any = None) -> None:
-        self.resource_type = ConfigResourceType.build_from(resource_type)
+        self.resource_type = ConfigResourceType.build_from(resource_type, "resource_type")
         self.name = name
         self.configs = configs
 
     def __repr__(self) -> str:
         return f"ConfigResource({self.resource_type}, {self.name}, {self.configs})"
+
+
+class MemberToRemove:
+    """A member by its id, or a static one by its name."""
+
+    __slots__ = ("group_instance_id", "member_id", "reason")
+
+    def __init__(
+        self,
+        member_id: str | None = None,
+        group_instance_id: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.reason = reason
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemberToRemove) and self._names() == other._names()
+
+    def __hash__(self) -> int:
+        return hash(self._names())
+
+    def __repr__(self) -> str:
+        return f"<MemberToRemove member_id={self.member_id}, ...={self.group_instance_id}>"
+
+    def _names(self) -> tuple[str | None, str | None]:
+        return self.member_id, self.group_instance_id

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tidelog.kafka.errors import KafkaError
+from tidelog.kafka.shared.checked import checked
 
 
 class CommitFuture:
@@ -30,14 +31,17 @@ class CommitFuture:
         """Failed, and the same commit may be tried again."""
         return self.exception is not None and self.exception.retriable
 
+    @checked
     def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
         """Call f(*args, value, **kwargs) once stored."""
         return self._then(lambda: self.succeeded() and f(*args, self.value, **kwargs))
 
+    @checked
     def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
         """Call f(*args, error, **kwargs) once failed."""
         return self._then(lambda: self.failed() and f(*args, self.exception, **kwargs))
 
+    @checked
     def add_both(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
         """Both, with one function."""
         return self.add_callback(f, *args, **kwargs).add_errback(f, *args, **kwargs)

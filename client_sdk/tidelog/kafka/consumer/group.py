@@ -18,8 +18,9 @@ from tidelog.kafka.consumer.subscription_state import checked_listener
 from tidelog.kafka.coordinator.assignors.abstract import strategy_of
 from tidelog.kafka.metrics import shown
 from tidelog.kafka.serializer import read_by
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.option_table import CONSUMER
-from tidelog.kafka.shared.options import honoured, without_none
+from tidelog.kafka.shared.options import function_of, honoured, without_none
 from tidelog.kafka.shared.reach import reach, reach_or_close
 from tidelog.kafka.shared.topic_names import ensure_valid_topic_name
 from tidelog.kafka.shared.translation import COMMITTING, translated, translating
@@ -50,9 +51,10 @@ class KafkaConsumer:
         arguments = honoured(_NAME, CONSUMER, configs)
         self._has_metrics: bool = arguments.pop("metrics_enabled", True)
         self._metric_group: str = arguments.pop("metric_group_prefix", "consumer")
-        self._deserializers = [
-            arguments.pop(name, None) for name in ("key_deserializer", "value_deserializer")
-        ]
+        self._deserializers: list[Any] = []
+        for name in ("key_deserializer", "value_deserializer"):
+            self._deserializers.append(arguments.pop(name, None))
+            function_of(_NAME, name, self._deserializers[-1], "deserialize")
         self._maker = RecordMaker(*map(read_by, self._deserializers))
         self._on_committed = arguments.pop("default_offset_commit_callback", None)
         if "partition_assignment_strategy" in arguments:
@@ -60,7 +62,8 @@ class KafkaConsumer:
             arguments["partition_assignment_strategy"] = strategy
         self._group_id: str | None = arguments.get("group_id")
         reset = arguments.get("auto_offset_reset")
-        arguments["auto_offset_reset"] = _OLD_RESETS.get(str(reset), reset or "latest")
+        if reset is None or isinstance(reset, str):
+            arguments["auto_offset_reset"] = _OLD_RESETS.get(str(reset), reset or "latest")
         self._arguments = without_none(arguments, "client_id", "client_rack")
         self._kind = _Kind.NOTHING
         with translating():
@@ -72,6 +75,7 @@ class KafkaConsumer:
 
     # What is read.
 
+    @checked
     def subscribe(
         self,
         topics: Sequence[str] = (),
@@ -85,7 +89,7 @@ class KafkaConsumer:
             raise ValueError("Must provide topics or pattern")
         if topics and pattern:
             raise errors.IllegalStateError(_EXCLUSIVE)
-        _check_topics(topics)
+        _check_topics(topics or ())
         told = checked_listener(listener)
         self._become(_Kind.PATTERN if pattern else _Kind.TOPICS)
         if self._group_id is None:
@@ -95,8 +99,9 @@ class KafkaConsumer:
             # A group's pattern matches whole names, a script's the beginning of one.
             pattern = f"(?:{pattern}).*"
         with translating():
-            self._client.subscribe(topics, pattern, told)
+            self._client.subscribe(topics or (), pattern, told)
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
         wanted = list(partitions)
@@ -123,12 +128,14 @@ class KafkaConsumer:
         """The partitions that are read; a subscribed topic's appear once it is known."""
         return self._client.assignment()
 
+    @checked
     def pause(self, *partitions: TopicPartition) -> None:
         """Deliver nothing of these; their positions stay."""
         _check_partitions(partitions)
         with translating():
             self._client.pause(*partitions)
 
+    @checked
     def resume(self, *partitions: TopicPartition) -> None:
         """Deliver again."""
         _check_partitions(partitions)
@@ -141,6 +148,7 @@ class KafkaConsumer:
 
     # Positions.
 
+    @checked
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from this offset."""
         _check_partitions((partition,), one=True)
@@ -150,18 +158,21 @@ class KafkaConsumer:
         with translating():
             self._client.seek(partition, offset)
 
+    @checked
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first record that is kept; without arguments: everywhere."""
         self._check_assigned(partitions)
         with translating():
             self._client.seek_to_beginning(*partitions)
 
+    @checked
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on behind the last record; without arguments: everywhere."""
         self._check_assigned(partitions)
         with translating():
             self._client.seek_to_end(*partitions)
 
+    @checked
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int | None:
         """The offset of the next record that will be delivered; None: not known in time."""
         self._check_one(partition)
@@ -173,12 +184,14 @@ class KafkaConsumer:
                 raise
             return None
 
+    @checked
     def highwater(self, partition: TopicPartition) -> int | None:
         """The first offset that was not committed when the partition last had news."""
         self._check_one(partition)
         with translating():
             return self._client.highwater(partition)
 
+    @checked
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
@@ -186,6 +199,7 @@ class KafkaConsumer:
         with translating():
             return self._client.beginning_offsets(partitions, timeout_ms)
 
+    @checked
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
@@ -193,6 +207,7 @@ class KafkaConsumer:
         with translating():
             return self._client.end_offsets(partitions, timeout_ms)
 
+    @checked
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -200,7 +215,7 @@ class KafkaConsumer:
         for partition, timestamp in timestamps.items():
             if timestamp < 0:
                 raise ValueError(
-                    f"The target time for partition {partition} is {timestamp}. "
+                    f"timestamps: The target time for partition {partition} is {timestamp}. "
                     "The target time cannot be negative."
                 )
         with translating():
@@ -208,6 +223,7 @@ class KafkaConsumer:
 
     # Commits.
 
+    @checked
     def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
@@ -218,6 +234,7 @@ class KafkaConsumer:
         with translating(COMMITTING):
             self._client.commit(offsets, timeout_ms)
 
+    @checked
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
@@ -238,6 +255,7 @@ class KafkaConsumer:
             self._client.commit_async(offsets, on_committed)
         return future
 
+    @checked
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> int | OffsetAndMetadata | None:
@@ -268,11 +286,13 @@ class KafkaConsumer:
         with translating():
             return self._client.topics()
 
+    @checked
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The topic's partitions; empty if there is no such topic."""
         with translating():
             return self._client.partitions_for_topic(topic) or set()
 
+    @checked
     def bootstrap(self, timeout_ms: int | None = None, refresh: bool = False) -> None:
         """Raise NoBrokersAvailable unless the cluster answers in time."""
         if refresh or not self.bootstrap_connected():
@@ -285,12 +305,11 @@ class KafkaConsumer:
 
     # Records.
 
+    @checked
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to max_records (max_poll_records) records; empty when none came in time."""
-        if timeout_ms < 0:
-            raise ValueError("Timeout must not be negative")
         if max_records is not None and not isinstance(max_records, int):
             raise TypeError("max_records must be an integer")
         if max_records is not None and max_records <= 0:
@@ -344,6 +363,7 @@ class KafkaConsumer:
 
     # The rest.
 
+    @checked
     def metrics(self, raw: bool = False) -> Mapping[str, Any] | None:
         """Counters by group; `raw`: as Tidelog's own consumer has them."""
         if not self._has_metrics:
@@ -351,6 +371,7 @@ class KafkaConsumer:
         counters = self._client.metrics()
         return counters if raw else shown(f"{self._metric_group}-metrics", counters)
 
+    @checked
     def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
         """Commit what was read, if that is done by itself, leave the group, end the streams."""
         with translating():

@@ -10,6 +10,7 @@ from tidelog.client import RecordMetadata as StoredAt
 from tidelog.client import SendFuture
 from tidelog.client.types.records import TopicPartition
 from tidelog.kafka.errors import KafkaError
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.translation import translated
 from tidelog.wire.errors import TidelogError
 
@@ -77,6 +78,7 @@ class FutureRecordMetadata:
         found = self.exception
         return found is not None and found.retriable
 
+    @checked
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record was stored; KafkaTimeoutError after `timeout` seconds."""
         try:
@@ -84,6 +86,7 @@ class FutureRecordMetadata:
         except TidelogError as error:
             raise translated(error) from error
 
+    @checked
     def add_callback(
         self, f: Callable[..., object], *args: Any, **kwargs: Any
     ) -> "FutureRecordMetadata":
@@ -91,6 +94,7 @@ class FutureRecordMetadata:
         self._future.add_callback(lambda stored: f(*args, self._shown(stored), **kwargs))
         return self
 
+    @checked
     def add_errback(
         self, f: Callable[..., object], *args: Any, **kwargs: Any
     ) -> "FutureRecordMetadata":
@@ -98,6 +102,7 @@ class FutureRecordMetadata:
         self._future.add_errback(lambda error: f(*args, translated(error), **kwargs))
         return self
 
+    @checked
     def add_both(
         self, f: Callable[..., object], *args: Any, **kwargs: Any
     ) -> "FutureRecordMetadata":

@@ -15,8 +15,9 @@ from tidelog.kafka.metrics import shown
 from tidelog.kafka.partitioner import TopicView, is_clients_own
 from tidelog.kafka.producer.future import FutureRecordMetadata
 from tidelog.kafka.serializer import Conversion, written_by
+from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.option_table import PRODUCER
-from tidelog.kafka.shared.options import honoured, without_none
+from tidelog.kafka.shared.options import function_of, honoured, without_none
 from tidelog.kafka.shared.reach import reach_or_close
 from tidelog.kafka.shared.topic_names import ensure_valid_topic_name
 from tidelog.kafka.shared.translation import translated, translating
@@ -39,9 +40,15 @@ class KafkaProducer:
         self._has_metrics: bool = arguments.pop("metrics_enabled", True)
         self._key_serializer = arguments.pop("key_serializer", None)
         self._value_serializer = arguments.pop("value_serializer", None)
+        for name, given in (
+            ("key_serializer", self._key_serializer),
+            ("value_serializer", self._value_serializer),
+        ):
+            function_of(_NAME, name, given, "serialize")
         self._write_key = written_by(self._key_serializer)
         self._write_value = written_by(self._value_serializer)
         self._partitioner = arguments.pop("partitioner", None)
+        function_of(_NAME, "partitioner", self._partitioner, "partition")
         if callable(self._partitioner) and not hasattr(self._partitioner, "partition"):
             arguments["partitioner"] = self._partitioner
             self._partitioner = None
@@ -95,15 +102,15 @@ class KafkaProducer:
             sum(len(name.encode()) + len(data) for name, data in checked) if checked else -1,
         )
 
+    @checked
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended before; KafkaTimeoutError after `timeout` seconds."""
         with translating():
             self._client.flush(timeout)
 
+    @checked
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Flush, then end. What is not done after `timeout` seconds fails."""
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"Invalid timeout: {timeout}")
         with translating():
             self._client.close(timeout)
         for serializer in (self._key_serializer, self._value_serializer):
@@ -111,6 +118,7 @@ class KafkaProducer:
             if close is not None:
                 close()
 
+    @checked
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions; waits up to max_block_ms for metadata."""
         with translating(_WHILE_SENDING):
@@ -121,6 +129,7 @@ class KafkaProducer:
         with translating():
             return self._client.bootstrap_connected()
 
+    @checked
     def metrics(self, raw: bool = False) -> Mapping[str, Any] | None:
         """Counters by group; `raw`: as Tidelog's own producer has them."""
         if not self._has_metrics:

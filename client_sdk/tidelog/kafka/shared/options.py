@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tidelog.client.arguments.functions import is_async_function
+from tidelog.client.arguments.kinds import shown
 from tidelog.kafka.errors import KafkaConfigurationError, UnrecognizedConfigError
 from tidelog.kafka.shared.option_table import Option, Verdict
 from tidelog.wire.nearest import nearest_name
@@ -38,7 +40,8 @@ def honoured(
         elif option.verdict is Verdict.WARNED and not _asks_nothing(option, value):
             _warn(client, name, value, option.why)
     _check_protocol(client, given)
-    if given.get("retries") == float("inf"):
+    retries = given.get("retries")
+    if isinstance(retries, float) and retries == float("inf"):
         given["retries"] = RETRIES_MAX
     return given
 
@@ -54,7 +57,23 @@ def _whole(value: Any) -> Any:
 
 
 def _asks_nothing(option: Option, value: Any) -> bool:
-    return value is None or bool(value == option.default)
+    try:
+        return value is None or bool(value == option.default)
+    except Exception:  # noqa: BLE001 - whatever the value's own code raises: it is no default
+        return False
+
+
+def function_of(client: str, name: str, given: Any, method: str) -> Any:
+    """The function of an option that takes one, or an object with this method; None: none."""
+    if given is None:
+        return None
+    found = None if isinstance(given, str | bytes | bytearray) else getattr(given, method, given)
+    if not callable(found) or is_async_function(found):
+        raise KafkaConfigurationError(
+            f"make a {client}: {name} is {shown(given)}, it can be a plain function or an object "
+            f"with {method}()"
+        )
+    return found
 
 
 def _check_protocol(client: str, given: Mapping[str, Any]) -> None:
@@ -80,7 +99,7 @@ def _refused(client: str, name: str, why: str) -> KafkaConfigurationError:
 
 
 def _warn(client: str, name: str, value: Any, why: str) -> None:
-    message = f"{client}: {name}={value!r} has no effect: {why}"
+    message = f"{client}: {name}={shown(value)} has no effect: {why}"
     warnings.warn(message, KafkaOptionWarning, stacklevel=_depth_of_script())
 
 

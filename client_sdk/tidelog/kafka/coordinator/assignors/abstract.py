@@ -6,6 +6,7 @@ Owns which way that is. Nothing is assigned here: there is no leader among the m
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from tidelog.client.arguments.kinds import shown
 from tidelog.kafka.errors import KafkaConfigurationError
 
 
@@ -35,7 +36,7 @@ def strategy_of(wanted: Any) -> str | None:
     strategy = _BY_NAME.get(first) if isinstance(first, str) else getattr(first, "strategy", None)
     if not isinstance(strategy, str):
         raise KafkaConfigurationError(
-            f"make a KafkaConsumer: partition_assignment_strategy={wanted!r} cannot be honoured: "
-            "the coordinator assigns (hint: RangePartitionAssignor, or leave it out)"
+            f"make a KafkaConsumer: partition_assignment_strategy={shown(wanted)} cannot be "
+            "honoured: the coordinator assigns (hint: RangePartitionAssignor, or leave it out)"
         )
     return strategy
