@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.client.engine.test_engine_consumer import World
-from tests.client.support.engine_world import view
+from tests.client.support.engine_world import failure, view
 from tidelog.client import TopicPartition
 from tidelog.client.arguments.options import ConsumerOptions
 from tidelog.client.engine.fetch.messages import MetadataArrived, OffsetSpec
@@ -19,15 +19,34 @@ from tidelog.client.engine.group.messages import (
     GroupMessage,
     GroupNews,
     LookupWanted,
+    Lost,
     OffsetsFound,
+    Reconciled,
     Revoke,
 )
 from tidelog.client.reading.group_options import settings_of
-from tidelog.client.reading.group_side import GroupSide, UserHooks
+from tidelog.client.reading.group_side import OUTSIDE, GroupSide, Standing, UserHooks
 from tidelog.wire.calls.groups import Subscription
+from tidelog.wire.errors import ErrorCode
 
 OLD, NEW = b"1" * 16, b"2" * 16
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Listener:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, set[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, names: set[TopicPartition]) -> None:
+        self.heard.append(("assigned", names))
+
+    def on_partitions_revoked(self, names: set[TopicPartition]) -> None:
+        self.heard.append(("revoked", names))
+
+    def on_partitions_lost(self, names: set[TopicPartition]) -> None:
+        self.heard.append(("lost", names))
 
 
 class Side:
@@ -163,3 +182,34 @@ def test_what_is_taken_away_stays_held_when_it_is_told_where_it_begins() -> None
     assert any(isinstance(each, CommitWanted) for each in side.posted), "it is waited for"
     side.found(50)
     assert side.state(T0).is_held
+
+
+def test_a_loss_that_comes_while_the_user_attends_makes_void_what_was_told_before_it() -> None:
+    """Told on another thread, it is taken up by the user's: after what that is in the middle of."""
+    side, told = Side(), Listener()
+    side.group.subscribe(Subscription(topics=("t",)), told)
+    side.group.receive(Assign(number=1, partitions=(part(T0),)))
+    attending = side.group.attend(time.monotonic_ns())
+    assigned = next(attending)
+    side.group.receive(Assign(number=2, partitions=(part(T1),)))
+    side.group.receive(Lost(number=3, error=failure(ErrorCode.UNKNOWN_MEMBER)))
+    assigned()
+    for each in attending:
+        each()
+    assert told.heard == [("assigned", {T0}), ("lost", {T0})], "T1 was never the member's"
+    assert [each.number for each in side.posted if isinstance(each, Reconciled)] == [1, 3]
+    assert not side.group.has_moves
+    assert not side.core.partitions
+
+
+def test_the_lease_ends_the_delivery_at_once_and_the_epoch_goes_with_it() -> None:
+    side = Side()
+    side.subscribe()
+    assert not side.group.may_deliver(5)
+    side.group.standing = Standing(lease_until_ns=7, member_epoch=3)
+    assert side.group.may_deliver(6)
+    assert side.group.metadata().member_epoch == 3
+    assert not side.group.may_deliver(7)
+    side.group.standing = OUTSIDE
+    assert not side.group.may_deliver(0)
+    assert side.group.metadata().member_epoch == 0

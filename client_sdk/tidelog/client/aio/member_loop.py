@@ -25,7 +25,7 @@ from tidelog.client.engine.group.messages import (
     Tell,
 )
 from tidelog.client.reading.group_side import GroupSide
-from tidelog.client.reading.member_parts import note
+from tidelog.client.reading.member_parts import note, standing_of
 from tidelog.client.wire import groups as wire_groups
 from tidelog.wire.errors import TidelogError
 
@@ -97,9 +97,7 @@ class AsyncMemberLoop:
     def _perform(self, effects: list[GroupEffect]) -> None:
         side = self._side
         assert side is not None, "the member runs for somebody"
-        side.lease_until_ns = self._core.membership.lease_until_ns
-        side.member_epoch = self._core.membership.member_epoch
-        side.is_idle = self._core.membership.is_idle
+        side.standing = standing_of(self._core)
         for effect in effects:
             match effect:
                 case Tell(news=HasLeft()):

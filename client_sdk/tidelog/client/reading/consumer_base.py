@@ -208,7 +208,7 @@ class ConsumerBase(Client, ABC):
     @property
     def is_idle(self) -> bool:
         """Whether the group has more members than partitions and nothing is left for this one."""
-        return self._group is not None and self._group.is_idle
+        return self._group is not None and self._group.standing.is_idle
 
     def _group_for(self, tried: str) -> GroupSide:
         if self._group is None:

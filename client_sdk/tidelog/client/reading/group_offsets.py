@@ -34,7 +34,7 @@ Failures = dict[TopicPartition, TidelogError]
 
 
 class GroupOffsets:
-    """One per consumer with a group; the user's thread or task calls it, but for `receive`."""
+    """One per consumer with a group; the user's thread or task calls it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class GroupOffsets:
         self._numbers = 0
 
     def receive(self, news: CommitDone | OffsetsFound) -> None:
-        """From who runs the core, on any thread."""
+        """Kept until the next `settle`."""
         self._results.append(news)
 
     def settle(self) -> None:

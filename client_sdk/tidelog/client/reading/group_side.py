@@ -10,6 +10,7 @@ while the others go on being delivered, and is let go once the commit is answere
 """
 
 import logging
+import queue
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
@@ -59,8 +60,25 @@ class UserHooks(msgspec.Struct, frozen=True, kw_only=True):
     """What is read was changed."""
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """How the member stands, as its core knows: told whole, never changed in place."""
+
+    lease_until_ns: int | None = None
+    """Nothing is delivered after it; None: not a member."""
+    member_epoch: int = 0
+    is_idle: bool = False
+
+
+OUTSIDE: Final = Standing()
+
+
 class GroupSide:
-    """One per consumer with a group; the user's thread or task calls it, but for `receive`."""
+    """One per consumer with a group; the user's thread or task calls it, but for `receive`.
+
+    Whoever runs the core, perhaps on another thread, shares no state with it: the core's news come
+    through an inbox that this side empties, its standing and the time of the last poll are values
+    that one of the two replaces and the other reads.
+    """
 
     def __init__(
         self,
@@ -74,17 +92,17 @@ class GroupSide:
         self.subscription = Subscription()
         self.listener: Any = None
         self.polled_at_ns: int | None = None
-        """Written here, read by who runs the core: when the last poll ended; None: inside one."""
-        self.lease_until_ns: int | None = None
-        """Written by who runs the core, as are the next two."""
-        self.member_epoch = 0
-        self.is_idle = False
+        """Told to whoever runs the core: when the last poll ended; None: inside one."""
+        self.standing = OUTSIDE
+        """Told by whoever runs the core."""
         self.offsets = GroupOffsets(settings.group, options, core, post)
         self.errors: deque[TidelogError] = deque()
         self._options = options
         self._core = core
         self._post = post
         self._user = user
+        self._inbox: queue.SimpleQueue[GroupNews] = queue.SimpleQueue()
+        """All that goes from one thread to the other."""
         self._moves: deque[Revoke | Assign | Lost] = deque()
         self._to_begin: dict[TopicPartition, None] = {}
         """Held until it is known where they begin."""
@@ -96,18 +114,24 @@ class GroupSide:
     # From who runs the core, on any thread.
 
     def receive(self, news: GroupNews) -> None:
-        """Kept for the user's next call; a loss makes void what was told before it."""
-        match news:
-            case Lost():
-                self._moves.clear()
-                self._moves.append(news)
-            case Revoke() | Assign():
-                self._moves.append(news)
-            case CommitDone() | OffsetsFound():
-                self.offsets.receive(news)
-            case HasLeft():
-                # Whoever says farewell waits at the loop itself.
-                pass
+        """Kept for the user's next call."""
+        self._inbox.put(news)
+
+    def _take_news(self) -> None:
+        """Sort what has come; a loss makes void what was told before it."""
+        while not self._inbox.empty():
+            news = self._inbox.get_nowait()
+            match news:
+                case Lost():
+                    self._moves.clear()
+                    self._moves.append(news)
+                case Revoke() | Assign():
+                    self._moves.append(news)
+                case CommitDone() | OffsetsFound():
+                    self.offsets.receive(news)
+                case HasLeft():
+                    # Whoever says farewell waits at the loop itself.
+                    pass
 
     # What is read.
 
@@ -119,13 +143,14 @@ class GroupSide:
     @property
     def has_moves(self) -> bool:
         """Whether partitions come or go: somebody should attend."""
+        self._take_news()
         return bool(self._moves)
 
     def may_deliver(self, now_ns: int) -> bool:
         """Whether what is assigned is certainly nobody else's at this moment."""
         if not self.is_member:
             return True
-        until_ns = self.lease_until_ns
+        until_ns = self.standing.lease_until_ns
         return until_ns is not None and now_ns < until_ns
 
     def subscribe(self, subscription: Subscription, listener: object) -> None:
@@ -146,6 +171,7 @@ class GroupSide:
         self._user.note_position()
         self.offsets.commit_delivered()
         had = set(self._core.partitions)
+        self._take_news()
         self._moves.clear()
         self._revoking = self._lookup = None
         self.subscription = Subscription()
@@ -210,12 +236,9 @@ class GroupSide:
 
     def _next_move(self) -> Revoke | Assign | Lost | None:
         """One after the other; only a loss does not wait for what is being taken away."""
-        try:
-            if self._revoking is None or isinstance(self._moves[0], Lost):
-                return self._moves.popleft()
-        except IndexError:
-            # There is none, or who runs the core put a loss in its place this moment.
-            pass
+        self._take_news()
+        if self._moves and (self._revoking is None or isinstance(self._moves[0], Lost)):
+            return self._moves.popleft()
         return None
 
     def commit_due_s(self, now_ns: int) -> float:
@@ -303,6 +326,7 @@ class GroupSide:
 
     def settle(self) -> None:
         """Take in what came of commits and lookups; changes nothing but where to begin."""
+        self._take_news()
         self.offsets.settle()
         while self.offsets.starts:
             news = self.offsets.starts.popleft()
@@ -365,7 +389,7 @@ class GroupSide:
         """For whom a transaction commits offsets, and for people."""
         return ConsumerGroupMetadata(
             group_id=self.settings.group,
-            member_epoch=self.member_epoch,
+            member_epoch=self.standing.member_epoch,
             member_id=self.settings.member_id if self.is_member else "",
             group_instance_id=self._options.group_instance_id,
         )

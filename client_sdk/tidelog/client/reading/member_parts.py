@@ -2,7 +2,9 @@
 
 import logging
 
+from tidelog.client.engine.group.group import GroupCore
 from tidelog.client.engine.group.messages import Note, Severity
+from tidelog.client.reading.group_side import Standing
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
@@ -22,3 +24,9 @@ def bug_of(group: str, error: Exception) -> TidelogError:
         happened=f"{type(error).__name__}: {error}",
         hint="this is a bug of the SDK: report it with the log",
     )
+
+
+def standing_of(core: GroupCore) -> Standing:
+    """What the user's side is told after each step of the core."""
+    member = core.membership
+    return Standing(member.lease_until_ns, member.member_epoch, member.is_idle)

@@ -27,8 +27,8 @@ from tidelog.client.engine.group.messages import (
     SendLookup,
     Tell,
 )
-from tidelog.client.reading.group_side import GroupSide
-from tidelog.client.reading.member_parts import bug_of, note
+from tidelog.client.reading.group_side import OUTSIDE, GroupSide
+from tidelog.client.reading.member_parts import bug_of, note, standing_of
 from tidelog.client.shared import io_threads, lifecycle
 from tidelog.client.shared.asking import Answer
 from tidelog.client.sync.cluster_calls import ClusterCalls
@@ -109,7 +109,7 @@ class MemberLoop:
                 pass
         except Exception as error:  # noqa: BLE001 - the member's supervisor
             _log.exception("the member of group %r failed", self._details.group)
-            side.lease_until_ns = None
+            side.standing = OUTSIDE
             self._failure = bug_of(self._details.group, error)
             self._on_news()
 
@@ -133,9 +133,7 @@ class MemberLoop:
 
     def _perform(self, side: GroupSide, effects: list[GroupEffect]) -> None:
         # First of all: who has lost the lease delivers nothing from this moment on.
-        side.lease_until_ns = self._core.membership.lease_until_ns
-        side.member_epoch = self._core.membership.member_epoch
-        side.is_idle = self._core.membership.is_idle
+        side.standing = standing_of(self._core)
         for effect in effects:
             match effect:
                 case Tell(news=HasLeft()):
