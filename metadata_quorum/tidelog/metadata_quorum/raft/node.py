@@ -7,7 +7,6 @@ no decision of a role. The pointers stand in this order always, except while rep
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -54,16 +53,14 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LogIndex, Term
 
 
-@dataclass(slots=True)
-class WaitingRead:
+class WaitingRead(msgspec.Struct):
     """A read asked for here, while this member does not lead."""
 
     request_id: int
     arrived_ms: int
 
 
-@dataclass(slots=True)
-class AskedReads:
+class AskedReads(msgspec.Struct):
     """Reads that the leader was asked about, with one request for all of them."""
 
     read_id: int
@@ -72,24 +69,21 @@ class AskedReads:
     reads: list[WaitingRead]
 
 
-@dataclass(slots=True)
-class Installing:
+class Installing(msgspec.Struct):
     """A fetched snapshot takes the log's place once this sequence is flushed."""
 
     sequence: int
     snapshot: Snapshot
 
 
-@dataclass(slots=True)
-class Fetching:
+class Fetching(msgspec.Struct):
     """A snapshot on its way."""
 
     wanted: FetchSnapshot
     position: int = 0
 
 
-@dataclass(slots=True)
-class Refetch:
+class Refetch(msgspec.Struct):
     """How far a repair has come; what is to be repaired is in the hard state."""
 
     next_index: LogIndex

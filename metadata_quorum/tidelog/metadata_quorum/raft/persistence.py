@@ -6,7 +6,8 @@ that promises something leaves before its sequence is reported; see "Durability"
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tidelog.metadata_quorum.raft.effects import Persist, ResetLog
 from tidelog.metadata_quorum.raft.messages import Message
@@ -14,8 +15,7 @@ from tidelog.metadata_quorum.raft.types import Entry, HardState, Snapshot
 from tidelog.wire.ids import LogIndex
 
 
-@dataclass(slots=True)
-class _Write:
+class _Write(msgspec.Struct):
     """Handed over, not flushed yet."""
 
     sequence: int
@@ -25,8 +25,7 @@ class _Write:
     hard_state: HardState | None
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     sequence: int
     message: Message
 

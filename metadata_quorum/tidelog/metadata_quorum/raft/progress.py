@@ -7,7 +7,8 @@ any ──it asks for entries that it had acknowledged──▶ repair ──all
 
 import enum
 from collections import deque
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tidelog.metadata_quorum.raft.types import NO_INDEX, MemberId
 from tidelog.wire.ids import LogIndex
@@ -26,8 +27,7 @@ class Pace(enum.Enum):
     """Entries are sent again that were acknowledged: one request, then wait; counts for nothing."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(msgspec.Struct):
     """match_index < next_index always."""
 
     id: MemberId
@@ -43,7 +43,7 @@ class Progress:
     round: int = 0
     """The latest round of heartbeats that it answered."""
     commit_sent: LogIndex = NO_INDEX
-    in_flight: deque[LogIndex] = field(default_factory=deque)
+    in_flight: deque[LogIndex] = msgspec.field(default_factory=deque)
     """The last index of each unanswered request with entries, in order."""
     snapshot_position: int = 0
 

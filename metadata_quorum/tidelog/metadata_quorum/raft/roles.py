@@ -6,47 +6,42 @@
 Owns the volatile part of Figure 2 and nothing that outlives a role: that is `node`.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from tidelog.metadata_quorum.raft.progress import Progress
 from tidelog.metadata_quorum.raft.types import NO_INDEX, MemberId
 from tidelog.wire.ids import LogIndex, Term
 
 
-@dataclass(slots=True)
-class FollowerState:
+class FollowerState(msgspec.Struct):
     """Answers, and waits for a leader."""
 
 
-@dataclass(slots=True)
-class PreCandidateState:
+class PreCandidateState(msgspec.Struct):
     """Asks whether it would win; no term changes by it."""
 
     term: Term
     """The one that it would take."""
-    votes: dict[MemberId, bool] = field(default_factory=dict)
+    votes: dict[MemberId, bool] = msgspec.field(default_factory=dict)
     asked_ms: int = 0
 
 
-@dataclass(slots=True)
-class CandidateState:
+class CandidateState(msgspec.Struct):
     """Asks for votes; its own is in `votes` once it is flushed."""
 
-    votes: dict[MemberId, bool] = field(default_factory=dict)
+    votes: dict[MemberId, bool] = msgspec.field(default_factory=dict)
     is_leadership_transfer: bool = False
     asked_ms: int = 0
 
 
-@dataclass(slots=True)
-class WaitingChange:
+class WaitingChange(msgspec.Struct):
     """A request that is answered when the members of `index` are committed."""
 
     request_id: int
     index: LogIndex
 
 
-@dataclass(slots=True)
-class HandOver:
+class HandOver(msgspec.Struct):
     """A transfer of leadership under way."""
 
     request_id: int
@@ -56,8 +51,7 @@ class HandOver:
     """TimeoutNow was sent: from here on nobody can take it back."""
 
 
-@dataclass(slots=True)
-class LeaderRead:
+class LeaderRead(msgspec.Struct):
     """A read at the leader; `round` 0: no entry of the term is committed yet."""
 
     arrived_ms: int
@@ -69,8 +63,7 @@ class LeaderRead:
     round: int = 0
 
 
-@dataclass(slots=True)
-class LeaderState:
+class LeaderState(msgspec.Struct):
     """Replicates; every member but itself has a progress."""
 
     progress: dict[MemberId, Progress]
@@ -79,9 +72,9 @@ class LeaderState:
     uncommitted_bytes: int = 0
     round: int = 0
     heartbeat_due_ms: int = 0
-    reads: list[LeaderRead] = field(default_factory=list)
-    changes: list[WaitingChange] = field(default_factory=list)
-    leaving: list[MemberId] = field(default_factory=list)
+    reads: list[LeaderRead] = msgspec.field(default_factory=list)
+    changes: list[WaitingChange] = msgspec.field(default_factory=list)
+    leaving: list[MemberId] = msgspec.field(default_factory=list)
     """Taken out by the last change of members, and not told yet that it is committed."""
     hand_over: HandOver | None = None
 
