@@ -53,8 +53,9 @@ def replica_of(cluster: Cluster, topic: ReplicatedTopic, number: int) -> Replica
 def broker_of(cluster: Cluster, number: int) -> BrokerImage:
     node = cluster.nodes[1].node
     assert node is not None
-    assert node._side is not None
-    return node._side.source.image().brokers[BrokerId(number)]
+    image = node.view().image
+    assert image is not None
+    return image.brokers[BrokerId(number)]
 
 
 def lanes_of(cluster: Cluster, number: int) -> dict[tuple[int, Lane], int]:

@@ -111,6 +111,9 @@ class FakeNodeClock:
 HERE = BrokerDirectory(uuid=bytes([9]) * 16)
 THERE = BrokerDirectory(uuid=bytes([8]) * 16)
 LISTENERS = {"client": "n4:1", "cluster": "n4:2"}
+REGISTRATION = Registration(
+    broker_id=BrokerId(4), incarnation=OURS, listeners=LISTENERS, directories=(HERE,)
+)
 
 
 def session(
@@ -126,9 +129,7 @@ def session(
         ports.clock,
         ControllerClient(network, ports.clock, controller),
         image,
-        Registration(
-            broker_id=BrokerId(4), incarnation=OURS, listeners=LISTENERS, directories=(HERE,)
-        ),
+        broker_id=BrokerId(4),
         cluster_id="c",
         applied_index=lambda: LogIndex(1),
         store_epoch=nothing_to_store if store_epoch is None else store_epoch,
@@ -179,8 +180,8 @@ def simulate(work: Callable[[SimulatedPorts], Coroutine[Any, Any, None]]) -> Non
 def test_a_registration_that_was_written_already_may_be_answered_again() -> None:
     async def work(ports: SimulatedPorts) -> None:
         broker = session(ports, FakeController([7], 7), LocalImage())
-        assert await broker.register() == 7
-        assert await broker.register() == 7
+        assert await broker.register(REGISTRATION) == 7
+        assert await broker.register(REGISTRATION) == 7
 
     simulate(work)
 
@@ -189,7 +190,7 @@ def test_a_broker_whose_registration_was_lost_registers_again() -> None:
     async def work(ports: SimulatedPorts) -> None:
         controller = FakeController([7, 8], valid_epoch=8)
         broker = session(ports, controller, shows(3, OTHERS))
-        await broker.register()
+        await broker.register(REGISTRATION)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(9):
                 await broker.run()
@@ -207,7 +208,7 @@ def test_a_broker_stops_when_its_new_epoch_is_below_the_one_that_was_lost() -> N
     async def work(ports: SimulatedPorts) -> None:
         controller = FakeController([7, 4], valid_epoch=4)
         broker = session(ports, controller, shows(3, OTHERS))
-        await broker.register()
+        await broker.register(REGISTRATION)
         with pytest.raises(TidelogError) as caught:
             async with asyncio.timeout(60):
                 await broker.run()
@@ -221,7 +222,7 @@ def test_a_late_call_of_an_earlier_process_of_the_node_is_registered_over() -> N
     async def work(ports: SimulatedPorts) -> None:
         controller = FakeController([7, 9], valid_epoch=9)
         broker = session(ports, controller, shows(8, OTHERS, directory=HERE))
-        await broker.register()
+        await broker.register(REGISTRATION)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
                 await broker.run()
@@ -240,7 +241,7 @@ def test_a_broker_stops_when_another_nodes_process_has_its_id(
     async def work(ports: SimulatedPorts) -> None:
         controller = FakeController([7, 9], valid_epoch=9)
         broker = session(ports, controller, shows(8, OTHERS, directory, listeners))
-        await broker.register()
+        await broker.register(REGISTRATION)
         with pytest.raises(TidelogError) as caught:
             await broker.run()
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
@@ -253,7 +254,7 @@ def test_a_broker_whose_registration_is_taken_again_and_again_stops() -> None:
     async def work(ports: SimulatedPorts) -> None:
         controller = FakeController([7], valid_epoch=9)
         broker = session(ports, controller, shows(8, OTHERS, directory=HERE))
-        await broker.register()
+        await broker.register(REGISTRATION)
         with pytest.raises(TidelogError) as caught:
             async with asyncio.timeout(60):
                 await broker.run()
@@ -303,10 +304,10 @@ def test_a_held_id_is_waited_for_as_long_as_one_controller_may_take_to_give_it_f
         controller = InUse(ports.clock, free_after_ms=free_after_ms, term_ms=term_ms)
         broker = session(ports, controller, LocalImage())
         if is_registered:
-            assert await broker.register() == 7
+            assert await broker.register(REGISTRATION) == 7
             return
         with pytest.raises(TidelogError) as caught:
-            await broker.register()
+            await broker.register(REGISTRATION)
         assert caught.value.code is ErrorCode.BROKER_ID_IN_USE
         assert ID_IN_USE_MS <= controller.now_ms() < ID_IN_USE_MS + 1_000
 
@@ -355,7 +356,7 @@ def test_the_session_lasts_as_long_as_the_controller_says_and_says_again() -> No
     async def work(ports: SimulatedPorts) -> None:
         controller = TellingController(ports.clock)
         broker = session(ports, controller, shows(5, OURS))
-        await broker.register()
+        await broker.register(REGISTRATION)
         assert broker.session_timeout_ms == 3_000
         running = asyncio.ensure_future(broker.run())
         await ports.clock.sleep(500)
@@ -373,7 +374,7 @@ def test_silence_counts_from_the_heartbeat_that_was_answered_not_from_its_answer
         controller = TellingController(ports.clock)
         controller.delay_ms = 700
         broker = session(ports, controller, shows(5, OURS))
-        await broker.register()
+        await broker.register(REGISTRATION)
         assert broker.silent_ms >= 700
         running = asyncio.ensure_future(broker.run())
         for _ in range(30):
@@ -388,7 +389,7 @@ def test_a_broker_knows_that_it_is_fenced_before_its_image_does() -> None:
     async def work(ports: SimulatedPorts) -> None:
         controller = TellingController(ports.clock)
         broker = session(ports, controller, shows(5, OURS))
-        await broker.register()
+        await broker.register(REGISTRATION)
         told = [broker.is_fenced]
         running = asyncio.ensure_future(broker.run())
         await ports.clock.sleep(300)
@@ -412,7 +413,7 @@ def test_a_broker_asks_to_serve_only_once_its_epoch_is_stored() -> None:
             return {HERE.uuid: epoch}
 
         broker = session(ports, controller, LocalImage(), store_epoch=store)
-        await broker.register()
+        await broker.register(REGISTRATION)
         running = asyncio.ensure_future(broker.run())
         broker.want_unfence()
         await asyncio.sleep(5)
@@ -437,7 +438,7 @@ def test_another_epoch_is_stored_as_well_before_the_broker_asks_to_serve_under_i
 
         image = shows(8, OTHERS, directory=HERE)
         broker = session(ports, controller, image, store_epoch=store)
-        await broker.register()
+        await broker.register(REGISTRATION)
         await broker.store_epoch()
         broker.want_unfence()
         with pytest.raises(TimeoutError):
@@ -463,9 +464,9 @@ def test_a_directory_in_which_the_epoch_could_not_be_stored_is_registered_as_fai
             return {}
 
         broker = session(ports, controller, LocalImage(), store_epoch=store)
-        await broker.register()
+        await broker.register(REGISTRATION)
         await broker.store_epoch()
-        await broker.register()
+        await broker.register_again()
         first, second = controller.registrations
         assert [each.is_online for each in first.directories] == [True]
         assert [each.is_online for each in second.directories] == [False]
@@ -484,7 +485,7 @@ def test_a_process_that_stood_still_counts_the_silence_whoever_answers_it_first(
 
     async def live(ports: SimulatedPorts) -> None:
         broker = session(ports, FakeController([7], 7), LocalImage())
-        await broker.register()
+        await broker.register(REGISTRATION)
         registered = broker.breaks
 
         async def count() -> None:
@@ -514,7 +515,7 @@ def test_a_session_that_was_said_to_be_over_is_one_that_breaks() -> None:
     async def work(ports: SimulatedPorts) -> None:
         controller = TellingController(ports.clock)
         broker = session(ports, controller, LocalImage())
-        await broker.register()
+        await broker.register(REGISTRATION)
         controller.is_fenced = True
         before = broker.breaks
         with pytest.raises(TimeoutError):

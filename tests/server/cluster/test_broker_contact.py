@@ -32,8 +32,7 @@ async def confirmed() -> None:
 
 def shown(session: FakeSession) -> Contact:
     """Of a broker that has all metadata."""
-    contact = Contact()
-    contact.begin(cast("BrokerSession", session))
+    contact = Contact(cast("BrokerSession", session))
     asyncio.run(contact.show(confirmed))
     return contact
 
@@ -41,8 +40,8 @@ def shown(session: FakeSession) -> Contact:
 def test_it_is_said_once_in_each_session_s_time_of_silence() -> None:
     watchers, told = ReplicaWatchers(), list[TidelogError]()
     watchers.watch_doubt(told.append)
-    nothing = cast("Clock", None), Contact(), confirmed
-    watch = ContactWatch(cast("BrokerSession", None), watchers, *nothing)
+    session = cast("BrokerSession", FakeSession())
+    watch = ContactWatch(session, watchers, cast("Clock", None), Contact(session), confirmed)
     counts = []
     for silent_ms in (0, 9_499, 9_500, 10_000, 18_500, 19_000, 400, 9_500):
         watch.look(silent_ms, 9_000)

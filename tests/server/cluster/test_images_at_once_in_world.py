@@ -122,8 +122,9 @@ def inherits(cluster: Cluster, number: int) -> bool:
     """Whether the node has heard of the setting, if not taken it over."""
     node = cluster.nodes[number].node
     assert node is not None
-    assert node._side is not None
-    return "delete.retention.ms" in node._side.source.image().cluster_configuration
+    image = node.view().image
+    assert image is not None
+    return "delete.retention.ms" in image.cluster_configuration
 
 
 @pytest.mark.parametrize("flush", ["replicated", "sync"])

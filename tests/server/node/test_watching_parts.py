@@ -17,7 +17,7 @@ from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, Partition
 from tidelog.metadata_quorum.admin.access import method_name
 from tidelog.ports import ListenerUsage, PageRequest, RequestContext
 from tidelog.server.events import log as log_events
-from tidelog.server.events.image import ImageEvents
+from tidelog.server.events.image import ImageEvents, RoleCounts
 from tidelog.server.events.limit import LimitedEvents
 from tidelog.server.metrics import slow_requests
 from tidelog.server.metrics.gather import Sources
@@ -123,7 +123,7 @@ def image(
 
 def told(before: Image, after: Image, *, is_controller: bool = False) -> Lines:
     lines = Lines()
-    ImageEvents(HERE, lines).follow(before, after, is_controller=is_controller)
+    ImageEvents(HERE, lines, RoleCounts()).follow(before, after, is_controller=is_controller)
     return lines
 
 
@@ -133,7 +133,7 @@ def test_the_first_image_is_no_change() -> None:
 
 def test_a_leader_tells_who_left_and_who_joined_its_in_sync_set() -> None:
     lines = Lines()
-    events = ImageEvents(HERE, lines)
+    events = ImageEvents(HERE, lines, RoleCounts())
     both, alone = image(1), image(2, in_sync=(1,))
     events.follow(both, alone, is_controller=False)
     events.follow(alone, image(3), is_controller=False)
@@ -183,7 +183,7 @@ def test_the_controller_tells_what_becomes_of_brokers() -> None:
 
 def test_a_broker_tells_that_it_was_fenced_but_not_that_it_started() -> None:
     lines = Lines()
-    events = ImageEvents(HERE, lines)
+    events = ImageEvents(HERE, lines, RoleCounts())
     new, live = image(2, broker(1, is_fenced=True)), image(3, broker(1))
     events.follow(image(1), new, is_controller=True)
     events.follow(new, live, is_controller=True)

@@ -14,7 +14,7 @@ def test_a_topic_is_made_and_served_while_files_of_a_deleted_one_are_held() -> N
         assert await directories.write(gone, 0, b"x") == 0
         assert directories.node is not None
         segment = SegmentKey(PartitionKey(TopicId(gone), PartitionId(0)), Offset(0))
-        (home,) = [each for each in directories.node._directories if each.partition_count]
+        (home,) = [each for each in directories.node.view().directories if each.partition_count]
         with home.owner.reading(segment):
             await delete(directories, "gone")
             made = await directories.client.create_topic("made", 1, {"retention.ms": "-1"})

@@ -132,9 +132,9 @@ class Directories:
     def image(self) -> Image:
         """As the node sees the metadata."""
         assert self.node is not None
-        side = self.node._side
-        assert side is not None
-        return side.source.image()
+        image = self.node.view().image
+        assert image is not None
+        return image
 
     def broker(self) -> BrokerImage:
         """As the controller knows it."""

@@ -10,7 +10,7 @@ async def scrape(cluster: Cluster, number: int) -> Scrape:
     """Of one node."""
     node = cluster.nodes[number].node
     assert node is not None, f"node {number} runs"
-    return await Gatherer(node._monitoring.sources).gather()
+    return await Gatherer().gather(node._monitoring.sources)
 
 
 def value(scraped: Scrape, name: str, *labels: str) -> float:

@@ -43,7 +43,7 @@ class ReplicatedTopic:
     def image_of(self, number: int) -> Image | None:
         """What the node knows; None: it does not run."""
         node = self.cluster.nodes[number].node
-        return None if node is None or node._side is None else node._side.source.image()
+        return None if node is None else node.view().image
 
     def seen_by(self, number: int) -> PartitionImage | None:
         """What the node's image says."""

@@ -29,10 +29,10 @@ class RoleCounts(msgspec.Struct, kw_only=True):
 class ImageEvents:
     """`follow` from image to image."""
 
-    def __init__(self, broker_id: BrokerId, events: EventLog) -> None:
+    def __init__(self, broker_id: BrokerId, events: EventLog, counts: RoleCounts) -> None:
         self._broker_id = broker_id
         self._events = events
-        self.counts = RoleCounts()
+        self.counts = counts
 
     def follow(self, before: Image, after: Image, *, is_controller: bool) -> None:
         """Tell and count what is different."""

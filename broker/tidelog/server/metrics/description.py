@@ -89,11 +89,10 @@ def _quorum_figures(controller: ControllerRole) -> QuorumFigures:
 def _broker_figures(broker: BrokerRole, side: MetadataSide) -> BrokerFigures:
     session = broker.session
     image = side.source.image()
-    epoch = -1 if session is None else session.epoch
-    known = None if session is None else image.brokers.get(session.broker_id)
+    known = image.brokers.get(session.broker_id)
     return BrokerFigures(
-        epoch=epoch,
-        is_fenced=known is None or known.epoch != epoch or known.is_fenced,
-        partitions=0 if session is None else image.held_by(session.broker_id).count,
+        epoch=session.epoch,
+        is_fenced=known is None or known.epoch != session.epoch or known.is_fenced,
+        partitions=image.held_by(session.broker_id).count,
         queued_bytes=broker.queued_bytes,
     )

@@ -39,8 +39,8 @@ class WatchCounts(msgspec.Struct, kw_only=True):
     elections_won: int = 0
 
 
-class Sources(msgspec.Struct, kw_only=True):
-    """What there is to ask; parts that come later are set later."""
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to ask; without its parts while the node is not built yet."""
 
     configuration: NodeConfiguration
     clock: Clock
@@ -77,23 +77,22 @@ class Pauses:
 class Gatherer:
     """`gather` for each scrape."""
 
-    def __init__(self, sources: Sources) -> None:
-        self.sources = sources
+    def __init__(self) -> None:
         self._image_counts = ImageCounts()
         self._last_ns = 0
 
-    async def gather(self) -> Scrape:
+    async def gather(self, sources: Sources) -> Scrape:
         """How the node stands now."""
-        sources, scrape = self.sources, Scrape()
+        scrape = Scrape()
         begun_ns = sources.clock.monotonic_ns()
         pauses = Pauses(sources.clock)
         described = describe_node(
             sources.configuration, sources.controller, sources.broker, sources.side
         )
-        self._gather_node(scrape, described)
+        self._gather_node(scrape, sources, described)
         _gather_quorum(scrape, described, sources.watched)
         await pauses.breathe()
-        self._gather_controller(scrape, described)
+        self._gather_controller(scrape, sources, described)
         await pauses.breathe()
         _gather_requests(scrape, sources)
         _gather_limits(scrape, sources)
@@ -117,8 +116,7 @@ class Gatherer:
         self._last_ns = sources.clock.monotonic_ns() - begun_ns
         return scrape
 
-    def _gather_node(self, scrape: Scrape, described: NodeDescription) -> None:
-        sources = self.sources
+    def _gather_node(self, scrape: Scrape, sources: Sources, described: NodeDescription) -> None:
         scrape.set(
             "tidelog_node",
             1,
@@ -136,8 +134,10 @@ class Gatherer:
         scrape.set("tidelog_node_loop_stall_seconds", sources.watched.stalled_ms / 1000)
         scrape.set("tidelog_node_scrape_seconds", self._last_ns / NS_PER_S)
 
-    def _gather_controller(self, scrape: Scrape, described: NodeDescription) -> None:
-        quorum, side = described.quorum, self.sources.side
+    def _gather_controller(
+        self, scrape: Scrape, sources: Sources, described: NodeDescription
+    ) -> None:
+        quorum, side = described.quorum, sources.side
         if quorum is None:
             return
         scrape.set("tidelog_controller_is_active", quorum.is_active_controller)

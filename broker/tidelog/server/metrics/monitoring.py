@@ -4,14 +4,14 @@ Owns how these are put together, once for each node. It must never decide anythi
 node without anybody who looks does the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.middleware.quota import Quotas
 from tidelog.broker.shared.meter import Meter
-from tidelog.ports import Disk, Method, Server
+from tidelog.ports import Disk, Server
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import LimitedEvents
@@ -40,13 +40,12 @@ class Monitoring:
         self.meter = Meter((CLIENT_LISTENER, CLUSTER_LISTENER))
         self.metering = Metering(self.meter, ports.clock, self._slow_log(configuration))
         self.health = Health()
-        self.sources = Sources(
+        self._sources = Sources(
             configuration=configuration,
             clock=ports.clock,
             meter=self.meter,
             health=self.health,
             disks=self._disks,
-            servers={},
         )
 
     def _slow_log(self, configuration: NodeConfiguration) -> SlowRequests | None:
@@ -76,11 +75,17 @@ class Monitoring:
         """`host:port` of the pages; empty: there are none."""
         return "" if self._server is None else self._server.address
 
-    async def open(self) -> None:
+    @property
+    def sources(self) -> Sources:
+        """What a scrape asks: the parts of the node, as soon as they are there."""
+        return self._sources
+
+    async def open(self, cluster_id: str) -> None:
         """Serve the pages, if they are asked for."""
+        self._sources = msgspec.structs.replace(self._sources, cluster_id=cluster_id)
         if self._bind and self.ports.pages is not None:
             prepare()
-            handlers = MonitoringPages(self.sources).handlers()
+            handlers = MonitoringPages(self.health, lambda: self._sources).handlers()
             self._server = await self.ports.pages.serve(self._bind, handlers)
             log_events.info("metrics_listening", address=self._server.address)
 
@@ -89,22 +94,21 @@ class Monitoring:
         if self._server is not None:
             await self._server.stop(0)
 
-    def watch(
-        self, listener: str, server: Server, methods: Mapping[str, Method], late: Iterable[str]
-    ) -> None:
-        """A listener was bound; `late` are its methods that are answered once the broker is up."""
-        self.sources.servers = {**self.sources.servers, listener: server}
-        self.health.watch(server, methods, [name for name in late if name in methods])
-
-    def know(
+    def show(
         self,
         *,
+        servers: Mapping[str, Server],
         controller: ControllerRole | None,
         broker: BrokerRole | None,
         side: MetadataSide,
         quotas: Quotas,
     ) -> None:
-        """What there is to ask from now on."""
-        sources = self.sources
-        sources.controller, sources.broker, sources.side = controller, broker, side
-        sources.quotas = quotas
+        """The node is built: from now on a scrape asks its parts."""
+        self._sources = msgspec.structs.replace(
+            self._sources,
+            servers=servers,
+            controller=controller,
+            broker=broker,
+            side=side,
+            quotas=quotas,
+        )

@@ -5,12 +5,13 @@ that a probe can tell a node that starts or stops from one that is gone. One scr
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.ports import Page, PageHandler, PageRequest
 from tidelog.ports.pages import HTTP_OK
 from tidelog.server.metrics.gather import Gatherer, Sources
+from tidelog.server.metrics.health import Health
 from tidelog.server.metrics.text import encode
 
 METRICS_PAGE: Final = "/metrics"
@@ -21,9 +22,10 @@ READY_PAGE: Final = "/readyz"
 class MonitoringPages:
     """`handlers` for the listener."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._gatherer = Gatherer(sources)
-        self._health = sources.health
+    def __init__(self, health: Health, sources: Callable[[], Sources]) -> None:
+        self._sources = sources
+        self._gatherer = Gatherer()
+        self._health = health
         self._scraping = asyncio.Lock()
 
     def handlers(self) -> Mapping[str, PageHandler]:
@@ -37,6 +39,6 @@ class MonitoringPages:
     async def metrics(self, request: PageRequest) -> Page:
         """`/metrics`."""
         async with self._scraping:
-            scrape = await self._gatherer.gather()
+            scrape = await self._gatherer.gather(self._sources())
             body, content_type = await encode(scrape, request.accept)
         return Page(status=HTTP_OK, body=body, content_type=content_type)

@@ -36,44 +36,36 @@ away before that finds this very broker in the metadata, and waits here for anot
 class Contact:
     """Whether a controller was heard so lately that nobody else can lead in this broker's place."""
 
-    def __init__(self) -> None:
-        self._session: BrokerSession | None = None
+    def __init__(self, session: BrokerSession) -> None:
+        self._session = session
         self._shown_breaks = -1
         """Of the session, those before this broker had all metadata that were committed."""
-
-    def begin(self, session: BrokerSession) -> None:
-        """The broker has a session from now on."""
-        self._session = session
 
     def holds(self) -> bool:
         """Whether the session cannot be over, and was not since this broker last knew for sure who
         leads.
         """
-        return self._is_heard() and self._breaks() == self._shown_breaks
+        return self._is_heard() and self._session.breaks == self._shown_breaks
 
     @property
     def is_to_be_shown(self) -> bool:
         """Whether a controller is heard again, and what happened meanwhile may not be here yet."""
-        return self._is_heard() and self._breaks() != self._shown_breaks
+        return self._is_heard() and self._session.breaks != self._shown_breaks
 
     async def show(self, confirm: Callable[[], Awaitable[None]]) -> None:
         """`confirm` returns once this broker acts on all metadata that were committed when it was
         called, by the word of a majority; what it raises is raised here.
         """
-        breaks = self._breaks()
+        breaks = self._session.breaks
         await confirm()
         self._shown_breaks = breaks
 
     def _is_heard(self) -> bool:
         """So lately that the session cannot be over, and not with the word that it is."""
         session = self._session
-        if session is None or session.is_fenced:
+        if session.is_fenced:
             return False
         return session.silent_ms < contact_ms(session.session_timeout_ms)
-
-    def _breaks(self) -> int:
-        assert self._session is not None, "a broker is in contact by its session"
-        return self._session.breaks
 
 
 class ContactWatch:

@@ -19,16 +19,17 @@ from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.groups.admin import GroupAdminRpc
 from tidelog.broker.services.groups.calls import GroupCalls
 from tidelog.broker.services.groups.handler import GroupsHandler
+from tidelog.broker.services.groups.peer_calls import PeerCalls
+from tidelog.broker.services.groups.peer_offsets import PeerOffsets
 from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.broker.services.subscribe.ports import PeerGroup, PeerReads
 from tidelog.broker.shared.meter import Meter
 from tidelog.broker.shared.node_time import HouseTime
-from tidelog.ports import Clock, Method, TaskScope
+from tidelog.metadata_quorum.port import ImageSource, Metadata
+from tidelog.ports import Clock, Method, Network, Random, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
-from tidelog.server.ports.node import NodePorts
-from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 
@@ -38,8 +39,11 @@ class BrokerGroups:
     def __init__(
         self,
         replicas: Replicas,
-        ports: NodePorts,
-        side: MetadataSide,
+        metadata: Metadata,
+        source: ImageSource,
+        network: Network,
+        clock: Clock,
+        random: Random,
         fetch: FetchHandler,
         meter: Meter,
         *,
@@ -50,14 +54,15 @@ class BrokerGroups:
         address_of: Callable[[BrokerId], str | None],
         is_in_contact: Callable[[], bool],
     ) -> None:
-        self._clock = ports.clock
-        self._events = _limited_events(ports.clock)
+        self._clock = clock
+        # Strangers make groups and members as they like: their ends must not fill the log.
+        self._events = LimitedEvents(log_events, clock)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self.finder = CoordinatorFinder(side.metadata, replicas, ports.clock, broker_id=broker_id)
+        self.finder = CoordinatorFinder(metadata, replicas, clock, broker_id=broker_id)
         self.coordinators = GroupCoordinators(
             replicas,
-            ports.clock,
+            clock,
             time=time,
             broker_id=broker_id,
             make_core=GroupCoordinatorCore,
@@ -67,28 +72,24 @@ class BrokerGroups:
         )
         handler = GroupsHandler(self.coordinators, meter, replicas.name_of)
         self.members = GroupRpc(handler)
+        peers = PeerCalls(
+            network, cluster_id=cluster_id, broker_id=broker_id, address_of=address_of
+        )
+        self._peer_offsets = PeerOffsets(OwnWatermarks(replicas), fetch.leadership, peers)
+        offsets = LeaderOffsets(source, self._peer_offsets)
+        self.lag = LagKeeper(self.coordinators, offsets, clock)
         calls = GroupCalls(
             self.coordinators,
             self.members,
             broker_id=broker_id,
-            lag_of=lambda group: self.lag.lag_of(group),
-            look_at_lags=lambda: self.lag.look_again(),
+            lag_of=self.lag.lag_of,
+            look_at_lags=self.lag.look_again,
         )
-        self._peers = GroupPeers(
-            calls,
-            OwnWatermarks(replicas),
-            fetch,
-            ports.network,
-            cluster_id=cluster_id,
-            broker_id=broker_id,
-            address_of=address_of,
-        )
-        offsets = LeaderOffsets(side.source, self._peers)
-        self.admin = GroupAdminRpc(self._peers, self.finder, offsets, side.source)
-        self.lag = LagKeeper(self.coordinators, offsets, ports.clock)
-        reads = PeerReads(side.source, self._peers, offsets, fetch, broker_id=broker_id)
-        group = self._group_of(handler, ports.clock)
-        self.subscriptions = Subscriptions(side.source, group, reads, ports.clock, ports.random)
+        self._peers = GroupPeers(calls, fetch, peers)
+        self.admin = GroupAdminRpc(self._peers, self.finder, offsets, source)
+        reads = PeerReads(source, self._peers, offsets, fetch, broker_id=broker_id)
+        group = self._group_of(handler, clock)
+        self.subscriptions = Subscriptions(source, group, reads, clock, random)
 
     def _group_of(self, handler: GroupsHandler, clock: Clock) -> GroupPorts:
         def own_life() -> BrokerLife:
@@ -98,7 +99,7 @@ class BrokerGroups:
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return self._peers.methods()
+        return {**self._peers.methods(), **self._peer_offsets.methods()}
 
     def start(self, scope: TaskScope) -> None:
         """Its tasks."""
@@ -112,8 +113,3 @@ class BrokerGroups:
         while True:
             await self._clock.sleep(WINDOW_MS)
             self._events.sweep()
-
-
-def _limited_events(clock: Clock) -> LimitedEvents:
-    """Strangers make groups and members as they like: their ends must not fill the log."""
-    return LimitedEvents(log_events, clock)

@@ -20,12 +20,10 @@ from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.tasks.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.tasks.roles import RoleKeeper
 from tidelog.broker.services.replica.methods import ReplicaRpc
+from tidelog.metadata_quorum.port import ImageSource
 from tidelog.metadata_quorum.stream.controller_client import ControllerClient
-from tidelog.ports import Method, TaskScope
-from tidelog.ports.request_context import CLUSTER_LISTENER
+from tidelog.ports import Clock, Method, Network, Random, TaskScope
 from tidelog.server.events import log as log_events
-from tidelog.server.ports.node import NodePorts
-from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 
@@ -35,41 +33,42 @@ class BrokerReplication:
     def __init__(
         self,
         replicas: Replicas,
-        ports: NodePorts,
-        side: MetadataSide,
+        source: ImageSource,
+        controller: ControllerClient,
+        network: Network,
+        clock: Clock,
+        random: Random,
         *,
         cluster_id: str,
         broker_id: BrokerId,
         broker_epoch: Callable[[], BrokerEpoch],
-        peer_addresses: Mapping[str, str],
+        address_of: Callable[[BrokerId], str | None],
         limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
-        self._side = side
-        self._peer_addresses = peer_addresses
-        calls = _calls(side.controller, cluster_id, broker_id, broker_epoch)
-        self.in_sync = InSyncKeeper(ports.clock, calls, broker_id=broker_id)
-        self.repair = Repair(
-            replicas, side.source, ports.clock, calls, log_events, broker_id=broker_id
+        calls = ControllerCalls(
+            controller, cluster_id=cluster_id, broker_id=broker_id, broker_epoch=broker_epoch
         )
-        self.log_ends = LogEnds(replicas, side.source, ports.clock, calls, broker_id=broker_id)
-        self.reopening = Reopening(replicas, ports.clock, log_events)
+        self.in_sync = InSyncKeeper(clock, calls, broker_id=broker_id)
+        self.repair = Repair(replicas, source, clock, calls, log_events, broker_id=broker_id)
+        self.log_ends = LogEnds(replicas, source, clock, calls, broker_id=broker_id)
+        self.reopening = Reopening(replicas, clock, log_events)
         self.fetchers = Fetchers(
             replicas,
-            side.source,
-            ports.network,
-            ports.clock,
-            ports.random,
+            source,
+            network,
+            clock,
+            random,
             cluster_id=cluster_id,
             broker_id=broker_id,
             broker_epoch=broker_epoch,
-            address_of=self.address_of,
+            address_of=address_of,
             limits=limits,
         )
         replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
         self._handler = ReplicaFetchHandler(
             replicas,
-            side.source,
-            ports.clock,
+            source,
+            clock,
             cluster_id=cluster_id,
             on_follower_position=self.in_sync.on_follower_position,
             on_follower_gone=self.in_sync.on_follower_gone,
@@ -98,22 +97,3 @@ class BrokerReplication:
         scope.start(self.repair.run(), name="repair")
         scope.start(self.reopening.run(), name="reopening")
         scope.start(self.log_ends.run(), name="log ends")
-
-    def address_of(self, broker_id: BrokerId) -> str | None:
-        """Where another broker serves its replicas; None: it is not registered."""
-        known = self._side.source.image().brokers.get(broker_id)
-        if known is None:
-            return None
-        own = self._peer_addresses.get(str(broker_id))
-        return own or known.listeners.get(CLUSTER_LISTENER)
-
-
-def _calls(
-    controller: ControllerClient,
-    cluster_id: str,
-    broker_id: BrokerId,
-    broker_epoch: Callable[[], BrokerEpoch],
-) -> ControllerCalls:
-    return ControllerCalls(
-        controller, cluster_id=cluster_id, broker_id=broker_id, broker_epoch=broker_epoch
-    )

@@ -32,10 +32,11 @@ class ControllerRole:
     def __init__(
         self,
         storage: QuorumStorageFiles,
+        image: LocalImage,
         configuration: NodeConfiguration,
         ports: NodePorts,
     ) -> None:
-        self.image = LocalImage()
+        self.image = image
         self.is_current = False
         """Whether the image holds what was committed when this process started."""
         self.storage = storage
@@ -131,13 +132,17 @@ class ControllerRole:
 
 
 async def open_controller(
-    disk: Disk, identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
+    disk: Disk,
+    image: LocalImage,
+    identity: NodeIdentity,
+    configuration: NodeConfiguration,
+    ports: NodePorts,
 ) -> ControllerRole:
-    """Check whose directory it is, and recover what it holds."""
+    """Check whose directory it is, and recover what it holds; the image shows what is applied."""
     storage = await open_storage(
         disk,
         node_id=identity.node_id,
         cluster_id=identity.cluster_id,
         boot_id=ports.host.boot_id(),
     )
-    return ControllerRole(storage, configuration, ports)
+    return ControllerRole(storage, image, configuration, ports)

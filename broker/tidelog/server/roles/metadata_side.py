@@ -66,10 +66,12 @@ def of_member(
 
 
 def of_observer(
-    identity: NodeIdentity, configuration: NodeConfiguration, ports: NodePorts
+    image: LocalImage,
+    identity: NodeIdentity,
+    configuration: NodeConfiguration,
+    ports: NodePorts,
 ) -> MetadataSide:
     """Of a broker without a vote."""
-    image = LocalImage()
     addresses = Addresses(
         bootstrap_servers=configuration.quorum.bootstrap_servers,
         peer_addresses=configuration.peer_addresses,

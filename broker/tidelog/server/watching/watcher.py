@@ -49,8 +49,8 @@ class NodeWatch:
         self._counts = sources.watched
         self._events = LimitedEvents(log_events, ports.clock)
         self._refusals = RefusalEvents(sources, log_events)
-        self._image_events = ImageEvents(BrokerId(configuration.node_id), self._events)
-        sources.roles = self._image_events.counts
+        broker_id = BrokerId(configuration.node_id)
+        self._image_events = ImageEvents(broker_id, self._events, sources.roles)
         self._configuration = configuration
         self._clock = ports.clock
         self._controller = controller

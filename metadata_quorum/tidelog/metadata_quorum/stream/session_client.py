@@ -98,7 +98,7 @@ class NodeClock(Protocol):
 
 
 class BrokerSession:
-    """`register()` once, then `run()` until cancelled; raises where the node has to stop."""
+    """`register` once, then `run()` until cancelled; raises where the node has to stop."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class BrokerSession:
         clock: Clock,
         controller: ControllerClient,
         source: ImageSource,
-        registration: Registration,
         *,
+        broker_id: BrokerId,
         cluster_id: str,
         applied_index: Callable[[], LogIndex],
         store_epoch: StoreEpoch,
@@ -117,14 +117,16 @@ class BrokerSession:
         self._clock = clock
         self._controller = controller
         self._source = source
-        self._registration = registration
+        self.broker_id: Final = broker_id
+        self._registration: Registration | None = None
+        """What the broker says of itself; None: it has not registered yet."""
         self._cluster_id = cluster_id
         self._applied_index = applied_index
         self._store_epoch = store_epoch
         self._stored_epoch = UNREGISTERED
         """The one that is durable in the data directories."""
-        self._directories = registration.directories
-        self._told_directories = registration.directories
+        self._directories: tuple[BrokerDirectory, ...] = ()
+        self._told_directories: tuple[BrokerDirectory, ...] = ()
         self._interval_ms = INTERVAL_MS
         self._sequence = 0
         self._stale_since_ns: int | None = None
@@ -148,9 +150,14 @@ class BrokerSession:
         """Why the controller was not reached the last time; None while it answers."""
 
     @property
-    def broker_id(self) -> BrokerId:
-        """As configured."""
-        return self._registration.broker_id
+    def _registered(self) -> Registration:
+        assert self._registration is not None, "a broker registers before it does anything else"
+        return self._registration
+
+    def own_epoch(self) -> BrokerEpoch:
+        """Under which epoch the broker lives, once it has registered."""
+        assert self.epoch != UNREGISTERED, "a broker that has not registered has no epoch"
+        return self.epoch
 
     @property
     def silent_ms(self) -> int:
@@ -166,7 +173,7 @@ class BrokerSession:
             self._stored_epoch = epoch
             # Should it have to register once more, this is what lies there; a directory in which
             # it could not be stored has failed.
-            known = self._registration
+            known = self._registered
             directories = tuple(
                 BrokerDirectory(each.uuid, each.uuid in stored) for each in known.directories
             )
@@ -175,9 +182,16 @@ class BrokerSession:
             )
         self._news.set()
 
-    async def register(self) -> BrokerEpoch:
+    async def register(self, registration: Registration) -> BrokerEpoch:
         """Make the broker known, however long it takes to find a controller."""
-        message = stream_session.encode_registration(self._cluster_id, self._registration)
+        assert registration.broker_id == self.broker_id, "a broker registers itself"
+        self._registration = registration
+        self._directories = self._told_directories = registration.directories
+        return await self.register_again()
+
+    async def register_again(self) -> BrokerEpoch:
+        """Make it known once more, with what is stored in its directories by now."""
+        message = stream_session.encode_registration(self._cluster_id, self._registered)
         in_use = _InUse()
         while True:
             asked_ns = self._clock.monotonic_ns()
@@ -205,7 +219,7 @@ class BrokerSession:
             self.epoch = registered.epoch
             self.session_timeout_ms = registered.session_timeout_ms or SESSION_TIMEOUT_MS
             self._stale_since_ns = None
-            self._told_directories = self._registration.directories
+            self._told_directories = self._registered.directories
             return self.epoch
 
     async def wait_registered(self) -> None:
@@ -289,7 +303,7 @@ class BrokerSession:
         self._sequence += 1
         has_changed = self._directories != self._told_directories
         return Heartbeat(
-            broker_id=self._registration.broker_id,
+            broker_id=self.broker_id,
             epoch=self.epoch,
             applied_index=self._applied_index(),
             wants_unfence=self._wants_unfence and self._stored_epoch == self.epoch,
@@ -345,9 +359,9 @@ class BrokerSession:
         self.breaks += 1
         known = self._known()
         if known is None:
-            await self.register()
+            await self.register_again()
             return
-        is_ours = known.incarnation == self._registration.incarnation
+        is_ours = known.incarnation == self._registered.incarnation
         if known.epoch <= self.epoch:
             # This node's image is behind what the controller refused by; or it is not, and the
             # registration was lost with the end of a log: then the controller takes a new one.
@@ -355,18 +369,18 @@ class BrokerSession:
             if self._stale_since_ns is None:
                 self._stale_since_ns = now_ns
             elif now_ns - self._stale_since_ns >= LOST_MS * 1_000_000:
-                await self.register()
+                await self.register_again()
             return
         if is_ours:
             self.epoch = known.epoch
             return
         if self._is_earlier_process(known) and self._taken_back < TAKEN_BACK_MAX:
             self._taken_back += 1
-            await self.register()
+            await self.register_again()
             return
         raise TidelogError(
             ErrorCode.STALE_BROKER_EPOCH,
-            tried=f"serve as broker {self._registration.broker_id}",
+            tried=f"serve as broker {self.broker_id}",
             happened=f"another process registered under this id since: {error.happened}",
             hint="Give every node a node_id of its own; this process stops.",
         )
@@ -376,20 +390,20 @@ class BrokerSession:
 
         It is dead, since its directory's lock and its address are held here.
         """
-        ours = [each.uuid for each in self._registration.directories]
-        is_here = dict(known.listeners) == dict(self._registration.listeners)
+        ours = [each.uuid for each in self._registered.directories]
+        is_here = dict(known.listeners) == dict(self._registered.listeners)
         return is_here and any(each.uuid in ours for each in known.directories)
 
     def _lost(self, happened: str) -> TidelogError:
         return TidelogError(
             ErrorCode.STALE_BROKER_EPOCH,
-            tried=f"serve as broker {self._registration.broker_id}",
+            tried=f"serve as broker {self.broker_id}",
             happened=f"the quorum lost the registration: {happened}",
             hint="Start the node again: it then takes over the history of this quorum.",
         )
 
     def _known(self) -> BrokerImage | None:
-        return self._source.image().brokers.get(self._registration.broker_id)
+        return self._source.image().brokers.get(self.broker_id)
 
     def _has_moved(self, leader: Leader) -> bool:
         now = self._controller.leader()

@@ -1,68 +1,47 @@
-"""The way to the coordinators and leaders on other brokers, and the answers to theirs.
+"""The way to the coordinators and readers of other brokers, and the answers to theirs.
 
 Owns who is asked: this very broker without the network, another one on its `cluster` listener
 within a deadline. It must never try twice: whoever called knows whether that is safe.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
-from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import envelope_message, read_request
 from tidelog.broker.services.groups.calls import GroupCalls
 from tidelog.broker.services.groups.methods import SERVED, AnswerT, AskedT, GroupMethod
-from tidelog.contract.errors import fill_error, read_error
-from tidelog.contract.partitions import by_topic, validate_partitions
-from tidelog.ports import Method, Network, RequestContext, UnaryMethod
+from tidelog.broker.services.groups.peer_calls import PeerCalls
+from tidelog.ports import Method, RequestContext, UnaryMethod
 from tidelog.ports.bounds import count_message
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import BrokerEpoch, BrokerId
 from tidelog.wire.refusals import invalid
 
 COORDINATE: Final = "/tidelog.v1.BrokerPeerService/CoordinateGroups"
-DESCRIBE_OFFSETS: Final = "/tidelog.v1.BrokerPeerService/DescribeOwnOffsets"
 FETCH: Final = "/tidelog.v1.BrokerPeerService/FetchOwn"
 PEER_TIMEOUT_MS: Final = 5_000
 """Longest wait for another broker's coordinator."""
-OFFSETS_TIMEOUT_MS: Final = 3_000
 FETCH_MARGIN_MS: Final = 3_000
 """Beyond the wait that a long poll asks for."""
-NOT_KNOWN: Final = -1
 METHOD_CHARACTERS_MAX: Final = 200
 
 
 class GroupPeers:
     """Calls to brokers, this one included, and the methods that others call here."""
 
-    def __init__(
-        self,
-        calls: GroupCalls,
-        watermarks: OwnWatermarks,
-        fetch: FetchHandler,
-        network: Network,
-        *,
-        cluster_id: str,
-        broker_id: BrokerId,
-        address_of: Callable[[BrokerId], str | None],
-    ) -> None:
-        self._calls = calls
-        self._watermarks = watermarks
+    def __init__(self, groups: GroupCalls, fetch: FetchHandler, calls: PeerCalls) -> None:
+        self._groups = groups
         self._fetch = fetch
-        self._network = network
-        self._cluster_id = cluster_id
-        self._broker_id = broker_id
-        self._address_of = address_of
+        self._calls = calls
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
         return {
             COORDINATE: UnaryMethod(self._on_coordinate),
-            DESCRIBE_OFFSETS: UnaryMethod(self._on_describe_offsets),
             FETCH: UnaryMethod(self._on_fetch),
         }
 
@@ -70,7 +49,7 @@ class GroupPeers:
 
     def is_own(self, broker_id: BrokerId) -> bool:
         """Whether it is this very broker."""
-        return broker_id == self._broker_id
+        return broker_id == self._calls.broker_id
 
     async def coordinate(
         self,
@@ -83,18 +62,18 @@ class GroupPeers:
     ) -> AnswerT:
         """What the coordinators of the broker say."""
         if self.is_own(broker_id):
-            return await self._answer(method.serve(self._calls, caller, asked), timeout_ms)
+            return await self._answer(method.serve(self._groups, caller, asked), timeout_ms)
         life = caller.carrier
         call = broker_peer_pb2.CoordinateGroupsRequest(
-            cluster_id=self._cluster_id,
-            broker_id=self._broker_id,
+            cluster_id=self._calls.cluster_id,
+            broker_id=self._calls.broker_id,
             client_id=caller.client_id,
             client_address=caller.address,
             broker_epoch=None if life is None else life.broker_epoch,
             method=method.name,
             request=asked.SerializeToString(),
         )
-        data = await self._call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
+        data = await self._calls.call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
         answer = broker_peer_pb2.CoordinateGroupsResponse.FromString(data)
         return method.response.FromString(answer.response)
 
@@ -111,49 +90,21 @@ class GroupPeers:
                 hint="`tidelog topic describe __groups` shows which replicas are missing.",
             ) from None
 
-    async def offsets(
-        self, broker_id: BrokerId, keys: Sequence[PartitionKey]
-    ) -> Mapping[PartitionKey, OwnOffsets | TidelogError]:
-        """Between which offsets partitions that the broker leads hold records."""
-        if broker_id == self._broker_id:
-            await self._fetch.leadership.catch_up()
-            return self._watermarks.describe(keys)
-        request = broker_peer_pb2.DescribeOwnOffsetsRequest(
-            cluster_id=self._cluster_id, topics=by_topic(keys)
-        )
-        data = await self._call(
-            broker_id, DESCRIBE_OFFSETS, request.SerializeToString(), OFFSETS_TIMEOUT_MS
-        )
-        answer = broker_peer_pb2.DescribeOwnOffsetsResponse.FromString(data)
-        return {_key_of(each): _read_offsets(each) for each in answer.partitions}
-
     async def fetch(
         self, broker_id: BrokerId, request: fetch_pb2.FetchRequest
     ) -> Sequence[fetch_pb2.PartitionBatches]:
         """What the broker answers a reader."""
-        asked = broker_peer_pb2.FetchOwnRequest(cluster_id=self._cluster_id, fetch=request)
+        asked = broker_peer_pb2.FetchOwnRequest(cluster_id=self._calls.cluster_id, fetch=request)
         timeout_ms = request.max_wait_ms + FETCH_MARGIN_MS
-        data = await self._call(broker_id, FETCH, asked.SerializeToString(), timeout_ms)
+        data = await self._calls.call(broker_id, FETCH, asked.SerializeToString(), timeout_ms)
         return broker_peer_pb2.FetchOwnResponse.FromString(data).fetch.partitions
-
-    async def _call(
-        self, broker_id: BrokerId, method: str, message: bytes, timeout_ms: int
-    ) -> bytes:
-        address = self._address_of(broker_id)
-        if address is None:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_BROKER,
-                tried=f"call {method} at broker {broker_id}",
-                happened="no such broker is registered",
-            )
-        return await self._network.call(address, method, message, timeout_ms=timeout_ms)
 
     # -- asked -----------------------------------------------------------------------------------
 
     async def _on_coordinate(self, context: RequestContext, message: bytes) -> bytes:
         del context
         call = broker_peer_pb2.CoordinateGroupsRequest.FromString(message)
-        self._check_cluster(call.cluster_id)
+        self._calls.check_cluster(call.cluster_id)
         serve = SERVED.get(call.method)
         if serve is None:
             tried = f"coordinate {call.method[:METHOD_CHARACTERS_MAX]}"
@@ -164,58 +115,15 @@ class GroupPeers:
         caller = Caller(client_id=call.client_id, address=call.client_address, carrier=carrier)
         # What the envelope holds was counted as bytes only.
         count_message(call.method, call.request)
-        response = await serve(self._calls, caller, call.request)
+        response = await serve(self._groups, caller, call.request)
         return broker_peer_pb2.CoordinateGroupsResponse(response=response).SerializeToString()
-
-    async def _on_describe_offsets(self, context: RequestContext, message: bytes) -> bytes:
-        del context
-        asked = broker_peer_pb2.DescribeOwnOffsetsRequest.FromString(message)
-        self._check_cluster(asked.cluster_id)
-        keys = validate_partitions(
-            asked.topics,
-            tried="describe the offsets of partitions",
-            count_max=PARTITIONS_PER_GROUP_MAX,
-        )
-        response = broker_peer_pb2.DescribeOwnOffsetsResponse()
-        await self._fetch.leadership.catch_up()
-        for key, found in self._watermarks.describe(keys).items():
-            each = response.partitions.add(log_start_offset=NOT_KNOWN, high_watermark=NOT_KNOWN)
-            each.partition.topic_id = key.topic_id
-            each.partition.partition = key.partition
-            if isinstance(found, TidelogError):
-                fill_error(each.error, found)
-            else:
-                each.log_start_offset = found.log_start_offset
-                each.high_watermark = found.high_watermark
-        return response.SerializeToString()
 
     async def _on_fetch(self, context: RequestContext, message: bytes) -> bytes:
         asked = broker_peer_pb2.FetchOwnRequest.FromString(message)
-        self._check_cluster(asked.cluster_id)
+        self._calls.check_cluster(asked.cluster_id)
         response = broker_peer_pb2.FetchOwnResponse()
         for answer in await self._fetch.fetch(context, read_request(asked.fetch)):
             each = envelope_message(answer)
             each.batches = answer.batches
             response.fetch.partitions.append(each)
         return response.SerializeToString()
-
-    def _check_cluster(self, cluster_id: str) -> None:
-        if cluster_id != self._cluster_id:
-            raise TidelogError(
-                ErrorCode.WRONG_CLUSTER,
-                tried="ask another broker for a client",
-                happened=f"the caller belongs to cluster {cluster_id[:100]}, "
-                f"this node to {self._cluster_id}",
-            )
-
-
-def _key_of(message: broker_peer_pb2.OwnOffsets) -> PartitionKey:
-    return PartitionKey(
-        TopicId(message.partition.topic_id), PartitionId(message.partition.partition)
-    )
-
-
-def _read_offsets(message: broker_peer_pb2.OwnOffsets) -> OwnOffsets | TidelogError:
-    if message.HasField("error"):
-        return read_error(message.error)
-    return OwnOffsets(Offset(message.log_start_offset), Offset(message.high_watermark))

@@ -1,0 +1,52 @@
+"""One call to another broker's `cluster` listener, and the check of one that comes from there.
+
+Owns how a broker's address is found, and that both belong to one cluster.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.ports import Network
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BrokerId
+
+
+class PeerCalls:
+    """Calls from this broker."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        cluster_id: str,
+        broker_id: BrokerId,
+        address_of: Callable[[BrokerId], str | None],
+    ) -> None:
+        self._network = network
+        self.cluster_id: Final = cluster_id
+        self.broker_id: Final = broker_id
+        """This broker's, which is never called over the network."""
+        self._address_of = address_of
+
+    async def call(
+        self, broker_id: BrokerId, method: str, message: bytes, timeout_ms: int
+    ) -> bytes:
+        """What the broker answers; UNKNOWN_BROKER if it is not registered."""
+        address = self._address_of(broker_id)
+        if address is None:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_BROKER,
+                tried=f"call {method} at broker {broker_id}",
+                happened="no such broker is registered",
+            )
+        return await self._network.call(address, method, message, timeout_ms=timeout_ms)
+
+    def check_cluster(self, cluster_id: str) -> None:
+        """WRONG_CLUSTER unless the caller belongs to this node's cluster."""
+        if cluster_id != self.cluster_id:
+            raise TidelogError(
+                ErrorCode.WRONG_CLUSTER,
+                tried="ask another broker for a client",
+                happened=f"the caller belongs to cluster {cluster_id[:100]}, "
+                f"this node to {self.cluster_id}",
+            )
