@@ -4,7 +4,8 @@
 tests/kafka/scripts on both, and prints a line for each and the differences. `--rewrite` keeps what
 the real ones printed beside the scripts: the test suite holds Tidelog to it without a JVM.
 
-Owns the one edit that a script gets: `kafka` becomes `tidelog.kafka` in its import lines.
+Owns the one edit that a script gets: `kafka` becomes `tidelog.kafka` in its import lines, and
+`import kafka` becomes `from tidelog import kafka`.
 """
 
 import argparse
@@ -23,6 +24,7 @@ SCRIPTS: Final = Path(__file__).resolve().parents[1] / "tests" / "kafka" / "scri
 SCRIPT_SECONDS_MAX: Final = 600.0
 KAFKA_PORT: Final = 9092
 """Where kafka-python looks when it is told no address."""
+_PLAIN: Final = re.compile(r"^import kafka$", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^(from|import) kafka\b", re.MULTILINE)
 
 
@@ -41,7 +43,8 @@ def names() -> list[str]:
 
 def with_import_changed(text: str) -> str:
     """The whole migration of a script."""
-    return _IMPORT.sub(r"\1 tidelog.kafka", text)
+    # Whoever imports the package uses its name afterwards, which stays as it is.
+    return _IMPORT.sub(r"\1 tidelog.kafka", _PLAIN.sub("from tidelog import kafka", text))
 
 
 def expected(name: str) -> str:

@@ -40,6 +40,9 @@ def test_a_script_prints_what_it_printed_with_kafka(ran: dict[str, Future[Ran]],
 
 
 def test_only_the_import_changes() -> None:
-    text = "from kafka import A\nimport kafka.errors\nx = 'from kafka'\n"
-    changed = "from tidelog.kafka import A\nimport tidelog.kafka.errors\nx = 'from kafka'\n"
+    text = "from kafka import A\nimport kafka\nimport kafka.errors\nx = 'from kafka'\n"
+    changed = (
+        "from tidelog.kafka import A\nfrom tidelog import kafka\nimport tidelog.kafka.errors\n"
+        "x = 'from kafka'\n"
+    )
     assert kafka_scripts.with_import_changed(text) == changed
