@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory, Placed, RecoverySummary

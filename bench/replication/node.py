@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from bench.log.under_test import key_of, sealed_batch
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.replicas.directory import DirectoryLimits, LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.support.core_model import CoreModel, failure, key_of
-from tidelog.broker.directory.core.messages import Acknowledge, FlushAll, Refuse, Tick, Write
+from tidelog.broker.directory.core.messages import Appended, FlushAll, Refuse, Tick, Write
 from tidelog.broker.log.marks.marks import Mark, MarkKind
 from tidelog.wire.batch import iterate_headers
 from tidelog.wire.errors import ErrorCode
@@ -77,7 +77,7 @@ def test_a_full_disk_refuses_the_round_and_goes_on_at_the_same_offset() -> None:
     model.drain()
     assert answer_code(model, refused[0]) is ErrorCode.STORAGE_FULL
     answer = model.answers[waiting]
-    assert isinstance(answer, Acknowledge)
+    assert isinstance(answer, Appended)
     assert answer.base_offset == 1
 
 
@@ -261,7 +261,7 @@ def check_files(model: CoreModel, partition: int) -> None:
     given_out = [
         answer.base_offset
         for token, answer in model.answers.items()
-        if isinstance(answer, Acknowledge) and model.sent[token].key == log.key
+        if isinstance(answer, Appended) and model.sent[token].key == log.key
     ]
     assert len(dict.fromkeys(given_out)) == len(given_out), "an offset was given out twice"
 

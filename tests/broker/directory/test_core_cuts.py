@@ -2,7 +2,7 @@
 
 from tests.broker.support.core_logs import bases, code_of, filled
 from tests.broker.support.core_model import CoreModel, failure, key_of
-from tidelog.broker.directory.core.messages import Acknowledge, Done, ReplaceSegments
+from tidelog.broker.directory.core.messages import Appended, Done, ReplaceSegments
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.marks.marks import MarkKind
 from tidelog.wire.errors import ErrorCode
@@ -42,7 +42,7 @@ def test_a_cut_refuses_who_waits_behind_it_and_keeps_what_is_before() -> None:
     again = model.append()
     model.drain()
     answer = model.answers[again]
-    assert isinstance(answer, Acknowledge)
+    assert isinstance(answer, Appended)
     assert answer.base_offset == 2
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.broker.support.core_logs import bases, code_of, filled
 from tests.broker.support.core_model import CoreModel, failure, key_of, mark
-from tidelog.broker.directory.core.messages import Acknowledge, Done, RollSegment, SegmentSealed
+from tidelog.broker.directory.core.messages import Appended, Done, RollSegment, SegmentSealed
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.marks.marks import MarkKind
 from tidelog.metadata.settings.of_topics import TopicSettings
@@ -55,7 +55,7 @@ def test_a_roll_that_is_asked_for_makes_an_empty_segment_once_the_active_one_is_
     model.drain()
     assert bases(model) == [0, 1]
     answer = model.answers[held]
-    assert isinstance(answer, Acknowledge)
+    assert isinstance(answer, Appended)
     assert answer.base_offset == 1
 
 

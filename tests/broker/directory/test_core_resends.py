@@ -3,7 +3,7 @@
 from tests.broker.support.core_logs import code_of
 from tests.broker.support.core_model import CoreModel, failure
 from tests.broker.support.replica_core import ReplicaCore
-from tidelog.broker.directory.core.messages import Acknowledge
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers
@@ -32,7 +32,7 @@ def offset_of(core: CoreModel, token: int) -> int | None:
     answer = core.answers.get(token)
     if answer is None:
         return None
-    assert isinstance(answer, Acknowledge), f"{answer}"
+    assert isinstance(answer, Appended), f"{answer}"
     return answer.base_offset
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.broker.support.core_model import CoreModel, failure
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
+    Appended,
     FlushAll,
     ReplaceSegments,
     SetFull,
@@ -183,7 +183,7 @@ def check_kept(model: CoreModel, partition: int) -> None:
                 found[header.base_offset] = data[position + 16 : position + header.size_bytes]
     given_up = model.cut_below.get(log.key, log.log_end_offset)
     for token, answer in model.answers.items():
-        if not isinstance(answer, Acknowledge) or model.sent[token].key != log.key:
+        if not isinstance(answer, Appended) or model.sent[token].key != log.key:
             continue
         end = answer.base_offset + model.sent[token].header.last_offset_delta + 1
         is_kept = log.log_start_offset < end <= given_up

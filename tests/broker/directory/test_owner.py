@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
+from tidelog.broker.directory.core.messages import Appended
+from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.directory.owner.requests import WAITING_SWEPT_MIN
 from tidelog.broker.log.marks import file as marks_file
 from tidelog.broker.log.marks.file import make_marks_file

@@ -7,6 +7,8 @@ from typing import Final
 import pytest
 
 from tests.broker.log.test_open_crashes import CRASH_KINDS
+from tidelog.broker.directory.core.messages import CommitTo, RestartLog, TrimHead
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
 from tidelog.broker.log.opening.directory import open_directory
@@ -18,7 +20,16 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 KEY: Final = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 EPOCH: Final = LeaderEpoch(5)
@@ -131,7 +142,7 @@ def run(main: Callable[[Shelf], Awaitable[None]], *, seed: int = 1) -> None:
 async def filled(held: Held) -> None:
     """Ten batches, of which the leader has committed seven."""
     assert await held.copy(range(10), behind=0) == 10
-    held.owner.commit_to(KEY, EPOCH, Offset(7))
+    held.owner.commit_to(CommitTo(key=KEY, leader_epoch=EPOCH, offset=Offset(7)))
     await held.settled()
     assert held.log.high_watermark == 7
 
@@ -169,7 +180,15 @@ def test_the_watermark_of_a_follower_outlives_its_process(is_stopped: bool) -> N
         assert (held.log.high_watermark, held.log.log_end_offset) == (7, 10)
         held.owner.lead(held.log, LeaderEpoch(6), others=(BrokerId(2),), in_sync_count=2)
         held.owner.follower_at(
-            KEY, BrokerId(2), LeaderEpoch(6), log_end_offset=Offset(10), flushed_offset=Offset(10)
+            FollowerAt(
+                key=KEY,
+                broker_id=BrokerId(2),
+                broker_epoch=BrokerEpoch(1),
+                leader_epoch=LeaderEpoch(6),
+                partition_epoch=PartitionEpoch(0),
+                log_end_offset=Offset(10),
+                flushed_offset=Offset(10),
+            )
         )
         await held.owner.turn()
         assert held.log.high_watermark == 10
@@ -200,7 +219,7 @@ def test_after_a_crash_a_watermark_is_never_above_what_was_told() -> None:
 async def moved_up(held: Held) -> None:
     """A log that begins at offset 30 and has ten batches."""
     await filled(held)
-    await held.owner.restart_at(held.log, Offset(30))
+    await held.owner.change(RestartLog(key=KEY, offset=Offset(30)))
     await held.copy(range(30, 40), behind=30)
     await held.settled()
 
@@ -209,7 +228,7 @@ def crash_while_restarting(seed: int, offset: int, *, start: int = 0) -> None:
     """A log that is asked to go on elsewhere, and a death at any moment of that."""
 
     async def restarting(held: Held) -> None:
-        assert await held.owner.restart_at(held.log, Offset(offset)) == offset
+        assert await held.owner.change(RestartLog(key=KEY, offset=Offset(offset))) == offset
         done.append(True)
         await held.copy(range(offset, offset + 3), behind=offset)
 
@@ -267,7 +286,7 @@ def test_a_log_that_restarted_twice_takes_what_it_is_given() -> None:
     async def work(held: Held) -> None:
         await filled(held)
         for offset in (40, 15):
-            await held.owner.restart_at(held.log, Offset(offset))
+            await held.owner.change(RestartLog(key=KEY, offset=Offset(offset)))
             assert await held.copy(range(offset, offset + 5), behind=offset) == offset + 5
             await held.settled()
 
@@ -290,7 +309,7 @@ def test_a_replica_that_comes_back_after_its_removal_is_a_new_one() -> None:
 
         async def work(held: Held) -> None:
             await filled(held)
-            await held.owner.trim(held.log, Offset(5), start_epoch=EPOCH)
+            await held.owner.change(TrimHead(key=KEY, offset=Offset(5), start_epoch=EPOCH))
             await held.owner.remove(KEY)
             log = PartitionLog(KEY, EPOCH)
             held.owner.add(OpenedLog(log=log, files={}), SETTINGS, is_sole=False)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.broker.support.log_model import Keeping, PartitionModel, Record, Sent
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import LogHouse

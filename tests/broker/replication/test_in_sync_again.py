@@ -11,7 +11,7 @@ def test_a_log_that_is_opened_again_goes_on_waiting_for_whoever_was_asked_for() 
     leader.set.on_log(Log(100, 90))
     leader.perform(leader.set.on_image(leader.set.led, 0))
     assert leader.waits_for() == (TWO, THREE), "the controller may let it in any time"
-    assert [broker for broker, _ in leader.counts[-1].positions] == [THREE]
+    assert [at.broker_id for at in leader.counts[-1].positions] == [THREE]
 
 
 def test_nobody_is_asked_for_before_the_owner_of_a_log_opened_again_waits_for_it() -> None:
@@ -93,4 +93,4 @@ def test_members_count_by_what_they_said_before() -> None:
     leader.at(3, 100)
     leader.image(1, 2, partition_epoch=11)
     assert leader.waits_for() == (TWO,)
-    assert [broker for broker, _ in leader.counts[-1].positions] == [TWO]
+    assert [at.broker_id for at in leader.counts[-1].positions] == [TWO]

@@ -135,8 +135,8 @@ def test_who_came_and_fell_behind_is_not_waited_for_for_ever() -> None:
 def test_the_owner_learns_where_those_stand_for_whom_it_begins_to_wait() -> None:
     leader = Leader(1, 2)
     leader.at(3, 100, end=110)
-    ((broker, position),) = leader.counts[-1].positions
-    assert (broker, position.flushed_offset, position.log_end_offset) == (THREE, 100, 110)
+    (at,) = leader.counts[-1].positions
+    assert (at.broker_id, at.flushed_offset, at.log_end_offset) == (THREE, 100, 110)
 
 
 def test_a_follower_that_pulls_no_more_has_to_say_anew_where_it_stands() -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.broker.support.copy_brokers import BROKERS, NOWHERE, TOPIC, CopyBroker, SharedMetadata
+from tests.broker.support.copy_brokers import BROKERS, TOPIC, CopyBroker, SharedMetadata
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim import World
 from tidelog.chaos.sim.base.faults import FaultKind
@@ -101,7 +101,8 @@ class Storm:
             if other == partition.leader_id:
                 continue
             key = PartitionKey(TOPIC, PartitionId(number))
-            _, told, _ = leader.positions.get((key, other), NOWHERE)
+            at = leader.positions.get((key, other))
+            told = 0 if at is None else at.log_end_offset
             is_member = other in partition.in_sync_replicas
             may_stay = is_member and self.chance.random() < 0.5
             may_come = not is_member and told >= watermark

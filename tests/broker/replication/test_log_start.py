@@ -146,8 +146,8 @@ def test_the_second_path_does_not_lift_a_start_either() -> None:
         world.answer()
         world.deliver_answer()
         world.now_ms += world.limits.retry_ms_max
-    assert not world.seen["TrimTo"]
-    assert not world.seen["RestartAt"]
+    assert not world.seen["TrimHead"]
+    assert not world.seen["RestartLog"]
     assert len(world.follower.logs[KEY].batches) == 6
     leader.trim(6, 2)
     leader.log.log_start_epoch = LeaderEpoch(2)
@@ -171,7 +171,7 @@ def test_a_follower_that_ends_below_such_a_start_keeps_all_until_a_leader_decide
         world.answer()
         world.deliver_answer()
         world.now_ms += world.limits.retry_ms_max
-    assert not world.seen["RestartAt"]
+    assert not world.seen["RestartLog"]
     assert len(follower.batches) == end
     leader.log.log_start_epoch = LeaderEpoch(3)
     world.settle()

@@ -4,7 +4,8 @@ import pytest
 
 from tests.broker.support.copy_log import CopyLog, key_of
 from tests.broker.support.session_world import SessionWorld, ends
-from tidelog.broker.replication.follower.partition import CutTo, FollowerEffect, RestartAt, TrimTo
+from tidelog.broker.directory.core.messages import RestartLog, TrimHead, TruncateTail
+from tidelog.broker.replication.follower.partition import FollowerEffect
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 KEY = key_of()
@@ -55,7 +56,7 @@ def test_what_was_never_committed_does_not_stay_below_the_leaders_start(start: i
     world = parted(both=1, foreign=4, since=6, start=start)
     leader, follower = world.leader.logs[KEY], world.follower.logs[KEY]
     assert effects_of_naming(world) == [
-        RestartAt(key=KEY, offset=Offset(start), start_epoch=EPOCH_2)
+        RestartLog(key=KEY, offset=Offset(start), start_epoch=EPOCH_2)
     ]
     assert world.leader.counted == [], "it may have parted from the leader's log"
     world.settle()
@@ -71,7 +72,7 @@ def test_a_tail_that_ends_where_the_leaders_first_batch_begins_is_not_gone_on_fr
     leader.commit(5)
     leader.trim(4)
     assert (follower.log.log_end_offset, leader.batches[0][0].base_offset) == (3, 3)
-    assert effects_of_naming(world) == [RestartAt(key=KEY, offset=Offset(4), start_epoch=EPOCH_2)]
+    assert effects_of_naming(world) == [RestartLog(key=KEY, offset=Offset(4), start_epoch=EPOCH_2)]
     world.settle()
     assert follower.batches == leader.batches
 
@@ -111,15 +112,15 @@ def test_a_slow_follower_of_the_epoch_at_the_leaders_start_counts_at_once() -> N
     world.deliver_request()
     assert [each.log_end_offset for each in world.leader.counted] == [3]
     world.settle()
-    assert not world.seen["RestartAt"], "what it knows of producers stays"
+    assert not world.seen["RestartLog"], "what it knows of producers stays"
     assert ends(world) == (5, 5)
 
 
 def test_what_is_committed_up_to_the_leaders_start_is_trimmed_and_gone_on_from() -> None:
     world = parted(both=3, foreign=0, since=2, start=3)
-    assert effects_of_naming(world) == [TrimTo(key=KEY, offset=Offset(3), start_epoch=EPOCH_2)]
+    assert effects_of_naming(world) == [TrimHead(key=KEY, offset=Offset(3), start_epoch=EPOCH_2)]
     world.settle()
-    assert not world.seen["RestartAt"], "what it knows of producers stays"
+    assert not world.seen["RestartLog"], "what it knows of producers stays"
     assert world.follower.logs[KEY].batches == world.leader.logs[KEY].batches
 
 
@@ -155,7 +156,7 @@ def test_what_is_held_is_not_begun_anew_when_the_epochs_that_showed_it_are_trimm
     world.write()
     world.flush(KEY)
     world.settle()
-    assert not world.seen["RestartAt"]
+    assert not world.seen["RestartLog"]
     assert ends(world) == (2, 2)
 
 
@@ -168,7 +169,7 @@ def test_committed_records_are_not_begun_anew_from_where_nobody_decided_so() -> 
     leader.restart(1)
     leader.lead(2)
     world.follow(KEY, 2)
-    assert effects_of_naming(world) == [CutTo(key=KEY, offset=Offset(1), is_unclean=False)]
+    assert effects_of_naming(world) == [TruncateTail(key=KEY, offset=Offset(1), is_unclean=False)]
     world.do_one(KEY)
     assert world.follower.lost, "its owner refuses that"
 
@@ -213,5 +214,5 @@ def test_an_empty_follower_stays_above_the_leaders_start_where_nobody_decided_fo
     leader.commit(7)
     world.follow(KEY, 2)
     world.settle()
-    assert not world.seen["RestartAt"], "what it has trimmed was committed, and is to be gone"
+    assert not world.seen["RestartLog"], "what it has trimmed was committed, and is to be gone"
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (5, 7)

@@ -5,7 +5,8 @@ import pytest
 
 from tests.broker.support.copy_log import key_of, sealed_batch
 from tests.broker.support.session_world import LIMITS, SessionWorld, ends, in_session, refused
-from tidelog.broker.replication.follower.partition import AppendCopies, CutTo, Phase, RestartAt
+from tidelog.broker.directory.core.messages import RestartLog, TruncateTail
+from tidelog.broker.replication.follower.partition import AppendCopies, Phase
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionEpoch
@@ -27,7 +28,7 @@ def test_a_parted_log_is_cut_before_its_end_counts() -> None:
     world.deliver_request()
     assert world.leader.counted == []
     world.answer()
-    assert world.deliver_answer() == [CutTo(key=KEY, offset=Offset(1), is_unclean=False)]
+    assert world.deliver_answer() == [TruncateTail(key=KEY, offset=Offset(1), is_unclean=False)]
     assert world.ask() is None, "while its log is cut it has no position"
     world.settle()
     assert follower.batches == leader.batches
@@ -63,7 +64,7 @@ def test_a_log_is_cut_where_its_own_epoch_ends_if_that_is_earlier() -> None:
     world.ask()
     world.deliver_request()
     world.answer()
-    assert world.deliver_answer() == [CutTo(key=KEY, offset=Offset(2), is_unclean=False)]
+    assert world.deliver_answer() == [TruncateTail(key=KEY, offset=Offset(2), is_unclean=False)]
     world.settle()
     assert follower.batches == leader.batches
 
@@ -92,7 +93,7 @@ def test_committed_records_are_cut_only_where_somebody_decided_so() -> None:
         world.deliver_request()
         world.answer()
         (cut,) = world.deliver_answer()
-        assert isinstance(cut, CutTo)
+        assert isinstance(cut, TruncateTail)
         assert cut.is_unclean is is_unclean
         world.do_one(KEY)
         assert bool(world.follower.lost) is not is_unclean
@@ -110,7 +111,7 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     world.deliver_request()
     world.answer()
     effects = world.deliver_answer()
-    assert effects == [RestartAt(key=KEY, offset=Offset(6), start_epoch=LeaderEpoch(1))], (
+    assert effects == [RestartLog(key=KEY, offset=Offset(6), start_epoch=LeaderEpoch(1))], (
         "the batch with offset 7 begins at 6"
     )
     world.settle()

@@ -70,6 +70,6 @@ def test_a_copy_is_a_prefix_after_every_storm() -> None:
             raise
     seen += SessionMachine.seen
     print(f"\n{dict(seen)}")
-    wanted = ["AppendCopies", "CommitTo", "CutTo", "RestartAt", "TrimTo"]
+    wanted = ["AppendCopies", "CommitTo", "TruncateTail", "RestartLog", "TrimHead"]
     wanted += ["former leader", "break", "lost request", "lost answer"]
     assert all(seen[each] for each in wanted), f"the storms never came to {wanted}: {dict(seen)}"

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.produce.handler import Acks, ProduceHandler, Submitted
 from tidelog.broker.services.produce.wire import ProduceRpc
@@ -19,7 +19,7 @@ from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 
-APPENDED = Appended(base_offset=7, append_time_ms=-1, log_start_offset=0, leader_epoch=0)
+APPENDED = Appended(token=0, base_offset=7, append_time_ms=-1, log_start_offset=0, leader_epoch=0)
 FAILED = TidelogError(ErrorCode.STORAGE_FAILED, tried="flush", happened="EIO")
 
 

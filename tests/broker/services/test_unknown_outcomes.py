@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.directory.core.role_errors import indeterminate
-from tidelog.broker.directory.owner.owner import Appended
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.produce.handler import (
     Acks,

@@ -6,11 +6,11 @@ With limits of a test's choice, so that lanes change within a few records.
 import asyncio
 from typing import Any, Final, NoReturn
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
-from tidelog.broker.replication.shared.in_sync_types import Position
 from tidelog.broker.replication.shared.messages import Followed, ReplicationLimits
 from tidelog.broker.replication.tasks.fetchers import Fetchers
 from tidelog.broker.replication.tasks.leader_stream import ReplicaFetchHandler
@@ -25,7 +25,6 @@ from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
-    Offset,
     PartitionEpoch,
     PartitionId,
     PartitionKey,
@@ -44,9 +43,8 @@ SMALL_LIMITS: Final = ReplicationLimits(
 )
 
 
-Positions = dict[tuple[PartitionKey, BrokerId], tuple[LeaderEpoch, Offset, Offset]]
-"""Leader epoch, log end and flushed offset of followers."""
-NOWHERE: Final = (LeaderEpoch(-1), Offset(0), Offset(0))
+Positions = dict[tuple[PartitionKey, BrokerId], FollowerAt]
+"""Where followers stand, as they said last."""
 
 
 class SharedMetadata:
@@ -171,11 +169,9 @@ class PlainRoles:
                 is_sole=False,
             )
             for other in others:
-                epoch, end, flushed = self._positions.get((log.key, other), NOWHERE)
-                if epoch == partition.leader_epoch:
-                    owner.follower_at(
-                        log.key, other, epoch, log_end_offset=end, flushed_offset=flushed
-                    )
+                at = self._positions.get((log.key, other))
+                if at is not None and at.leader_epoch == partition.leader_epoch:
+                    owner.follower_at(at)
             return
         owner.follow(log, partition.leader_epoch)
         if log.failure is None:
@@ -286,9 +282,8 @@ class CopyBroker:
             scope.start(self.fetchers.run(scope), name="fetchers")
             self.replicas = replicas
 
-    def _on_position(self, key: PartitionKey, broker_id: BrokerId, position: Position) -> None:
-        told = (position.leader_epoch, position.log_end_offset, position.flushed_offset)
-        self.positions[key, broker_id] = told
+    def _on_position(self, at: FollowerAt) -> None:
+        self.positions[at.key, at.broker_id] = at
 
 
 class _Silent:

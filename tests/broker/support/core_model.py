@@ -7,10 +7,10 @@ import msgspec
 from tidelog.broker.directory.core import invariants
 from tidelog.broker.directory.core.core import WRITE_BYTES_MAX, DirectoryCore
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AddPartition,
     Advanced,
     AppendBatch,
+    Appended,
     CutEnded,
     CutTail,
     Done,
@@ -81,7 +81,7 @@ class CoreModel:
         self.has_flush = False
         self.truncate: Truncate | None = None
         self.cuts: list[CutTail] = []
-        self.answers: dict[int, Acknowledge | Refuse | Done] = {}
+        self.answers: dict[int, Appended | Refuse | Done] = {}
         self.sent: dict[int, AppendBatch] = {}
         self.written: dict[int, None] = {}
         self.asked: dict[int, TrimHead | TruncateTail | RestartLog] = {}
@@ -406,10 +406,10 @@ class CoreModel:
             case CutTail():
                 self._check_cut(effect)
                 self.cuts.append(effect)
-            case Acknowledge() | Refuse() | Done():
+            case Appended() | Refuse() | Done():
                 assert effect.token not in self.answers, "everybody is answered once"
                 self.answers[effect.token] = effect
-                if isinstance(effect, Acknowledge):
+                if isinstance(effect, Appended):
                     self._check_acknowledged(effect)
                 elif isinstance(effect, Done):
                     self._check_done(effect)
@@ -437,7 +437,7 @@ class CoreModel:
             case Advanced():
                 self.advanced.append(effect.key)
 
-    def _check_acknowledged(self, effect: Acknowledge) -> None:
+    def _check_acknowledged(self, effect: Appended) -> None:
         """acks=all only for what lies in the durable part of a file."""
         append = self.sent[effect.token]
         if not append.is_flush_awaited:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.groups.coordinator.log import CoordinatorLog, KeyValue
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -35,7 +35,9 @@ class HandLog(CoordinatorLog):
         """Of the append with this number, from 0."""
         epoch = self.epoch if leader_epoch is None else leader_epoch
         self.under_way[number].set_result(
-            Appended(base_offset=0, append_time_ms=0, log_start_offset=0, leader_epoch=epoch)
+            Appended(
+                token=0, base_offset=0, append_time_ms=0, log_start_offset=0, leader_epoch=epoch
+            )
         )
         await turns()
 

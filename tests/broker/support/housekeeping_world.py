@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.state.log import PartitionLog

@@ -1,8 +1,9 @@
 """A leader and its in-sync set, with as much of a log and of brokers as it looks at."""
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.in_sync.set import InSyncSet
-from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Outcome, Position
+from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Outcome
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,
@@ -108,14 +109,16 @@ class Leader:
         """Said at the leader's partition epoch, unless it is told otherwise."""
         if partition_epoch is None:
             partition_epoch = self.set.led.partition_epoch
-        position = Position(
+        position = FollowerAt(
+            key=self.set.key,
+            broker_id=BrokerId(broker),
             broker_epoch=BrokerEpoch(broker_epoch),
             leader_epoch=LeaderEpoch(epoch),
             partition_epoch=PartitionEpoch(partition_epoch),
             log_end_offset=Offset(max(end, flushed)),
             flushed_offset=Offset(flushed),
         )
-        self.perform(self.set.on_position(BrokerId(broker), position, self.now_ms))
+        self.perform(self.set.on_position(position, self.now_ms))
 
     def image(self, *in_sync: int, epoch: int = 5, partition_epoch: int = 11) -> None:
         wanted = led(*in_sync, epoch=epoch, partition_epoch=partition_epoch)

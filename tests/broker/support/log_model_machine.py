@@ -23,7 +23,7 @@ from tests.broker.support.log_model_directory import (
     newest_of,
     records_in,
 )
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
 from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import LogHouse

@@ -4,22 +4,29 @@ from collections.abc import Iterator
 
 from tests.broker.support.core_model import CoreModel, key_of
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AddPartition,
     AppendBatch,
+    Appended,
     CommitTo,
     Follow,
-    FollowerAt,
     Lead,
     RestartLog,
 )
 from tidelog.broker.directory.core.partition import Leading
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.log.marks.marks import MarkKind
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import iterate_headers, read_header
-from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+)
 
 KEY = key_of(0)
 SYNC = TopicSettings(in_sync_replicas_min=2)
@@ -62,7 +69,9 @@ class ReplicaCore(CoreModel):
             FollowerAt(
                 key=KEY,
                 broker_id=BrokerId(broker),
+                broker_epoch=BrokerEpoch(1),
                 leader_epoch=LeaderEpoch(epoch),
+                partition_epoch=PartitionEpoch(0),
                 log_end_offset=Offset(end),
                 flushed_offset=Offset(end if flushed is None else flushed),
             )
@@ -144,7 +153,7 @@ class ReplicaCore(CoreModel):
         again.adopted.update(dict.fromkeys(again.files))
         return again
 
-    def _check_acknowledged(self, effect: Acknowledge) -> None:
+    def _check_acknowledged(self, effect: Appended) -> None:
         role = self.core.state.partitions[KEY].role
         if self.topic.is_flush_sync or (isinstance(role, Leading) and role.in_sync_count == 1):
             super()._check_acknowledged(effect)
@@ -212,4 +221,4 @@ def filled(count: int, topic: TopicSettings = SYNC) -> ReplicaCore:
 
 
 def is_acknowledged(core: CoreModel, token: int) -> bool:
-    return isinstance(core.answers.get(token), Acknowledge)
+    return isinstance(core.answers.get(token), Appended)

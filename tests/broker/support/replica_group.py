@@ -13,7 +13,7 @@ import msgspec
 
 from tests.broker.support.core_model import failure, key_of
 from tests.broker.support.replica_core import ReplicaCore
-from tidelog.broker.directory.core.messages import Acknowledge, Done, Refuse, Tick
+from tidelog.broker.directory.core.messages import Appended, Done, Refuse, Tick
 from tidelog.broker.directory.core.partition import Following, Leading
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
@@ -288,7 +288,7 @@ class Group:
             if answer is None or place not in self.in_flight:
                 continue
             batch = self.in_flight.pop(place)
-            if isinstance(answer, Acknowledge):
+            if isinstance(answer, Appended):
                 before = self.acknowledged.setdefault(batch, answer.base_offset)
                 assert before in (NO_OFFSET, answer.base_offset), f"batch {batch} has two offsets"
                 continue

@@ -7,19 +7,16 @@ waits until the test lets it happen, in order for each partition.
 from collections import Counter, deque
 
 from tests.broker.support.copy_log import CopyLog, key_of
+from tidelog.broker.directory.core.messages import CommitTo, RestartLog, TrimHead, TruncateTail
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower import invariants as follower_invariants
 from tidelog.broker.replication.follower.partition import (
     AppendCopies,
-    CommitTo,
-    CutTo,
     FollowedPartition,
     FollowerEffect,
     MoveTo,
     Phase,
-    RestartAt,
     StopHeadless,
-    TrimTo,
 )
 from tidelog.broker.replication.follower.session import FollowerSession
 from tidelog.broker.replication.leader import invariants as leader_invariants
@@ -81,7 +78,7 @@ class FollowerSide:
         self.in_sync = dict.fromkeys(self.logs, True)
         """By the metadata that the follower has heard."""
         self.moves: list[MoveTo] = []
-        self.lost: list[CutTo] = []
+        self.lost: list[TruncateTail] = []
         self.headless: list[StopHeadless] = []
 
     def log(self, key: PartitionKey) -> PartitionLog | None:
@@ -172,17 +169,17 @@ class SessionWorld:
             case AppendCopies():
                 is_done = log.copy(effect.batches, effect.behind)
                 session.on_appended(key, effect.token, None if is_done else refused(), self.now_ms)
-            case CutTo():
+            case TruncateTail():
                 if effect.offset < log.log.high_watermark and not effect.is_unclean:
                     side.lost.append(effect)
                     session.on_changed(key, refused(), self.now_ms)
                 else:
                     log.cut(effect.offset)
                     session.on_changed(key, None, self.now_ms)
-            case RestartAt():
+            case RestartLog():
                 log.restart(effect.offset, effect.start_epoch)
                 session.on_changed(key, None, self.now_ms)
-            case TrimTo():
+            case TrimHead():
                 log.trim(effect.offset, effect.start_epoch)
                 session.on_trimmed(key)
             case _:

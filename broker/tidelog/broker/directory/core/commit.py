@@ -9,16 +9,13 @@ counts with what it has flushed, whatever the topic says (`Partition.is_flush_co
 """
 
 from collections.abc import Iterable
+from typing import Final
 
-from tidelog.broker.directory.core.partition import NOT_KNOWN, Leading, Partition
+from tidelog.broker.directory.core import positions
+from tidelog.broker.directory.core.partition import Leading, Partition
 
-
-def position_of(log_end_offset: int, flushed_offset: int, *, is_flush_sync: bool) -> int:
-    """Up to where a replica counts."""
-    assert flushed_offset <= log_end_offset, (
-        f"flushed up to {flushed_offset}, the log ends at {log_end_offset}"
-    )
-    return flushed_offset if is_flush_sync else log_end_offset
+NOT_KNOWN: Final = -1
+"""Up to where a replica counts that has told nothing since its leader's epoch began."""
 
 
 def committed_offset(
@@ -34,12 +31,12 @@ def agreed_offset(partition: Partition, role: Leading) -> int:
     """All below it is committed by the rule of now, as far as the leader knows the others."""
     log, settings = partition.log, partition.settings
     return committed_offset(
-        position_of(
+        positions.position_of(
             log.log_end_offset, log.flushed_offset, is_flush_sync=partition.is_flush_counted
         ),
         [
-            position_of(*position, is_flush_sync=settings.is_flush_sync)
-            for position in role.others.values()
+            NOT_KNOWN if at is None else at.counted(is_flush_sync=settings.is_flush_sync)
+            for at in role.others.values()
         ],
         in_sync_count=role.in_sync_count,
         in_sync_min=settings.in_sync_replicas_min,

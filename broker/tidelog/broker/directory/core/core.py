@@ -63,7 +63,6 @@ from tidelog.broker.directory.core.messages import (
     FlushAll,
     FlushEnded,
     Follow,
-    FollowerAt,
     Forget,
     Lead,
     Message,
@@ -82,6 +81,7 @@ from tidelog.broker.directory.core.messages import (
     WriteEnded,
 )
 from tidelog.broker.directory.core.partition import Partition
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.directory.core.state import DirectoryState
 
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024

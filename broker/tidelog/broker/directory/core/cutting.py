@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from tidelog.broker.directory.core import stopping
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     CutEnded,
     CutTail,
     RestartLog,
@@ -245,9 +244,7 @@ def _is_cut_off(cut: Cut) -> Callable[[Awaiting], bool]:
 
     def is_cut_off(each: Awaiting) -> bool:
         return (
-            each.partition is cut.partition
-            and each.end_offset > cut.offset
-            and isinstance(each.answer, Acknowledge)
+            each.partition is cut.partition and each.end_offset > cut.offset and each.error is None
         )
 
     return is_cut_off

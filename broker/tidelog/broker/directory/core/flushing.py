@@ -53,12 +53,14 @@ def on_flush_ended(state: DirectoryState, message: FlushEnded) -> None:
     for promise in round_.promises:
         trimming.keep(state, promise)
     for waiting in round_.awaiting:
-        # Refused if its file is not where a start would find it.
-        error = message.unusable.get(waiting.partition.log.key) if message.unusable else None
+        error = waiting.error
+        if message.unusable:
+            # Its file is not where a start would find it.
+            error = message.unusable.get(waiting.partition.log.key, error)
         if error is None:
-            state.emit(waiting.answer)
+            state.acknowledge(waiting)
         else:
-            state.refuse(waiting.answer.token, error)
+            state.refuse(waiting.token, error)
     if state.doomed:
         trimming.remove_doomed(state)
 

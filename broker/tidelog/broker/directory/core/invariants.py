@@ -57,9 +57,10 @@ def check_moved(state: DirectoryState, key: PartitionKey, before: int) -> None:
     elif isinstance(role, Leading):
         settings = partition.settings
         assert role.in_sync_count >= settings.in_sync_replicas_min, f"{key}: too few are in sync"
-        for broker_id, position in role.others.items():
-            assert log.high_watermark <= position[settings.is_flush_sync], (
-                f"{key}: committed up to {log.high_watermark}, broker {broker_id} is at {position}"
+        for broker_id, at in role.others.items():
+            assert at is not None, f"{key}: committed, broker {broker_id} has told nothing"
+            assert log.high_watermark <= at.counted(is_flush_sync=settings.is_flush_sync), (
+                f"{key}: committed up to {log.high_watermark}, broker {broker_id} is at {at}"
             )
 
 

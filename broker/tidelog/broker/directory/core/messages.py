@@ -1,9 +1,11 @@
 """What a data directory's core is told, and what it wants done. Pure."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.log.marks.marks import Mark, PartitionMarks
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
@@ -14,6 +16,9 @@ from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset, PartitionKey
+
+NO_TOKEN: Final = 0
+"""Of an order before its owner gives it one: nobody is answered by it."""
 
 
 class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,17 +61,6 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: LeaderEpoch
 
 
-class FollowerAt(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a follower stands."""
-
-    key: PartitionKey
-    broker_id: BrokerId
-    leader_epoch: LeaderEpoch
-    """In which it follows; of another one the message says nothing."""
-    log_end_offset: Offset
-    flushed_offset: Offset
-
-
 class CommitTo(msgspec.Struct, frozen=True, kw_only=True):
     """The leader's high watermark, as a follower has learned it: of a log that goes on as its own.
 
@@ -81,7 +75,7 @@ class CommitTo(msgspec.Struct, frozen=True, kw_only=True):
 class RestartLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log is to be emptied and to go on at the offset: answered once that is durable."""
 
-    token: int
+    token: int = NO_TOKEN
     key: PartitionKey
     offset: Offset
     start_epoch: LeaderEpoch = UNKNOWN_EPOCH
@@ -140,7 +134,7 @@ class RollSegment(msgspec.Struct, frozen=True, kw_only=True):
 class TrimHead(msgspec.Struct, frozen=True, kw_only=True):
     """The log is to begin at the offset: answered once that is durable."""
 
-    token: int
+    token: int = NO_TOKEN
     key: PartitionKey
     offset: Offset
     start_epoch: LeaderEpoch = UNKNOWN_EPOCH
@@ -151,7 +145,7 @@ class TrimHead(msgspec.Struct, frozen=True, kw_only=True):
 class TruncateTail(msgspec.Struct, frozen=True, kw_only=True):
     """The log is to end at the offset, or where the batch begins that holds it."""
 
-    token: int
+    token: int = NO_TOKEN
     key: PartitionKey
     offset: Offset
     is_unclean: bool = False
@@ -364,13 +358,15 @@ class ReleaseFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of it from now on, as long as it is not served."""
 
 
-class Acknowledge(msgspec.Struct, frozen=True, kw_only=True):
-    """The batch has met what its sender waits for."""
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch has met what its sender waits for: where it went. Whoever waits gets just this."""
 
     token: int
     base_offset: int
     append_time_ms: int
     """-1: the batch keeps its own timestamps."""
+    log_start_offset: int
+    leader_epoch: int
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -415,7 +411,7 @@ Effect = (
     | RemoveFiles
     | RemoveDirectory
     | ReleaseFiles
-    | Acknowledge
+    | Appended
     | Written
     | Done
     | Refuse

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from tidelog.broker.directory.core.messages import AppendBatch
+    from tidelog.broker.directory.core.positions import FollowerAt
     from tidelog.broker.directory.core.promises import Cut
     from tidelog.broker.directory.core.rounds import Awaiting, SegmentPlan
-
-NOT_KNOWN: Final = -1
-"""The position of a replica that has told none since its leader's epoch began."""
 
 
 class FlushDue(enum.Enum):
@@ -46,8 +44,8 @@ class Leading:
     __slots__ = ("awaiting", "in_sync_count", "others")
 
     def __init__(self) -> None:
-        self.others: dict[BrokerId, tuple[int, int]] = {}
-        """Log end and flushed offset of each that a commit waits for; NOT_KNOWN before it told."""
+        self.others: dict[BrokerId, FollowerAt | None] = {}
+        """Where those stand that a commit waits for; None: not told in this epoch."""
         self.in_sync_count = 0
         self.awaiting: deque[Awaiting] = deque()
         """In the order of their offsets."""
@@ -58,14 +56,13 @@ class Leading:
 
     def wait_for(self, others: tuple[BrokerId, ...], *, in_sync_count: int) -> None:
         """A commit waits for these from now on; so many are in sync."""
-        unknown = (NOT_KNOWN, NOT_KNOWN)
-        self.others = {each: self.others.get(each, unknown) for each in others}
+        self.others = {each: self.others.get(each) for each in others}
         self.in_sync_count = in_sync_count
 
-    def note_position(self, broker_id: BrokerId, log_end: Offset, flushed: Offset) -> None:
+    def note_position(self, at: FollowerAt) -> None:
         """One that a commit waits for has told where it stands."""
-        assert broker_id in self.others, f"no commit waits for broker {broker_id}"
-        self.others[broker_id] = (log_end, flushed)
+        assert at.broker_id in self.others, f"no commit waits for broker {at.broker_id}"
+        self.others[at.broker_id] = at
 
     def await_commit(self, awaiting: Awaiting) -> None:
         """Answer it once its batch is committed. Nearly always it is the last one: a batch that was
@@ -85,9 +82,9 @@ class Leading:
 
     def take_tokens(self, tokens: Collection[int]) -> list[Awaiting]:
         """Those with one of these tokens: they wait no more."""
-        taken = [each for each in self.awaiting if each.answer.token in tokens]
+        taken = [each for each in self.awaiting if each.token in tokens]
         if taken:
-            self.awaiting = deque(each for each in self.awaiting if each.answer.token not in tokens)
+            self.awaiting = deque(each for each in self.awaiting if each.token not in tokens)
         return taken
 
     def take_all(self) -> list[Awaiting]:

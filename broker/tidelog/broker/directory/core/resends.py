@@ -5,7 +5,7 @@ Owns what is known of producers while batches are planned and not written. It mu
 batch that was sent again sooner than the first one could be.
 """
 
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch
+from tidelog.broker.directory.core.messages import AppendBatch
 from tidelog.broker.directory.core.partition import Following, Partition
 from tidelog.broker.directory.core.producer_check import find_duplicate, is_next
 from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping
@@ -31,22 +31,20 @@ def judge(partition: Partition, append: AppendBatch) -> Again | None:
     if found is None:
         return None
     is_append_time = partition.settings.is_append_time
-    return Again(
-        append,
-        Acknowledge(
-            token=append.token,
-            base_offset=found.base_offset,
-            append_time_ms=found.timestamp if is_append_time else NO_APPEND_TIME_MS,
-        ),
+    first = Awaiting(
+        append.token,
         partition,
+        found.base_offset,
         Offset(found.base_offset + found.last_offset_delta + 1),
+        found.timestamp if is_append_time else NO_APPEND_TIME_MS,
     )
+    return Again(append, first)
 
 
 def take(state: DirectoryState, again: Again, round_: WriteRound) -> None:
     """Answer it at once, or with the write that the first one is planned in."""
     state.note_duplicate()
-    if again.end_offset > again.partition.log.log_end_offset:
+    if again.first.end_offset > again.first.partition.log.log_end_offset:
         round_.take_again(again)
     else:
         answer(state, again)
@@ -54,21 +52,22 @@ def take(state: DirectoryState, again: Again, round_: WriteRound) -> None:
 
 def answer(state: DirectoryState, again: Again) -> None:
     """The first one is written: answer as it was, or will be."""
-    partition, append, role = again.partition, again.append, again.partition.role
+    append, first = again.append, again.first
+    partition, role = first.partition, first.partition.role
     if isinstance(role, Following):
         state.refuse(append.token, indeterminate(append.key))
     elif not append.is_flush_awaited:
-        state.acknowledge(again.answer)
+        state.acknowledge(first)
     elif role is None:
-        _await_flush(state, again)
-    elif again.end_offset <= _answered_offset(partition):
-        state.acknowledge(again.answer)
+        _await_flush(state, first)
+    elif first.end_offset <= _answered_offset(partition):
+        state.acknowledge(first)
     elif partition.log.failure is not None:
         state.refuse(append.token, partition.log.failure)
     elif state.is_stopping:
         state.refuse(append.token, node_stopping(append.key))
     else:
-        role.await_commit(Awaiting(again.answer, partition, again.end_offset))
+        role.await_commit(first)
         state.release_bytes(append.token)
 
 
@@ -80,15 +79,14 @@ def _answered_offset(partition: Partition) -> Offset:
     return log.high_watermark
 
 
-def _await_flush(state: DirectoryState, again: Again) -> None:
-    partition = again.partition
-    waiting = Awaiting(again.answer, partition, again.end_offset)
-    if again.end_offset <= partition.log.flushed_offset:
-        state.acknowledge(again.answer)
+def _await_flush(state: DirectoryState, first: Awaiting) -> None:
+    partition = first.partition
+    if first.end_offset <= partition.log.flushed_offset:
+        state.acknowledge(first)
         return
-    state.release_bytes(again.append.token)
-    if state.flush is not None and state.flush.covers(partition, again.end_offset):
-        state.flush.await_end(waiting)
+    state.release_bytes(first.token)
+    if state.flush is not None and state.flush.covers(partition, first.end_offset):
+        state.flush.await_end(first)
     else:
         state.make_dirty(partition)
-        state.await_flush(waiting)
+        state.await_flush(first)

@@ -12,16 +12,15 @@ at every replica that the commit rule names (`commit`). Stop 8 of a record's wal
 from tidelog.broker.directory.core import cutting, invariants, stopping
 from tidelog.broker.directory.core.commit import agreed_offset, answered_offset
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AppendBatch,
     CommitTo,
     Follow,
-    FollowerAt,
     Forget,
     Lead,
     Moved,
 )
 from tidelog.broker.directory.core.partition import Following, Leading, Partition
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping, not_leader
 from tidelog.broker.directory.core.rounds import Awaiting, Planned
 from tidelog.broker.directory.core.state import DirectoryState
@@ -96,7 +95,7 @@ def on_follow(state: DirectoryState, message: Follow) -> None:
     waiting = role.take_all() if isinstance(role, Leading) else []
     waiting += _take_awaiting(state, partition)
     for each in waiting:
-        state.refuse(each.answer.token, indeterminate(message.key))
+        state.refuse(each.token, indeterminate(message.key))
     if message.leader_epoch != log.leader_epoch:
         cutting.give_up(state, partition)
         log.lead(message.leader_epoch)
@@ -111,7 +110,7 @@ def on_follower_at(state: DirectoryState, message: FollowerAt) -> None:
     role = partition.role
     if not isinstance(role, Leading) or message.broker_id not in role.others:
         return
-    role.note_position(message.broker_id, message.log_end_offset, message.flushed_offset)
+    role.note_position(message)
     advance(state, partition)
 
 
@@ -135,7 +134,7 @@ def on_forget(state: DirectoryState, message: Forget) -> None:
         role = partition.role
         if isinstance(role, Leading):
             for each in role.take_tokens(message.tokens):
-                state.refuse(each.answer.token, indeterminate(key))
+                state.refuse(each.token, indeterminate(key))
 
 
 def follow_up(state: DirectoryState) -> None:
@@ -161,26 +160,26 @@ def advance(state: DirectoryState, partition: Partition) -> None:
         state.tell_readers(log.key)
     if isinstance(role, Leading) and role.awaiting:
         for each in role.take_committed(answered_offset(partition, role)):
-            state.emit(each.answer)
+            state.acknowledge(each)
 
 
-def answer_written(state: DirectoryState, planned: Planned, answer: Acknowledge) -> None:
+def answer_written(state: DirectoryState, planned: Planned, stored: Awaiting) -> None:
     """A batch of one of several replicas is written: a copy and acks=1 are answered."""
     partition, append = planned.plan.partition, planned.append
     if append.is_replica:
-        state.acknowledge(answer)
+        state.acknowledge(stored)
     elif planned.plan.role is not partition.role:
-        state.refuse(answer.token, indeterminate(append.key))
+        state.refuse(append.token, indeterminate(append.key))
     elif not append.is_flush_awaited:
-        state.acknowledge(answer)
+        state.acknowledge(stored)
     elif partition.log.failure is not None:
-        state.refuse(answer.token, partition.log.failure)
+        state.refuse(append.token, partition.log.failure)
     elif state.is_stopping:
-        state.refuse(answer.token, node_stopping(append.key))
+        state.refuse(append.token, node_stopping(append.key))
     else:
         assert isinstance(partition.role, Leading), f"{append.key}: asked of one that follows"
-        partition.role.await_commit(Awaiting(answer, partition, planned.end_offset))
-        state.release_bytes(answer.token)
+        partition.role.await_commit(stored)
+        state.release_bytes(append.token)
 
 
 def objection(partition: Partition, append: AppendBatch) -> TidelogError | None:
@@ -222,7 +221,7 @@ def _take_awaiting(state: DirectoryState, partition: Partition) -> list[Awaiting
     """Those who wait for a flush to be told that their batch is stored, in their order."""
 
     def is_stored(each: Awaiting) -> bool:
-        return each.partition is partition and isinstance(each.answer, Acknowledge)
+        return each.partition is partition and each.error is None
 
     taken = [] if state.flush is None else state.flush.take_awaiting(is_stored)
     return taken + state.take_awaiting(is_stored)

@@ -4,15 +4,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Refuse
+from tidelog.broker.directory.core.messages import AppendBatch
 from tidelog.broker.directory.core.partition import Partition, Role
 from tidelog.broker.directory.core.promises import Promise
-from tidelog.broker.directory.core.stamping import Pieces
+from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS, Pieces
 from tidelog.broker.log.marks.marks import Mark
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
 from tidelog.wire.batch import BatchHeader
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 
@@ -106,21 +107,23 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Awaiting(msgspec.Struct, frozen=True, gc=False):
-    """Answered at the end of the flush that covers it, or once it is committed. Holds no bytes: who
-    waits for others may wait for long."""
+    """A batch that is answered at the end of the flush that covers it, or once it is committed.
+    Holds none of its bytes: who waits for others may wait for long."""
 
-    answer: Acknowledge | Refuse
+    token: int
     partition: Partition
+    base_offset: int
     end_offset: Offset
+    append_time_ms: int = NO_APPEND_TIME_MS
+    error: TidelogError | None = None
+    """It is not stored: refused once that is durable. None: acknowledged."""
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A batch that is planned in this write, and was sent again."""
+    """A batch that was sent again, and where the first one lies, or is planned to."""
 
     append: AppendBatch
-    answer: Acknowledge
-    partition: Partition
-    end_offset: Offset
+    first: Awaiting
 
 
 class FlushRound:

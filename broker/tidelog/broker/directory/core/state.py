@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     Advanced,
     AppendBatch,
+    Appended,
     Done,
     Effect,
     Refuse,
@@ -77,9 +77,19 @@ class DirectoryState:
         effects, self._effects = self._effects, []
         return effects
 
-    def acknowledge(self, answer: Acknowledge) -> None:
-        """The batch has met what its sender waits for."""
-        self._effects.append(answer)
+    def acknowledge(self, stored: Awaiting) -> None:
+        """The batch has met what its sender waits for; the log may have moved since it was
+        written."""
+        log = stored.partition.log
+        self._effects.append(
+            Appended(
+                token=stored.token,
+                base_offset=stored.base_offset,
+                append_time_ms=stored.append_time_ms,
+                log_start_offset=log.log_start_offset,
+                leader_epoch=log.leader_epoch,
+            )
+        )
 
     def refuse(self, token: int, error: TidelogError) -> None:
         """Whoever waits under this token is told so."""
@@ -91,7 +101,7 @@ class DirectoryState:
 
     def refuse_awaiting(self, awaiting: Iterable[Awaiting], error: TidelogError) -> None:
         """Whatever they wait for does not come."""
-        self._effects += [Refuse(token=each.answer.token, error=error) for each in awaiting]
+        self._effects += [Refuse(token=each.token, error=error) for each in awaiting]
 
     def release_bytes(self, token: int) -> None:
         """The batch is in the log and waits on: nobody needs its bytes any more."""

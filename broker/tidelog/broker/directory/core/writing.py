@@ -4,11 +4,11 @@ It must never write behind bytes of which the fate is unknown, nor answer for a 
 written. Stop 6 of a record's walk.
 """
 
+import msgspec
+
 from tidelog.broker.directory.core import planning, resends, role_changes, stopping
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AppendBatch,
-    Refuse,
     SegmentWrite,
     Truncate,
     Write,
@@ -161,18 +161,20 @@ def _take_in(state: DirectoryState, round_: WriteRound) -> None:
         header, plan, append = planned.header, planned.plan, planned.append
         partition = plan.partition
         partition.log.take_in(header)
-        answer = Acknowledge(
-            token=append.token,
-            base_offset=header.base_offset,
-            append_time_ms=planned.append_time_ms,
+        stored = Awaiting(
+            append.token,
+            partition,
+            header.base_offset,
+            planned.end_offset,
+            planned.append_time_ms,
         )
         if partition.role is not None or plan.role is not None:
-            role_changes.answer_written(state, planned, answer)
+            role_changes.answer_written(state, planned, stored)
         elif append.is_flush_awaited:
-            state.await_flush(Awaiting(answer, partition, planned.end_offset))
+            state.await_flush(stored)
             state.release_bytes(append.token)
         else:
-            state.acknowledge(answer)
+            state.acknowledge(stored)
     for plan in round_.plans:
         _take_in_plan(state, plan)
     for again in round_.again:
@@ -230,11 +232,11 @@ def _cut_back(state: DirectoryState, round_: WriteRound, error: TidelogError) ->
         plan.partition.log.drop_planned()
         state.make_dirty(plan.partition)
     for planned in round_.planned:
-        refused = Refuse(token=planned.append.token, error=error)
-        state.await_flush(Awaiting(refused, planned.plan.partition, planned.end_offset))
+        base_offset, partition = planned.header.base_offset, planned.plan.partition
+        token, end_offset = planned.append.token, planned.end_offset
+        state.await_flush(Awaiting(token, partition, base_offset, end_offset, error=error))
     for again in round_.again:
-        refused = Refuse(token=again.append.token, error=error)
-        state.await_flush(Awaiting(refused, again.partition, again.end_offset))
+        state.await_flush(msgspec.structs.replace(again.first, error=error))
     stopping.refuse_promises(state, round_.promises, error)
     state.begin_truncating()
     state.emit(Truncate(lengths=tuple(lengths)))

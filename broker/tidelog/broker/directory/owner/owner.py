@@ -14,9 +14,9 @@ import msgspec
 
 from tidelog.broker.directory.core.core import FLUSH_INTERVAL_MS, DirectoryCore
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AddPartition,
     Advanced,
+    Appended,
     CutEnded,
     CutTail,
     Done,
@@ -41,7 +41,6 @@ from tidelog.broker.directory.core.trimming import starts_on_their_way
 from tidelog.broker.directory.owner.cut import cut_tail
 from tidelog.broker.directory.owner.files import SegmentFiles
 from tidelog.broker.directory.owner.requests import QUEUED_BYTES_MAX as QUEUED_BYTES_MAX
-from tidelog.broker.directory.owner.requests import Appended as Appended
 from tidelog.broker.directory.owner.requests import OwnerRequests
 from tidelog.broker.log.marks import file as marks_file
 from tidelog.broker.log.marks.ballast import give_up_ballast, take_ballast
@@ -196,8 +195,8 @@ class DirectoryOwner(OwnerRequests):
 
     def _perform(self, effect: Effect, scope: TaskScope) -> None:
         match effect:
-            case Acknowledge():
-                self._acknowledge(effect)
+            case Appended():
+                self._appended(effect)
             case Written():
                 self._written(effect)
             case Advanced():

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.directory.core.messages import (
-    Acknowledge,
     AddPartition,
     AppendBatch,
+    Appended,
     CommitTo,
     Configure,
     Done,
@@ -22,7 +22,6 @@ from tidelog.broker.directory.core.messages import (
     FailPartition,
     FlushAll,
     Follow,
-    FollowerAt,
     Forget,
     Lead,
     Message,
@@ -39,10 +38,11 @@ from tidelog.broker.directory.core.messages import (
     TruncateTail,
     Written,
 )
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.broker.log.sidecar.contents import Summary
-from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.shared.errors import fresh
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
@@ -60,20 +60,10 @@ WAITING_SWEPT_MIN: Final = 10_000
 """So many wait before it is looked for the first time who waits in vain."""
 
 
-class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a batch went."""
-
-    base_offset: int
-    append_time_ms: int
-    log_start_offset: int
-    leader_epoch: int
-
-
 class _Waiting(msgspec.Struct):
     """Who waits for a batch, and what it holds of the memory budget: nothing once it is written."""
 
     done: "asyncio.Future[Appended]"
-    log: PartitionLog
     size_bytes: int
 
 
@@ -156,27 +146,11 @@ class OwnerRequests:
         batch is written already."""
         self._tell(Follow(key=log.key, leader_epoch=leader_epoch))
 
-    def follower_at(
-        self,
-        key: PartitionKey,
-        broker_id: BrokerId,
-        leader_epoch: LeaderEpoch,
-        *,
-        log_end_offset: Offset,
-        flushed_offset: Offset,
-    ) -> None:
+    def follower_at(self, at: FollowerAt) -> None:
         """Where a follower stands; ignored in another leader epoch, and of one that no commit waits
         for."""
-        assert flushed_offset <= log_end_offset, f"{key}: broker {broker_id} flushed what it lacks"
-        self._tell(
-            FollowerAt(
-                key=key,
-                broker_id=broker_id,
-                leader_epoch=leader_epoch,
-                log_end_offset=log_end_offset,
-                flushed_offset=flushed_offset,
-            )
-        )
+        assert at.flushed_offset <= at.log_end_offset, f"{at} has flushed what it lacks"
+        self._tell(at)
 
     def turn(self) -> "asyncio.Future[None]":
         """Done once all that was told before has taken effect. Never, if `run` has ended."""
@@ -185,10 +159,21 @@ class OwnerRequests:
         self._news.set()
         return done
 
-    def commit_to(self, key: PartitionKey, leader_epoch: LeaderEpoch, offset: Offset) -> None:
+    def commit_to(self, message: CommitTo) -> None:
         """The leader's high watermark, of a log that goes on as this one: what is here is committed
         up to it, and what comes as it comes."""
-        self._tell(CommitTo(key=key, leader_epoch=leader_epoch, offset=offset))
+        self._tell(message)
+
+    async def change(self, order: TrimHead | TruncateTail | RestartLog) -> Offset:
+        """Have a log trimmed, cut or emptied; where it begins then, or ends, once that is durable.
+
+        A trim is refused with NOT_LEADER where the replica follows, unless the leader of its
+        `start_epoch` has decided it. A cut is refused below the high watermark unless `is_unclean`,
+        with FENCED_LEADER_EPOCH by one that leads others, or when another leader epoch begins
+        before anything is cut; as long as the log's `is_being_cut` is set nobody may be told where
+        it ends. Only one that follows lets its log go on elsewhere, be it below its start.
+        """
+        return await self._asked(lambda token: msgspec.structs.replace(order, token=token))
 
     def append_copy(
         self,
@@ -233,16 +218,6 @@ class OwnerRequests:
         assert position == len(data), f"{log.key}: {len(data)} bytes, the headers tell {position}"
         return done
 
-    async def restart_at(
-        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    ) -> Offset:
-        """Empty the log of a follower, and let it go on at the offset, be it below its start."""
-        return await self._asked(
-            lambda token: RestartLog(
-                token=token, key=log.key, offset=offset, start_epoch=start_epoch
-            )
-        )
-
     def submit(
         self,
         log: PartitionLog,
@@ -268,7 +243,7 @@ class OwnerRequests:
             )
         token = self._new_token()
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = _Waiting(done, log, size_bytes)
+        self._waiting[token] = _Waiting(done, size_bytes)
         self.queued_bytes += size_bytes
         self._tell(
             AppendBatch(
@@ -299,32 +274,15 @@ class OwnerRequests:
         # Next at twice of what is left: each is looked at a few times, however many there are.
         self._swept_at = max(WAITING_SWEPT_MIN, 2 * len(self._waiting))
 
-    async def trim(
-        self, log: PartitionLog, offset: Offset, *, start_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    ) -> Offset:
-        """Make the log begin at the offset; returns where it begins once that is durable.
-
-        Refused with NOT_LEADER where the replica follows, unless the leader of `start_epoch` has
-        decided it.
-        """
-        return await self._asked(
-            lambda token: TrimHead(token=token, key=log.key, offset=offset, start_epoch=start_epoch)
-        )
+    async def trim(self, log: PartitionLog, offset: Offset) -> Offset:
+        """Make the log begin at the offset, by this replica's own deciding."""
+        return await self.change(TrimHead(key=log.key, offset=offset))
 
     async def truncate(
         self, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
     ) -> Offset:
-        """Make the log end at the offset; returns where it ends once that is durable.
-
-        Refused below the high watermark unless `is_unclean`, with FENCED_LEADER_EPOCH by one that
-        leads others, or when another leader epoch begins before anything is cut. As long as the
-        log's `is_being_cut` is set nobody may be told where it ends.
-        """
-        return await self._asked(
-            lambda token: TruncateTail(
-                token=token, key=log.key, offset=offset, is_unclean=is_unclean
-            )
-        )
+        """Make the log end at the offset."""
+        return await self.change(TruncateTail(key=log.key, offset=offset, is_unclean=is_unclean))
 
     async def remove(self, key: PartitionKey, *, kept_as: str = "") -> None:
         """Serve the partition no more and remove its files, or give them another name."""
@@ -423,23 +381,15 @@ class OwnerRequests:
         if not done.done():
             done.set_exception(fresh(effect.error))
 
-    def _acknowledge(self, effect: Acknowledge) -> None:
+    def _appended(self, effect: Appended) -> None:
         if self._copying and effect.token in self._copying:
             copying = self._copying.pop(effect.token)
             if copying.end_offset is not None and not copying.done.done():
                 copying.done.set_result(copying.end_offset)
             return
         waiting = self._release(effect.token)
-        if waiting.done.done():
-            return
-        waiting.done.set_result(
-            Appended(
-                base_offset=effect.base_offset,
-                append_time_ms=effect.append_time_ms,
-                log_start_offset=waiting.log.log_start_offset,
-                leader_epoch=waiting.log.leader_epoch,
-            )
-        )
+        if not waiting.done.done():
+            waiting.done.set_result(effect)
 
     def _written(self, effect: Written) -> None:
         """The share of the budget is free: a commit that does not come, of a partition whose

@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.groups.coordinator.proof import LeadershipProof
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.wire.batch import RecordTuple, decode_batch, encode_batch, iterate_headers, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.groups.state.records import MEANINGLESS
 from tidelog.wire.errors import ErrorCode, TidelogError

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.directory.core.messages import RestartLog, TrimHead, TruncateTail
 from tidelog.broker.replication.follower.check import checked_headers
 from tidelog.broker.replication.follower.partition import (
     AppendCopies,
-    CutTo,
     FollowedPartition,
     FollowerEffect,
     MoveTo,
     Phase,
-    RestartAt,
     StopHeadless,
-    TrimTo,
 )
 from tidelog.broker.replication.shared.leader_check import cut_offset_of
 from tidelog.broker.replication.shared.log_start import is_decided, lacks_head
@@ -112,7 +110,7 @@ def _cut(
             # is nothing left that could have parted. Its producers are known further on.
             partition.is_trimming = True
             epoch = news.log_start_epoch
-            effects.append(TrimTo(key=partition.key, offset=offset, start_epoch=epoch))
+            effects.append(TrimHead(key=partition.key, offset=offset, start_epoch=epoch))
         # Else the answer is of another state than the log's: nothing is cut by it.
         session.refuse(partition, now_ms)
         return
@@ -121,7 +119,7 @@ def _cut(
         _restart(session, partition, log, news, offset, now_ms, effects, start_epoch=NO_EPOCH)
         return
     partition.phase = Phase.BUSY
-    effects.append(CutTo(key=partition.key, offset=offset, is_unclean=is_unclean))
+    effects.append(TruncateTail(key=partition.key, offset=offset, is_unclean=is_unclean))
 
 
 def _restart(
@@ -148,7 +146,7 @@ def _restart(
         session.refuse(partition, now_ms)
         return
     partition.phase = Phase.BUSY
-    effects.append(RestartAt(key=partition.key, offset=offset, start_epoch=start_epoch))
+    effects.append(RestartLog(key=partition.key, offset=offset, start_epoch=start_epoch))
 
 
 def _take_batches(

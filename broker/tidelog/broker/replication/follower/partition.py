@@ -11,6 +11,7 @@ import enum
 
 import msgspec
 
+from tidelog.broker.directory.core.messages import CommitTo, RestartLog, TrimHead, TruncateTail
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
@@ -127,40 +128,6 @@ class AppendCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Where the log has to end by then."""
 
 
-class CommitTo(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's watermark: all below it that is in the log, or comes, may be read."""
-
-    key: PartitionKey
-    leader_epoch: LeaderEpoch
-    offset: Offset
-
-
-class CutTo(msgspec.Struct, frozen=True, kw_only=True):
-    """The logs part there: cut the tail off, then say `on_changed`."""
-
-    key: PartitionKey
-    offset: Offset
-    is_unclean: bool
-
-
-class RestartAt(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader keeps nothing that the log could go on from: empty it, then say `on_changed`."""
-
-    key: PartitionKey
-    offset: Offset
-    start_epoch: LeaderEpoch
-    """Whose leader moved the start of the leader's log; -1: not known."""
-
-
-class TrimTo(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's log begins there: trim, then say `on_trimmed`."""
-
-    key: PartitionKey
-    offset: Offset
-    start_epoch: LeaderEpoch
-    """Whose leader decided that."""
-
-
 class StopHeadless(msgspec.Struct, frozen=True, kw_only=True):
     """The log begins above its leader's, and no leader decided that: it stops, to be copied anew.
     No answer comes."""
@@ -177,4 +144,8 @@ class MoveTo(msgspec.Struct, frozen=True, kw_only=True):
     followed: Followed
 
 
-FollowerEffect = AppendCopies | CommitTo | CutTo | RestartAt | TrimTo | StopHeadless | MoveTo
+FollowerEffect = (
+    AppendCopies | CommitTo | TruncateTail | RestartLog | TrimHead | StopHeadless | MoveTo
+)
+"""What is wanted of the log is said in its owner's own words: `on_appended` follows on copies,
+`on_trimmed` on a trim, `on_changed` on a cut where logs part and on a restart."""

@@ -24,15 +24,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from tidelog.broker.directory.core.messages import CommitTo, TrimHead
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower.answer import take_news
-from tidelog.broker.replication.follower.partition import (
-    CommitTo,
-    FollowedPartition,
-    FollowerEffect,
-    Phase,
-    TrimTo,
-)
+from tidelog.broker.replication.follower.partition import FollowedPartition, FollowerEffect, Phase
 from tidelog.broker.replication.shared.log_start import is_decided
 from tidelog.broker.replication.shared.messages import (
     NO_EPOCH,
@@ -309,7 +304,7 @@ class FollowerSession:
         if not is_decided(epoch, partition.followed.leader_epoch):
             return []
         partition.is_trimming = True
-        return [TrimTo(key=partition.key, offset=offset, start_epoch=epoch)]
+        return [TrimHead(key=partition.key, offset=offset, start_epoch=epoch)]
 
     def _confirm(self) -> None:
         while self._unwritten and not self._unwritten[0][1]:

@@ -51,6 +51,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.replication.in_sync import invariants
 from tidelog.broker.replication.shared.in_sync_types import (
     Asking,
@@ -59,7 +60,6 @@ from tidelog.broker.replication.shared.in_sync_types import (
     Count,
     Led,
     Outcome,
-    Position,
 )
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
@@ -113,7 +113,7 @@ class InSyncSet:
         self._brokers = brokers
         self.lag_ms = lag_ms
         """So long may a member of the set be behind before it is asked out."""
-        self._positions: dict[BrokerId, Position] = {}
+        self._positions: dict[BrokerId, FollowerAt] = {}
         self._caught_up_ms: dict[BrokerId, int] = {}
         self._awaited: dict[BrokerId, tuple[Offset, int]] = {}
         """A follower that reaches the offset was caught up at the moment."""
@@ -154,7 +154,7 @@ class InSyncSet:
         """When the follower was last known to be caught up."""
         return self._caught_up_ms.get(broker_id)
 
-    def position(self, broker_id: BrokerId) -> Position | None:
+    def position(self, broker_id: BrokerId) -> FollowerAt | None:
         """Where the follower stood last."""
         return self._positions.get(broker_id)
 
@@ -184,8 +184,9 @@ class InSyncSet:
         self._forget_unable()
         return self._settle(now_ms)
 
-    def on_position(self, broker_id: BrokerId, position: Position, now_ms: int) -> Count | None:
+    def on_position(self, position: FollowerAt, now_ms: int) -> Count | None:
         """A follower has told where it stands."""
+        broker_id = position.broker_id
         if position.leader_epoch != self.led.leader_epoch or broker_id not in self.led.replicas:
             return None
         known = self._positions.get(broker_id)
@@ -194,7 +195,7 @@ class InSyncSet:
         if known is not None and known.broker_epoch < position.broker_epoch:
             self._awaited.pop(broker_id, None)
         self._positions[broker_id] = position
-        self._note_caught_up(broker_id, position, now_ms)
+        self._note_caught_up(position, now_ms)
         if broker_id in self.led.in_sync:
             return None
         return self._settle(now_ms)
@@ -213,8 +214,7 @@ class InSyncSet:
         """Time has passed."""
         end = self._log.log_end_offset
         for broker_id, position in self._positions.items():
-            offset = position.flushed_offset if self.is_flush_sync else position.log_end_offset
-            if offset >= end:
+            if position.counted(is_flush_sync=self.is_flush_sync) >= end:
                 self._caught_up_ms[broker_id] = now_ms
         if not (self._coming or self._has_given_up):
             # Nothing else becomes different by time alone, and there may be thousands of these.
@@ -400,9 +400,7 @@ class InSyncSet:
             leader_epoch=self.led.leader_epoch,
             others=others,
             in_sync_count=in_sync_count,
-            positions=tuple(
-                (each, self._positions[each]) for each in others if each in self._positions
-            ),
+            positions=tuple(self._positions[each] for each in others if each in self._positions),
             round=self._round,
         )
 
@@ -447,8 +445,8 @@ class InSyncSet:
             if each not in self.led.replicas:
                 del self._positions[each]
 
-    def _note_caught_up(self, broker_id: BrokerId, position: Position, now_ms: int) -> None:
-        end = self._log.log_end_offset
+    def _note_caught_up(self, position: FollowerAt, now_ms: int) -> None:
+        broker_id, end = position.broker_id, self._log.log_end_offset
         counted = position.counted(is_flush_sync=self.is_flush_sync)
         if counted >= end:
             self._caught_up_ms[broker_id] = now_ms

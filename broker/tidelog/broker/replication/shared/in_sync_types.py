@@ -5,37 +5,14 @@ from typing import Protocol
 
 import msgspec
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.wire.ids import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
-    Offset,
     PartitionEpoch,
     PartitionKey,
 )
-
-
-class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a follower stands, as it said on a stream of the session that it began."""
-
-    broker_epoch: BrokerEpoch
-    """Of the process that began the session: another process is another follower."""
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    """Of the metadata by which the follower had this log when it said so."""
-    log_end_offset: Offset
-    flushed_offset: Offset
-
-    def is_behind(self, other: "Position") -> bool:
-        """Whether it was said before the other one, however late it came."""
-        return (self.broker_epoch, self.partition_epoch) < (
-            other.broker_epoch,
-            other.partition_epoch,
-        )
-
-    def counted(self, *, is_flush_sync: bool) -> Offset:
-        """What the commit rule goes by."""
-        return self.flushed_offset if is_flush_sync else self.log_end_offset
 
 
 class Brokers(Protocol):
@@ -69,7 +46,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     """Without this broker: the committed set, and whoever is on the way into it."""
     in_sync_count: int
     """Of the committed set."""
-    positions: tuple[tuple[BrokerId, Position], ...]
+    positions: tuple[FollowerAt, ...]
     """Where `others` stand, as far as that is known: nobody else says it once more."""
     round: int
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.log.state.log import PartitionLog
-from tidelog.broker.replication.shared.in_sync_types import Position
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,
@@ -158,10 +158,10 @@ class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is_full_start_wanted: bool = False
 
 
-OnFollowerPosition = Callable[[PartitionKey, BrokerId, Position], None]
+OnFollowerPosition = Callable[[FollowerAt], None]
 """Where a follower stands."""
 
-ToldBy = Callable[[PartitionLog, BrokerId], Position | None]
+ToldBy = Callable[[PartitionLog, BrokerId], FollowerAt | None]
 """Where a follower stands in a log, as it said last; None: it does not pull it."""
 
 OnFollowerGone = Callable[[PartitionKey, BrokerId, BrokerEpoch], None]

@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
+from tidelog.broker.directory.core.messages import CommitTo, RestartLog, TrimHead, TruncateTail
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.follower.partition import (
     AppendCopies,
-    CommitTo,
-    CutTo,
     FollowerEffect,
     MoveTo,
-    RestartAt,
     StopHeadless,
-    TrimTo,
 )
 from tidelog.broker.replication.follower.session import FollowerSession
 from tidelog.broker.replication.shared.messages import FetchAsk, Followed, Lane
@@ -36,7 +33,7 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, Offset, PartitionKey
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.replicas import Replica
+    pass
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -264,13 +261,12 @@ class FetchLane:
                 case CommitTo():
                     replica = self._context.replica(effect.key)
                     if replica is not None:
-                        owner = replica.directory.owner
-                        owner.commit_to(effect.key, effect.leader_epoch, effect.offset)
-                case CutTo():
+                        replica.directory.owner.commit_to(effect)
+                case TruncateTail():
                     self._start(self._cut(effect), name="cut")
-                case RestartAt():
+                case RestartLog():
                     self._start(self._restart(effect), name="restart of a log")
-                case TrimTo():
+                case TrimHead():
                     self._start(self._trim(effect), name="trim")
                 case StopHeadless():
                     self._stop_headless(effect)
@@ -305,13 +301,9 @@ class FetchLane:
         self.session.on_appended(key, token, error, self._context.now_ms())
         self._news.set()
 
-    async def _cut(self, effect: CutTo) -> None:
-        def work(replica: Replica) -> Coroutine[object, object, object]:
-            owner = replica.directory.owner
-            return owner.truncate(replica.log, effect.offset, is_unclean=effect.is_unclean)
-
+    async def _cut(self, effect: TruncateTail) -> None:
         followed = self.session.partitions.get(effect.key)
-        error = await self._change(effect.key, work)
+        error = await self._change(effect)
         replica = self._context.replica(effect.key)
         is_lacking = error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE
         if is_lacking and replica is not None and followed is not None:
@@ -326,13 +318,8 @@ class FetchLane:
             epoch = followed.followed.leader_epoch
             replica.directory.owner.fail(effect.key, lost, kept_apart_at=epoch)
 
-    async def _restart(self, effect: RestartAt) -> None:
-        await self._change(
-            effect.key,
-            lambda replica: replica.directory.owner.restart_at(
-                replica.log, effect.offset, start_epoch=effect.start_epoch
-            ),
-        )
+    async def _restart(self, effect: RestartLog) -> None:
+        await self._change(effect)
 
     def _stop_headless(self, effect: StopHeadless) -> None:
         """As a damaged one it is taken out, set aside, and copied anew (`repair`)."""
@@ -349,17 +336,15 @@ class FetchLane:
         )
         replica.directory.owner.fail(effect.key, lacking)
 
-    async def _change(
-        self, key: PartitionKey, work: Callable[[Replica], Coroutine[object, object, object]]
-    ) -> TidelogError | None:
+    async def _change(self, order: TruncateTail | RestartLog) -> TidelogError | None:
         """Let the owner change the log, then say so; the error if it did not."""
-        context = self._context
+        context, key = self._context, order.key
         replica = context.replica(key)
         error = None
         if replica is not None:
             context.begin(key)
             try:
-                await work(replica)
+                await replica.directory.owner.change(order)
             except TidelogError as failure:
                 error = failure
             finally:
@@ -368,13 +353,11 @@ class FetchLane:
         self._news.set()
         return error
 
-    async def _trim(self, effect: TrimTo) -> None:
+    async def _trim(self, effect: TrimHead) -> None:
         replica = self._context.replica(effect.key)
         if replica is not None:
             try:
-                await replica.directory.owner.trim(
-                    replica.log, effect.offset, start_epoch=effect.start_epoch
-                )
+                await replica.directory.owner.change(effect)
             except TidelogError as error:
                 self.trouble = error
         self.session.on_trimmed(effect.key)

@@ -15,10 +15,11 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replication.in_sync.set import RETRY_MS_MIN, InSyncSet
-from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led, Position
+from tidelog.broker.replication.shared.in_sync_types import Change, Count, Led
 from tidelog.broker.replication.shared.messages import ToldBy
 from tidelog.broker.replication.tasks.controller_calls import InSyncCalls
 from tidelog.metadata.eligibility import is_able
@@ -149,7 +150,7 @@ class InSyncKeeper:
                 continue
             told = self.told_by(held.log, broker_id)
             if told is not None:
-                self.on_follower_position(held.set.key, broker_id, told)
+                self.on_follower_position(told)
 
     def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
         """The partition's settings have changed."""
@@ -165,13 +166,11 @@ class InSyncKeeper:
 
     # -- what followers say ----------------------------------------------------------------------
 
-    def on_follower_position(
-        self, key: PartitionKey, broker_id: BrokerId, position: Position
-    ) -> None:
+    def on_follower_position(self, at: FollowerAt) -> None:
         """Of a follower whose log goes on as the leader's does."""
-        held = self._held.get(key)
+        held = self._held.get(at.key)
         if held is not None:
-            self._perform(held, held.set.on_position(broker_id, position, self._now_ms()))
+            self._perform(held, held.set.on_position(at, self._now_ms()))
 
     def on_follower_gone(
         self, key: PartitionKey, broker_id: BrokerId, broker_epoch: BrokerEpoch
@@ -212,14 +211,8 @@ class InSyncKeeper:
                 in_sync_count=count.in_sync_count,
                 is_sole=False,
             )
-            for broker_id, position in count.positions:
-                held.owner.follower_at(
-                    count.key,
-                    broker_id,
-                    count.leader_epoch,
-                    log_end_offset=position.log_end_offset,
-                    flushed_offset=position.flushed_offset,
-                )
+            for at in count.positions:
+                held.owner.follower_at(at)
             round_ = count.round
             held.owner.turn().add_done_callback(lambda _: self._on_counted(held, round_))
         if held.set.has_news:
@@ -283,7 +276,7 @@ class InSyncKeeper:
         await self._clock.sleep(RETRY_MS_MIN)
 
 
-def _nobody_told(log: PartitionLog, broker_id: BrokerId) -> Position | None:
+def _nobody_told(log: PartitionLog, broker_id: BrokerId) -> FollowerAt | None:
     del log, broker_id
     return None
 

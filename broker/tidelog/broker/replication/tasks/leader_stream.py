@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from tidelog.broker.directory.core.positions import FollowerAt
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.replication.leader.answer import AnswerDraft, Read
 from tidelog.broker.replication.leader.session import Counts, Effect, LeaderSession, Unwatch, Watch
 from tidelog.broker.replication.leader.tail import Piece, Tail
-from tidelog.broker.replication.shared.in_sync_types import Position
 from tidelog.broker.replication.shared.messages import (
     DEFAULT_REPLICATION_LIMITS,
     FetchAnswer,
@@ -99,14 +99,14 @@ class ReplicaFetchHandler:
             if not any(key in session.partitions for session in sessions):
                 self._on_follower_gone(key, broker_id, broker_epoch)
 
-    def told_by(self, log: PartitionLog, broker_id: BrokerId) -> Position | None:
+    def told_by(self, log: PartitionLog, broker_id: BrokerId) -> FollowerAt | None:
         """Where a follower stands in the log, as it said last on a stream that holds it."""
-        newest: Position | None = None
+        newest: FollowerAt | None = None
         for lane in Lane:
             stream = self._streams.get((broker_id, lane))
             held = None if stream is None else stream.session.partitions.get(log.key)
             if stream is not None and held is not None and held.log is log:
-                told = _position(stream.broker_epoch, held.position)
+                told = stream.follower_at(held.position)
                 if newest is None or newest.is_behind(told):
                     newest = told
         return newest
@@ -311,19 +311,24 @@ class LeaderStream:
 
     def _count(self, position: FollowerPosition) -> None:
         """The owner moves the watermark by it, the policy of the in-sync set judges it."""
-        key = position.key
         if self._handler.comes_late(self._broker_id, position):
             return
-        replica = self._handler.find(key, position.leader_epoch)
-        replica.directory.owner.follower_at(
-            key,
-            self._broker_id,
-            position.leader_epoch,
-            log_end_offset=position.log_end_offset,
-            flushed_offset=position.flushed_offset,
+        replica = self._handler.find(position.key, position.leader_epoch)
+        at = self.follower_at(position)
+        replica.directory.owner.follower_at(at)
+        self._handler.on_follower_position(at)
+
+    def follower_at(self, told: FollowerPosition) -> FollowerAt:
+        """What counts of a position, with whose it is."""
+        return FollowerAt(
+            key=told.key,
+            broker_id=self._broker_id,
+            broker_epoch=self.broker_epoch,
+            leader_epoch=told.leader_epoch,
+            partition_epoch=told.partition_epoch,
+            log_end_offset=told.log_end_offset,
+            flushed_offset=told.flushed_offset,
         )
-        told = _position(self.broker_epoch, position)
-        self._handler.on_follower_position(key, self._broker_id, told)
 
     def _on_news(self, key: PartitionKey) -> None:
         self.session.on_news(key)
@@ -402,16 +407,6 @@ class LeaderStream:
                     tried=TRIED,
                     happened=f"broker {self._broker_id} was silent for {silence_ms} ms",
                 )
-
-
-def _position(broker_epoch: BrokerEpoch, told: FollowerPosition) -> Position:
-    return Position(
-        broker_epoch=broker_epoch,
-        leader_epoch=told.leader_epoch,
-        partition_epoch=told.partition_epoch,
-        log_end_offset=told.log_end_offset,
-        flushed_offset=told.flushed_offset,
-    )
 
 
 def _state_of(log: PartitionLog) -> tuple[LeaderEpoch, int]:

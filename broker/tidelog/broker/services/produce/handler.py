@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.produce.admission import ProducerAdmission
 from tidelog.broker.services.produce.batch_contents import check_contents

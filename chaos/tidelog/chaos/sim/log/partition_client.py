@@ -9,7 +9,7 @@ import asyncio
 import functools
 from typing import Final, Protocol
 
-from tidelog.broker.directory.owner.owner import Appended
+from tidelog.broker.directory.core.messages import Appended
 from tidelog.chaos.checkers.log.medium import CHECKPOINT, is_durable
 from tidelog.chaos.checkers.log.model import LogModel
 from tidelog.chaos.checkers.log.records import Sent

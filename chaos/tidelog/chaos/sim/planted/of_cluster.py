@@ -10,13 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.broker.directory.core import commit, resends, role_changes
-from tidelog.broker.directory.core.messages import Acknowledge, AppendBatch, Lead
+from tidelog.broker.directory.core import positions, resends, role_changes
+from tidelog.broker.directory.core.messages import (
+    AppendBatch,
+    Appended,
+    Lead,
+    RestartLog,
+    TrimHead,
+    TruncateTail,
+)
 from tidelog.broker.directory.core.partition import Leading, Partition
 from tidelog.broker.directory.core.producer_check import find_duplicate
-from tidelog.broker.directory.core.rounds import Again, Planned
+from tidelog.broker.directory.core.rounds import Again, Awaiting, Planned
 from tidelog.broker.directory.core.state import DirectoryState
-from tidelog.broker.directory.owner.owner import Appended, DirectoryOwner
+from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.log.marks import epoch_file
 from tidelog.broker.log.opening import log as open_log_module
 from tidelog.broker.log.opening.log import OpenedLog, open_log
@@ -73,9 +80,9 @@ _MISROUTED_EVERY: Final = 16
 def acknowledge_before_the_commit() -> Substitution:
     """A batch with acks=all is answered when the leader has written it."""
 
-    def answer_written(state: DirectoryState, planned: Planned, answer: Acknowledge) -> None:
+    def answer_written(state: DirectoryState, planned: Planned, stored: Awaiting) -> None:
         del planned
-        state.acknowledge(answer)
+        state.acknowledge(stored)
 
     return Substitution(role_changes, "answer_written", answer_written)
 
@@ -83,11 +90,13 @@ def acknowledge_before_the_commit() -> Substitution:
 def watermark_from_log_end() -> Substitution:
     """With flush=sync a replica counts with what it has written, flushed or not."""
 
-    def position_of(log_end_offset: int, flushed_offset: int, *, is_flush_sync: bool) -> int:
+    def position_of(
+        log_end_offset: Offset, flushed_offset: Offset, *, is_flush_sync: bool
+    ) -> Offset:
         del flushed_offset, is_flush_sync
         return log_end_offset
 
-    return Substitution(commit, "position_of", position_of)
+    return Substitution(positions, "position_of", position_of)
 
 
 def _leading_with(change: Callable[[Lead], Lead]) -> Substitution:
@@ -186,14 +195,16 @@ def append_in_the_handlers_task() -> Substitution:
 
 def truncate_to_the_watermark() -> Substitution:
     """A follower of a new leader cuts its log to the watermark that it knows."""
-    original = DirectoryOwner.truncate
+    original = DirectoryOwner.change
 
-    async def truncate(
-        self: DirectoryOwner, log: PartitionLog, offset: Offset, *, is_unclean: bool = False
-    ) -> Offset:
-        return await original(self, log, min(offset, log.high_watermark), is_unclean=is_unclean)
+    async def change(self: DirectoryOwner, order: TrimHead | TruncateTail | RestartLog) -> Offset:
+        if isinstance(order, TruncateTail):
+            watermark = self._core.state.partitions[order.key].log.high_watermark
+            offset = min(order.offset, watermark)
+            return await original(self, msgspec.structs.replace(order, offset=offset))
+        return await original(self, order)
 
-    return Substitution(DirectoryOwner, "truncate", truncate)
+    return Substitution(DirectoryOwner, "change", change)
 
 
 def ignore_where_logs_part() -> Substitution:

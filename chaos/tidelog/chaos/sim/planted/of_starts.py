@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tidelog.broker.directory.core.messages import TrimHead
 from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.housekeeping.core.held import HeldLog
 from tidelog.broker.housekeeping.core.retention import plan_retention
@@ -30,7 +31,9 @@ def trim_what_is_followed() -> Substitution:
         due = plan_retention(log, held.settings, now_ms=0, may_expire=False, active_since_ms=None)
         if due.trim_to is not None:
             with contextlib.suppress(TidelogError):
-                await self._owner.trim(log, due.trim_to, start_epoch=log.leader_epoch)
+                await self._owner.change(
+                    TrimHead(key=log.key, offset=due.trim_to, start_epoch=log.leader_epoch)
+                )
 
     return Substitution(Housekeeper, "_keep", keep)
 
