@@ -15,13 +15,17 @@ from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.cli.main import main
+from tidelog.wire.ids import Offset
 
 Captured = pytest.CaptureFixture[str]
 
 
 def made() -> tuple[Summary, bytes]:
     facts = SegmentFacts(
-        key=segment_key(40, 2), is_contiguous=False, cleaned_below=90, replaces=(Replaced(40, 1),)
+        key=segment_key(40, 2),
+        is_contiguous=False,
+        cleaned_below=90,
+        replaces=(Replaced(Offset(40), 1),),
     )
     builder = SidecarBuilder(facts)
     batches = [
@@ -35,14 +39,20 @@ def made() -> tuple[Summary, bytes]:
 def checkpoint() -> bytes:
     summary, _ = made()
     segments = (
-        CleanSegment(base_offset=40, generation=2, summary=summary),
-        CleanSegment(base_offset=43, generation=0, size_bytes=70, next_offset=44, is_sealed=False),
+        CleanSegment(base_offset=Offset(40), generation=2, summary=summary),
+        CleanSegment(
+            base_offset=Offset(43),
+            generation=0,
+            size_bytes=70,
+            next_offset=Offset(44),
+            is_sealed=False,
+        ),
     )
     log = CleanLog(
         topic_id=PARTITION.topic_id,
         partition=PARTITION.partition,
-        log_start_offset=40,
-        log_end_offset=44,
+        log_start_offset=Offset(40),
+        log_end_offset=Offset(44),
         segments=segments,
         leader_epochs=(EpochStart(0, 40),),
         producers=ProducerState().encode(),

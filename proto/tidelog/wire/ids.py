@@ -36,6 +36,8 @@ NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 NO_SEQUENCE: Final = Sequence(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_OFFSET: Final = Offset(-1)
+"""There is none, or it is not known."""
 
 TOPIC_ID_BYTES: Final = 16
 

@@ -8,6 +8,7 @@ from tidelog.broker.directory.core.producer_check import SEQUENCES, find_duplica
 from tidelog.broker.log.producer_state import WINDOW_BATCHES, ProducedBatch, Producer, ProducerState
 from tidelog.wire.batch import BatchHeader, encode_batch, read_header
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 
 def header(sequence: int, *, records: int = 1, epoch: int = 0, base_offset: int = 0) -> BatchHeader:
@@ -25,7 +26,7 @@ def known_of(*batches: tuple[int, int], epoch: int = 0) -> Producer:
     """A producer with batches of (sequence, records), the first one at offset 100."""
     made, offset = [], 100
     for sequence, records in batches:
-        made.append(ProducedBatch(sequence, records - 1, offset, 1))
+        made.append(ProducedBatch(sequence, records - 1, Offset(offset), 1))
         offset += records
     return Producer(7, epoch, tuple(made), 1)
 
@@ -107,12 +108,12 @@ def test_of_what_is_called_a_duplicate_every_record_was_stored_before_the_window
 ) -> None:
     state, sequence, sent = ProducerState(), begin, 0
     state.note(header(begin))
-    first = ProducedBatch(begin, 0, 0, 1)
+    first = ProducedBatch(begin, 0, Offset(0), 1)
     batches = [first]
     sequence = (begin + 1) % SEQUENCES
     for count in counts:
         state.note(header(sequence, records=count))
-        batches.append(ProducedBatch(sequence, count - 1, 0, 1))
+        batches.append(ProducedBatch(sequence, count - 1, Offset(0), 1))
         sequence, sent = (sequence + count) % SEQUENCES, sent + count
     again = header((sequence - back) % SEQUENCES, records=records)
     found = judged(state, again)

@@ -48,7 +48,7 @@ from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.ports import Append
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 OTHER = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 NEW = PartitionKey(TopicId(bytes(16)), PartitionId(1))
@@ -60,9 +60,11 @@ def example() -> CleanLog:
     return CleanLog(
         topic_id=KEY.topic_id,
         partition=KEY.partition,
-        log_start_offset=1,
-        log_end_offset=10,
-        segments=(CleanSegment(base_offset=0, generation=0, size_bytes=9, next_offset=10),),
+        log_start_offset=Offset(1),
+        log_end_offset=Offset(10),
+        segments=(
+            CleanSegment(base_offset=Offset(0), generation=0, size_bytes=9, next_offset=Offset(10)),
+        ),
         leader_epochs=(EpochStart(3, 1),),
         producers=b"p",
     )

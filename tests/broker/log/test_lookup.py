@@ -47,8 +47,8 @@ class Sidecar:
         plain = Summary(
             topic_id=key.topic_id,
             partition=key.partition,
-            base_offset=0,
-            next_offset=offset,
+            base_offset=Offset(0),
+            next_offset=Offset(offset),
             size_bytes=position,
             batch_count=1,
             record_count=1,

@@ -19,6 +19,7 @@ from tidelog.broker.log.producer_state import (
 )
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 DAY_MS = EXPIRATION_MS
 
@@ -39,7 +40,7 @@ def found(state: ProducerState, producer_id: int = 7) -> Producer:
 
 def test_a_batch_is_known_by_its_sequence_and_its_offset() -> None:
     state = noted(Batch(records=4), Batch(producer_id=7, base_sequence=5, records=3, timestamp=9))
-    assert found(state).batches == (ProducedBatch(5, 2, 4, 9),)
+    assert found(state).batches == (ProducedBatch(5, 2, Offset(4), 9),)
     assert state.find(8) is None
 
 
@@ -57,7 +58,7 @@ def test_a_new_epoch_begins_a_new_window() -> None:
         Batch(producer_id=7, producer_epoch=1, base_sequence=0),
     )
     assert found(state).epoch == 1
-    assert found(state).batches == (ProducedBatch(0, 0, 2, 1_000),)
+    assert found(state).batches == (ProducedBatch(0, 0, Offset(2), 1_000),)
 
 
 def test_a_batch_of_an_older_epoch_changes_nothing_of_the_producer() -> None:
@@ -252,10 +253,10 @@ def test_a_newer_version_is_named() -> None:
         (Producer(1, 2**15, (), 0),),
         (Producer(1, 0, (), 1),),
         (Producer(1, 0, (), 0, -2),),
-        (Producer(1, 0, (ProducedBatch(0, 0, 0, 0),) * 17, 0),),
-        (Producer(1, 0, (ProducedBatch(-1, 0, 0, 0),), 0),),
-        (Producer(1, 0, (ProducedBatch(0, 0, -1, 0),), 0),),
-        (Producer(1, 0, (ProducedBatch(0, 0, 0, 9),), 0),),
+        (Producer(1, 0, (ProducedBatch(0, 0, Offset(0), 0),) * 17, 0),),
+        (Producer(1, 0, (ProducedBatch(-1, 0, Offset(0), 0),), 0),),
+        (Producer(1, 0, (ProducedBatch(0, 0, Offset(-1), 0),), 0),),
+        (Producer(1, 0, (ProducedBatch(0, 0, Offset(0), 9),), 0),),
         (Producer(1, 0, (), 0), Producer(1, 0, (), 0)),
     ],
 )

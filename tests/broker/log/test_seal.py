@@ -22,6 +22,7 @@ from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.codec import PRODUCERS, decode_summary, find_section
 from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 FIRST, SECOND = segment_key(), segment_key(3)
 FIRST_BYTES = segment_bytes([Batch(records=2, producer_id=4), Batch(leader_epoch_step=1)])
@@ -56,7 +57,7 @@ def test_the_job_is_found_by_its_name() -> None:
 
 def test_a_segment_gets_its_sidecar_under_an_unfinished_name() -> None:
     files = MemoryJobFiles({FIRST.path: FIRST_BYTES})
-    summary = renamed(files, SealArguments(segment=FIRST, next_offset=3))
+    summary = renamed(files, SealArguments(segment=FIRST, next_offset=Offset(3)))
     assert unfinished_path(FIRST) == f"{FIRST.sidecar_path}.new"
     data = bytes(files.files[FIRST.sidecar_path])
     assert decode_summary(data, FIRST, file_bytes=len(data)) == summary
@@ -130,11 +131,11 @@ def test_what_is_told_of_a_compaction_is_in_the_summary() -> None:
     key = segment_key(0, generation=4)
     files = MemoryJobFiles({key.path: FIRST_BYTES})
     asked = SealArguments(
-        segment=key, is_contiguous=False, cleaned_below=9, replaces=(Replaced(0, 3),)
+        segment=key, is_contiguous=False, cleaned_below=9, replaces=(Replaced(Offset(0), 3),)
     )
     summary = renamed(files, asked)
     assert (summary.generation, summary.cleaned_below) == (4, 9)
-    assert summary.replaces == (Replaced(0, 3),)
+    assert summary.replaces == (Replaced(Offset(0), 3),)
 
 
 def test_a_segment_longer_than_a_piece_is_read_in_pieces() -> None:
@@ -151,7 +152,7 @@ def test_a_segment_longer_than_a_piece_is_read_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("asked", "happened"),
     [
-        (SealArguments(segment=FIRST, next_offset=4), "it ends at offset 3, not 4"),
+        (SealArguments(segment=FIRST, next_offset=Offset(4)), "it ends at offset 3, not 4"),
         (SealArguments(segment=FIRST, size_bytes=len(FIRST_BYTES) + 5), "belong to it"),
         (SealArguments(segment=FIRST, size_bytes=len(FIRST_BYTES) - 70), "belong to it"),
         (SealArguments(segment=FIRST, leader_epoch_max=0), "its leader epoch is 1"),
@@ -177,7 +178,7 @@ def test_a_flipped_bit_is_never_sealed_but_in_a_leader_epoch(position: int, bit:
     data = bytearray(FIRST_BYTES)
     data[position] ^= 1 << bit
     files = MemoryJobFiles({FIRST.path: bytes(data)})
-    asked = SealArguments(segment=FIRST, next_offset=3, leader_epoch_max=1)
+    asked = SealArguments(segment=FIRST, next_offset=Offset(3), leader_epoch_max=1)
     second = len(FIRST_BYTES) - len(segment_bytes([Batch()]))
     if position in range(12, 16) or position in range(second + 12, second + 16):
         # The epochs 0 and 1 may be turned into each other: digests are made of what is there.

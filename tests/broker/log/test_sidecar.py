@@ -60,14 +60,14 @@ from tidelog.broker.log.sidecar.index import (
 )
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import BytePosition, Offset, PartitionId, PartitionKey, TopicId
 
 KEY = segment_key(40)
 SUMMARY = Summary(
-    topic_id=bytes(range(16)),
-    partition=3,
-    base_offset=40,
-    next_offset=90,
+    topic_id=TopicId(bytes(range(16))),
+    partition=PartitionId(3),
+    base_offset=Offset(40),
+    next_offset=Offset(90),
     size_bytes=5_000,
     batch_count=4,
     record_count=50,
@@ -263,7 +263,7 @@ def with_summary(data: bytes, name: str, appendix: bytes) -> tuple[Summary, byte
         position = HEAD_BYTES + len(encode_summary(summary))
         sections = []
         for each, part in parts.items():
-            sections.append(Section(each, position, len(part), checksum(part)))
+            sections.append(Section(each, BytePosition(position), len(part), checksum(part)))
             position += len(part)
         summary = msgspec.structs.replace(old, sections=tuple(sections))
     return summary, file_of(summary) + b"".join(parts.values())
@@ -391,7 +391,7 @@ def golden() -> tuple[Summary, bytes]:
         is_contiguous=False,
         epochs_before=(EpochStart(1, 0),),
         cleaned_below=44,
-        replaces=(Replaced(40, 0), Replaced(42, 1)),
+        replaces=(Replaced(Offset(40), 0), Replaced(Offset(42), 1)),
     )
     builder = SidecarBuilder(facts)
     builder.feed(segment_bytes(GOLDEN_BATCHES, base_offset=40, leader_epoch=1))
@@ -418,7 +418,7 @@ def test_the_bytes_of_a_sidecar_are_pinned() -> None:
     stored = bytes.fromhex(GOLDEN_HEX)
     assert decode_summary(stored, summary.key, file_bytes=len(stored)) == summary
     assert summary.leader_epochs == (EpochStart(1, 0), EpochStart(3, 42))
-    assert summary.replaces == (Replaced(40, 0), Replaced(42, 1))
+    assert summary.replaces == (Replaced(Offset(40), 0), Replaced(Offset(42), 1))
 
 
 @given(stored=batches(max_size=12))

@@ -117,7 +117,7 @@ class LogShelf:
         facts = SegmentFacts(
             key=key,
             is_contiguous=not cleaned_below,
-            next_offset=next_offset,
+            next_offset=Offset(next_offset),
             cleaned_below=cleaned_below,
         )
         builder = SidecarBuilder(facts)

@@ -77,7 +77,7 @@ def sidecar(
     facts = SegmentFacts(
         key=key,
         is_contiguous=not cleaned_below,
-        next_offset=next_offset,
+        next_offset=Offset(next_offset),
         epochs_before=epochs_before,
         cleaned_below=cleaned_below,
         replaces=tuple(Replaced(each.base_offset, each.generation) for each in replaces),

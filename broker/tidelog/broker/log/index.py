@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from tidelog.wire.ids import BytePosition, Offset
+
 INTERVAL_BYTES: Final = 4096
 """As Kafka's index.interval.bytes: a lookup walks at most this much, and one batch."""
 
@@ -19,8 +21,8 @@ INTERVAL_BYTES: Final = 4096
 class Place(msgspec.Struct, frozen=True):
     """Where a batch begins."""
 
-    base_offset: int
-    byte_position: int
+    base_offset: Offset
+    byte_position: BytePosition
 
 
 class SparseIndex:
@@ -53,27 +55,29 @@ class SparseIndex:
         """The last indexed batch that begins at or below the offset."""
         assert self._offsets, "an empty segment has no place"
         found = max(0, bisect_right(self._offsets, offset) - 1)
-        return Place(self._offsets[found], self._positions[found])
+        return Place(Offset(self._offsets[found]), BytePosition(self._positions[found]))
 
     def floor_of_position(self, byte_position: int) -> Place:
         """The last indexed batch that begins at or below the byte position."""
         assert self._positions, "an empty segment has no place"
         found = max(0, bisect_right(self._positions, byte_position) - 1)
-        return Place(self._offsets[found], self._positions[found])
+        return Place(Offset(self._offsets[found]), BytePosition(self._positions[found]))
 
     def floor_of_time(self, timestamp_ms: int) -> Place:
         """From here on lies the first record at or after the time, if the segment has one."""
         assert self._offsets, "an empty segment has no place"
         # Entry k holds the highest timestamp before it: the last entry below which all is earlier.
         found = max(0, bisect_left(self._max_timestamps, timestamp_ms) - 1)
-        return Place(self._offsets[found], self._positions[found])
+        return Place(Offset(self._offsets[found]), BytePosition(self._positions[found]))
 
     def highest_time_below(self, offset: int) -> tuple[Place, int]:
         """The last indexed batch that begins at or below the offset, and the highest timestamp
         of all before that batch."""
         assert self._offsets, "an empty segment has no place"
         found = max(0, bisect_right(self._offsets, offset) - 1)
-        return Place(self._offsets[found], self._positions[found]), self._max_timestamps[found]
+        return Place(
+            Offset(self._offsets[found]), BytePosition(self._positions[found])
+        ), self._max_timestamps[found]
 
     def entries(self) -> list[tuple[int, int, int]]:
         """All entries, for comparing a rebuilt index with the live one."""

@@ -22,6 +22,7 @@ import msgspec
 
 from tidelog.wire.batch import BatchHeader, checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 WINDOW_BATCHES: Final = 16
 """As many as the announced number of batches in flight."""
@@ -44,7 +45,7 @@ class ProducedBatch(msgspec.Struct, frozen=True, array_like=True):
 
     base_sequence: int
     last_offset_delta: int
-    base_offset: int
+    base_offset: Offset
     timestamp: int
 
 

@@ -23,6 +23,7 @@ from tidelog.broker.log.compaction.planner import (
     plan_compaction,
 )
 from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.wire.ids import Offset
 
 HALF = CompactionSettings()
 
@@ -39,9 +40,9 @@ def segment(
     return Summary(
         topic_id=PARTITION.topic_id,
         partition=PARTITION.partition,
-        base_offset=base_offset,
+        base_offset=Offset(base_offset),
         generation=int(cleaned_below > 0),
-        next_offset=next_offset,
+        next_offset=Offset(next_offset),
         size_bytes=size_bytes,
         batch_count=1,
         record_count=next_offset - base_offset,
@@ -201,7 +202,7 @@ def test_arguments_and_result_cross_a_process_boundary() -> None:
     )
     assert decode_arguments(encode_arguments(arguments)) == arguments
     made = msgspec.structs.replace(
-        segment(0, 10, cleaned_below=10), replaces=(Replaced(0, 0), Replaced(5, 2))
+        segment(0, 10, cleaned_below=10), replaces=(Replaced(Offset(0), 0), Replaced(Offset(5), 2))
     )
     result = CompactResult(replacements=(Replacement(made=made),), cleaned_below=10)
     decoded = decode_result(encode_result(result))

@@ -14,6 +14,7 @@ from tidelog.broker.log.transactions.aborted import (
 )
 from tidelog.broker.log.transactions.open import OpenTransactions
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ def test_the_indexes_of_all_segments_tell_exactly_the_aborted_batches(
     end = data.draw(st.integers(begin, len(log)))
     told = [entry for index in indexes for entry in index.overlapping(begin, end)]
     wanted = [
-        AbortedTransaction(each.producer_id, each.first_offset, each.marker_offset)
+        AbortedTransaction(each.producer_id, Offset(each.first_offset), each.marker_offset)
         for each in fates_of(log)
         if each.is_aborted and each.first_offset < end and each.marker_offset >= begin
     ]
@@ -158,7 +159,7 @@ def test_a_repeated_marker_ends_nothing() -> None:
     assert transactions.end(7, 3, is_aborted=True) is None
     transactions.begin(7, 4)
     transactions.begin(7, 5)
-    assert transactions.end(7, 6, is_aborted=True) == AbortedTransaction(7, 4, 6)
+    assert transactions.end(7, 6, is_aborted=True) == AbortedTransaction(7, Offset(4), 6)
     assert transactions.end(7, 8, is_aborted=True) is None
 
 
@@ -173,7 +174,7 @@ def test_a_transaction_bounds_readers_until_its_marker_is_committed() -> None:
     assert transactions.last_stable_offset(5) == 5
 
 
-GOOD = encode_aborted([AbortedTransaction(1, 2, 9), AbortedTransaction(2, 0, 11)])
+GOOD = encode_aborted([AbortedTransaction(1, Offset(2), 9), AbortedTransaction(2, Offset(0), 11)])
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,9 @@ GOOD = encode_aborted([AbortedTransaction(1, 2, 9), AbortedTransaction(2, 0, 11)
         GOOD[:-1],
         GOOD + GOOD[24:],
         GOOD[24:] + GOOD[:24],
-        encode_aborted([AbortedTransaction(-1, 2, 9)]),
-        encode_aborted([AbortedTransaction(1, -1, 9)]),
-        encode_aborted([AbortedTransaction(1, 9, 9)]),
+        encode_aborted([AbortedTransaction(-1, Offset(2), 9)]),
+        encode_aborted([AbortedTransaction(1, Offset(-1), 9)]),
+        encode_aborted([AbortedTransaction(1, Offset(9), 9)]),
     ],
 )
 def test_a_section_that_cannot_be_is_damage(data: bytes) -> None:

@@ -38,12 +38,13 @@ from tidelog.wire.batch import (
 from tidelog.wire.batch.decode import decompressed_body, read_records
 from tidelog.wire.batch.layout import INT64_MAX
 from tidelog.wire.batch.uniform import read_uniform
+from tidelog.wire.ids import BytePosition
 
 
 class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A batch as it lies in a segment; its checksum was verified."""
 
-    byte_position: int
+    byte_position: BytePosition
     header: BatchHeader
     data: bytes
 

@@ -23,6 +23,7 @@ from tidelog.wire.batch import (
     verify_checksum,
 )
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import BytePosition
 
 PIECE_BYTES: Final = 1024 * 1024
 """Read at a time: a job yields at least once a MiB."""
@@ -86,7 +87,9 @@ class _Chain:
                 raise self.damage(self._position, error.happened) from None
             self._note(header)
             batch = data[at : at + size_bytes]
-            batches.append(StoredBatch(byte_position=self._position, header=header, data=batch))
+            batches.append(
+                StoredBatch(byte_position=BytePosition(self._position), header=header, data=batch)
+            )
             self._position += size_bytes
             at += size_bytes
         return batches, at

@@ -19,6 +19,7 @@ from tidelog.broker.log.sidecar.contents import Replaced, Summary
 from tidelog.broker.log.sidecar.files import feed_segment, read_before, read_producers, read_summary
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import NO_OFFSET, Offset
 
 SEAL_JOB: Final = "tidelog.broker.log.jobs.seal:seal"
 
@@ -27,7 +28,7 @@ class SealArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Which segment, and what its bytes do not say."""
 
     segment: SegmentKey
-    next_offset: int = -1
+    next_offset: Offset = NO_OFFSET
     """Where it must end; -1: wherever it does."""
     size_bytes: int = -1
     """How long its file must be; -1: however long it is."""

@@ -176,7 +176,7 @@ def _clean_log(log: PartitionLog) -> CleanLog:
         segments=tuple(_clean_segment(segment) for segment in log.segments),
         leader_epochs=log.leader_epochs.starts,
         producers=log.producers.encode(),
-        high_watermark=-1 if log.uncommitted is None else log.high_watermark,
+        high_watermark=Offset(-1 if log.uncommitted is None else log.high_watermark),
     )
 
 

@@ -21,7 +21,7 @@ from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import NO_OFFSET, Offset, PartitionId, PartitionKey, TopicId
 
 NAME: Final = "log_checkpoint"
 NEW_NAME: Final = "log_checkpoint.new"
@@ -34,11 +34,11 @@ FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One segment. With a sidecar its summary tells all but for the last field."""
 
-    base_offset: int
+    base_offset: Offset
     generation: int
     summary: Summary | None = None
     size_bytes: int = 0
-    next_offset: int = 0
+    next_offset: Offset = Offset(0)
     max_timestamp: int = -1
     first_timestamp: int = -1
     is_sealed: bool = True
@@ -55,15 +55,15 @@ class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One partition; everything of it was flushed."""
 
-    topic_id: bytes
-    partition: int
-    log_start_offset: int
-    log_end_offset: int
+    topic_id: TopicId
+    partition: PartitionId
+    log_start_offset: Offset
+    log_end_offset: Offset
     segments: tuple[CleanSegment, ...]
     leader_epochs: tuple[EpochStart, ...]
     producers: bytes
     """As `ProducerState.encode` has it."""
-    high_watermark: int = -1
+    high_watermark: Offset = NO_OFFSET
     """Of one of several replicas; -1: all of it is committed."""
 
     @property

@@ -19,6 +19,7 @@ from tidelog.broker.log.sidecar.reader import IndexEntry, Recent, SidecarReader
 from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch.layout import MAX_TIMESTAMP_POSITION
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import BytePosition
 
 WALK_BYTES: Final = 1024 * 1024
 """Read at a time where a sidecar is damaged."""
@@ -110,7 +111,9 @@ class Lookups:
 
     async def _walked_index(self, segment: Segment) -> SparseIndex:
         index = SparseIndex()
-        plan = plan_of(segment, Place(segment.base_offset, 0), WALK_BYTES, has_gaps=True)
+        plan = plan_of(
+            segment, Place(segment.base_offset, BytePosition(0)), WALK_BYTES, has_gaps=True
+        )
         while True:
             data = await self._read(plan.segment, plan.byte_position, plan.length_bytes)
             # Epochs are looked at when the batches are served.

@@ -15,6 +15,7 @@ from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.batch import HEADER_BYTES
+from tidelog.wire.ids import BytePosition, Offset
 
 LOOKUP_BYTES: Final = INTERVAL_BYTES + HEADER_BYTES
 """From an indexed batch on, the header of every batch before the next indexed one lies herein."""
@@ -24,13 +25,13 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a segment that begin with a batch."""
 
     segment: SegmentKey
-    base_offset: int
+    base_offset: Offset
     """Of the batch that begins at `byte_position`; with gaps it may begin behind it."""
-    byte_position: int
+    byte_position: BytePosition
     length_bytes: int
     readable_bytes: int
     """What lies between `byte_position` and the segment's end."""
-    end_offset: int
+    end_offset: Offset
     """Where the segment ends: no batch in it reaches beyond."""
     has_gaps: bool = False
     """Offsets ascend, but not each batch begins where the one before it ends."""

@@ -30,6 +30,7 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.batch.limits import BATCH_BYTES_MAX
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import NO_OFFSET, Offset
 
 LEADER_EPOCH_MAX: Final = 2**31 - 1
 
@@ -40,7 +41,7 @@ class SegmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     key: SegmentKey
     is_contiguous: bool = True
     """Each batch begins where the one before ends. False: compacted, or copied from such a log."""
-    next_offset: int = -1
+    next_offset: Offset = NO_OFFSET
     """Where it must end; -1: wherever it does."""
     leader_epoch_max: int = LEADER_EPOCH_MAX
     """The partition's own: no batch can carry a later one."""
@@ -179,7 +180,7 @@ class SidecarBuilder:
             partition=partition.partition,
             base_offset=facts.key.base_offset,
             generation=facts.key.generation,
-            next_offset=self._next_offset,
+            next_offset=Offset(self._next_offset),
             size_bytes=self._position,
             batch_count=self._batch_count,
             record_count=self._record_count,

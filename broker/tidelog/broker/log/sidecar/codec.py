@@ -22,7 +22,14 @@ from tidelog.broker.log.sidecar.digests import DIGESTS
 from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TOPIC_ID_BYTES, Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import (
+    TOPIC_ID_BYTES,
+    BytePosition,
+    Offset,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 PRODUCERS: Final = "producers"
 SECTIONS: Final = (INDEX, INDEX_TOP, DIGESTS, PRODUCERS)
@@ -66,7 +73,7 @@ def encode_sidecar(summary: Summary, sections: Mapping[str, bytes]) -> tuple[Sum
 def _placed(summary: Summary, sections: Mapping[str, bytes], byte_position: int) -> Summary:
     placed = []
     for name, data in sections.items():
-        placed.append(Section(name, byte_position, len(data), checksum(data)))
+        placed.append(Section(name, BytePosition(byte_position), len(data), checksum(data)))
         byte_position += len(data)
     return msgspec.structs.replace(summary, sections=tuple(placed))
 

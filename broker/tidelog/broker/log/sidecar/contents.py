@@ -21,7 +21,7 @@ import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import SegmentKey
-from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import BytePosition, Offset, PartitionId, PartitionKey, TopicId
 
 MAGIC: Final = b"TIDESIDE"
 FORMAT_VERSION: Final = 1
@@ -34,7 +34,7 @@ class Section(msgspec.Struct, frozen=True, array_like=True):
     """Where a part of the sidecar lies; positions count from the file's start."""
 
     name: str
-    byte_position: int
+    byte_position: BytePosition
     length_bytes: int
     checksum: int
     """CRC-32C of the whole section."""
@@ -43,19 +43,19 @@ class Section(msgspec.Struct, frozen=True, array_like=True):
 class Replaced(msgspec.Struct, frozen=True, array_like=True):
     """A segment that this one stands for since a compaction."""
 
-    base_offset: int
+    base_offset: Offset
     generation: int
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a sealed segment without reading it."""
 
-    topic_id: bytes
-    partition: int
-    base_offset: int
+    topic_id: TopicId
+    partition: PartitionId
+    base_offset: Offset
     """In the segment's name; its first batch begins at or behind it."""
     generation: int = 0
-    next_offset: int
+    next_offset: Offset
     """Where the next segment begins."""
     size_bytes: int
     batch_count: int

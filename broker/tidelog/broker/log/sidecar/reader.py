@@ -28,6 +28,7 @@ from tidelog.broker.log.sidecar.index import (
     decode_index_block,
     decode_index_top,
 )
+from tidelog.wire.ids import BytePosition, Offset
 
 INDEX_TOPS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Top levels in memory, per data directory: those of 200 segments of 1 GiB of small batches."""
@@ -130,7 +131,7 @@ class SidecarReader:
     def resume(self, summary: Summary, offset: int) -> Place | None:
         """Where the read goes on that ended before this offset, if it is remembered."""
         position = self._places.get((_identity(summary), offset))
-        return None if position is None else Place(offset, position)
+        return None if position is None else Place(Offset(offset), BytePosition(position))
 
     def remember(self, summary: Summary, offset: int, byte_position: int) -> None:
         """A read ended here: the next one may begin here."""
@@ -149,7 +150,7 @@ class SidecarReader:
         block = await self._block(summary, number, top)
         found = max(0, bisect(column(block), value) - 1)
         return IndexEntry(
-            Place(block.offsets[found], block.byte_positions[found]),
+            Place(Offset(block.offsets[found]), BytePosition(block.byte_positions[found])),
             block.max_timestamps_before[found],
         )
 

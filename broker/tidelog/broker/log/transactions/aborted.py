@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 _ENTRY: Final = struct.Struct(">qqq")
 ENTRY_BYTES: Final = _ENTRY.size
@@ -24,7 +25,7 @@ class AbortedTransaction(msgspec.Struct, frozen=True):
     """One transaction that readers of committed records skip."""
 
     producer_id: int
-    first_offset: int
+    first_offset: Offset
     """Of its first batch here. What the producer wrote before it was of another one."""
     marker_offset: int
     """Where it ended. What the producer wrote behind it is of another one."""

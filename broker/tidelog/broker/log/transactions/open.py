@@ -15,12 +15,13 @@ from collections.abc import Iterable
 import msgspec
 
 from tidelog.broker.log.transactions.aborted import AbortedTransaction
+from tidelog.wire.ids import Offset
 
 
 class Ended(msgspec.Struct, frozen=True):
     """A transaction whose marker stands in the log, perhaps above the watermark."""
 
-    first_offset: int
+    first_offset: Offset
     marker_offset: int
 
 
@@ -55,10 +56,10 @@ class OpenTransactions:
         if first_offset is None:
             return None
         assert first_offset < marker_offset, f"a marker at {marker_offset} ends what comes later"
-        self._ended.append(Ended(first_offset, marker_offset))
+        self._ended.append(Ended(Offset(first_offset), marker_offset))
         if not is_aborted:
             return None
-        return AbortedTransaction(producer_id, first_offset, marker_offset)
+        return AbortedTransaction(producer_id, Offset(first_offset), marker_offset)
 
     def commit_to(self, high_watermark: int) -> None:
         """Everything below the watermark is committed, ends of transactions too."""
@@ -74,7 +75,7 @@ class OpenTransactions:
         first_open = self.first_open_offset()
         bounds = [each.first_offset for each in self._ended]
         if first_open >= 0:
-            bounds.append(first_open)
+            bounds.append(Offset(first_open))
         return min((high_watermark, *bounds))
 
     def first_open_offset(self) -> int:
