@@ -11,8 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from tidelog.broker.shared.meter import Histogram
-from tidelog.server.metrics.catalogue import METRICS, PROCESS_PREFIXES, Kind, written_name
+from tidelog.server.metrics.catalogue import METRICS, PROCESS_PREFIXES, written_name
 from tidelog.server.metrics.scrape import Scrape
+from tidelog.server.metrics.table.metric import Kind
 from tidelog.server.metrics.text import OPEN_METRICS, SAMPLES_A_SLICE, encode
 
 TOP = Path(__file__).parents[3]

@@ -20,9 +20,9 @@ from tidelog.server.events import log as log_events
 from tidelog.server.events.image import ImageEvents, RoleCounts
 from tidelog.server.events.limit import LimitedEvents
 from tidelog.server.metrics import slow_requests
-from tidelog.server.metrics.gather import Sources
 from tidelog.server.metrics.health import Health
 from tidelog.server.metrics.slow_requests import SlowRequests
+from tidelog.server.metrics.sources import Sources
 from tidelog.server.roles.broker import BrokerRole
 from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.watching.refusal_events import RefusalEvents

@@ -4,16 +4,15 @@ Owns the bound on the number of lines: the groups and partitions that lag most a
 of the others how many there are.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final
 
-from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
+import msgspec
+
 from tidelog.broker.groups.coordinator.lag import GroupLag
 from tidelog.broker.groups.state.answers import GroupState
-from tidelog.broker.shared.meter import Meter
 from tidelog.metadata.image.image import Image
-from tidelog.server.metrics.scrape import Scrape
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.wire.ids import PartitionKey
 
@@ -25,67 +24,67 @@ GROUPS_A_LOOK: Final = 64
 """After so many it is looked whether the loop should turn."""
 
 
-async def gather_groups(
-    scrape: Scrape,
-    groups: BrokerGroups,
-    meter: Meter,
-    image: Image,
-    breathe: Callable[[], Awaitable[None]],
-) -> None:
-    """All of it."""
-    await _gather_states(scrape, groups.coordinators, breathe)
-    scrape.set("tidelog_group_heartbeats", meter.group_heartbeats)
-    scrape.set("tidelog_group_rebalances", meter.group_rebalances)
-    for reason, number in meter.group_departures.items():
-        scrape.set("tidelog_group_departures", number, reason)
-    scrape.set("tidelog_group_commits", meter.committed_offsets)
-    for code, number in meter.commit_refusals.items():
-        scrape.set("tidelog_group_commit_refusals", number, code)
-    await breathe()
-    _gather_lag(scrape, groups.lag.groups, image)
+class GroupSums(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups that this broker coordinates."""
+
+    led: int
+    """Partitions of `__groups`."""
+    loaded: int
+    states: Mapping[GroupState, int]
+    members: int
+    lags: Sequence[tuple[str, int]]
+    """By group, of those that lag most."""
+    partition_lags: Sequence[tuple[tuple[str, str, str], int]]
+    """By group, topic and partition, of those that lag most."""
+    left_out: int
+    """Groups and partitions whose lag is not among these."""
 
 
-async def _gather_states(
-    scrape: Scrape, coordinators: GroupCoordinators, breathe: Callable[[], Awaitable[None]]
-) -> None:
-    counts = dict.fromkeys(GroupState, 0)
-    members = loaded = led = 0
-    for coordinator in list(coordinators.led()):
+async def sum_groups(
+    groups: BrokerGroups, image: Image, breathe: Callable[[], Awaitable[None]]
+) -> GroupSums:
+    """Look at every group once."""
+    states, members = dict.fromkeys(GroupState, 0), 0
+    loaded = led = 0
+    for coordinator in list(groups.coordinators.led()):
         core = coordinator.core
         led += 1
         loaded += core is not None
         for place, name in enumerate([] if core is None else list(core.groups)):
             group = None if core is None else core.groups.get(name)
             if group is not None:
-                counts[group.state] += 1
+                states[group.state] += 1
                 members += len(group.members)
             if place % GROUPS_A_LOOK == GROUPS_A_LOOK - 1:
                 await breathe()
-    scrape.set("tidelog_group_coordinators", loaded, "loaded")
-    scrape.set("tidelog_group_coordinators", led - loaded, "loading")
-    for state, number in counts.items():
-        scrape.set("tidelog_groups", number, state.name.lower())
-    scrape.set("tidelog_group_members", members)
+    await breathe()
+    lags, partition_lags, left_out = _largest(groups.lag.groups, image)
+    return GroupSums(
+        led=led,
+        loaded=loaded,
+        states=states,
+        members=members,
+        lags=lags,
+        partition_lags=partition_lags,
+        left_out=left_out,
+    )
 
 
-def _gather_lag(scrape: Scrape, groups: Mapping[str, GroupLag], image: Image) -> None:
+def _largest(
+    groups: Mapping[str, GroupLag], image: Image
+) -> tuple[list[tuple[str, int]], list[tuple[tuple[str, str, str], int]], int]:
     totals = [(lag.total, name) for name, lag in groups.items()]
     partitions = [
         (lag, name, key) for name, group in groups.items() for key, lag in group.partitions.items()
     ]
-    for total, name in sorted(nlargest(GROUPS_MAX, totals), key=lambda each: each[1]):
-        scrape.set("tidelog_group_lag_records", total, name)
+    lags = sorted(nlargest(GROUPS_MAX, totals), key=lambda each: each[1])
     shown = nlargest(PARTITIONS_MAX, partitions, key=lambda each: each[0])
-    for lag, name, key in sorted(shown, key=lambda each: each[1:]):
-        scrape.set(
-            "tidelog_group_partition_lag_records",
-            lag,
-            name,
-            _topic_name(image, key),
-            str(key.partition),
-        )
+    partition_lags = [
+        ((name, _topic_name(image, key), str(key.partition)), lag)
+        for lag, name, key in sorted(shown, key=lambda each: each[1:])
+    ]
     left_out = max(0, len(totals) - GROUPS_MAX) + max(0, len(partitions) - PARTITIONS_MAX)
-    scrape.set("tidelog_group_lag_left_out", left_out)
+    return [(name, total) for total, name in lags], partition_lags, left_out
 
 
 def _topic_name(image: Image, key: PartitionKey) -> str:

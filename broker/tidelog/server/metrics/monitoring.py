@@ -15,11 +15,11 @@ from tidelog.ports import Disk, Server
 from tidelog.ports.request_context import CLIENT_LISTENER, CLUSTER_LISTENER
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import LimitedEvents
-from tidelog.server.metrics.gather import Sources
 from tidelog.server.metrics.health import Health
 from tidelog.server.metrics.metered_disk import MeteredDisk
 from tidelog.server.metrics.page import MonitoringPages
 from tidelog.server.metrics.slow_requests import SlowRequests
+from tidelog.server.metrics.sources import Sources
 from tidelog.server.metrics.text import prepare
 from tidelog.server.ports.node import FurtherDisk, NodePorts
 from tidelog.server.roles.broker import BrokerRole

@@ -10,8 +10,9 @@ from typing import Final
 
 from tidelog.ports import Page, PageHandler, PageRequest
 from tidelog.ports.pages import HTTP_OK
-from tidelog.server.metrics.gather import Gatherer, Sources
+from tidelog.server.metrics.gather import Gatherer
 from tidelog.server.metrics.health import Health
+from tidelog.server.metrics.sources import Sources
 from tidelog.server.metrics.text import encode
 
 METRICS_PAGE: Final = "/metrics"

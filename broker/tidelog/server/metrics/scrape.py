@@ -3,10 +3,12 @@
 Owns that a value has a name of the catalogue and its labels. Text is made of it in `metrics.text`.
 """
 
-from tidelog.broker.shared.meter import Histogram
-from tidelog.server.metrics.catalogue import METRICS, Kind
+from collections.abc import Iterable
 
-Labels = tuple[str, ...]
+from tidelog.broker.shared.meter import Histogram
+from tidelog.server.metrics.catalogue import METRICS
+from tidelog.server.metrics.seen import Labels, Value
+from tidelog.server.metrics.table.metric import Kind
 
 
 class Scrape:
@@ -36,6 +38,14 @@ class Scrape:
         assert metric.kind is Kind.HISTOGRAM, f"{name} is a {metric.kind.value}"
         assert len(labels) == len(metric.labels), f"{name} has the labels {metric.labels}"
         self.histograms.setdefault(name, {})[labels] = histogram
+
+    def fill(self, name: str, samples: Iterable[tuple[Labels, Value]]) -> None:
+        """All values of a metric; those under the same labels are added up."""
+        for labels, value in samples:
+            if isinstance(value, Histogram):
+                self.histogram(name, value, *labels)
+            else:
+                self.add(name, value, *labels)
 
     def _place(self, name: str, labels: Labels) -> dict[Labels, float]:
         found = self.values.get(name)

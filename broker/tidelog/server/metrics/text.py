@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.shared.meter import NS_PER_S
 from tidelog.broker.shared.visible import visible
-from tidelog.server.metrics.catalogue import METRICS, Kind
+from tidelog.server.metrics.catalogue import METRICS
 from tidelog.server.metrics.scrape import Scrape
+from tidelog.server.metrics.table.metric import Kind
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tidelog.broker.shared.events import EventLog
 from tidelog.ports import WatchedServer
-from tidelog.server.metrics.gather import Sources
+from tidelog.server.metrics.sources import Sources
 from tidelog.wire.errors import ErrorCode
 
 _BUSY = ErrorCode.RESOURCE_EXHAUSTED.name

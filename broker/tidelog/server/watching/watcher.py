@@ -12,7 +12,7 @@ from tidelog.ports import TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.image import ImageEvents
 from tidelog.server.events.limit import LimitedEvents
-from tidelog.server.metrics.gather import Sources
+from tidelog.server.metrics.sources import Sources
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.broker import BrokerRole
 from tidelog.server.roles.controller import ControllerRole

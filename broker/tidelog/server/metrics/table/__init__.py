@@ -1,0 +1,1 @@
+"""The table of metrics: name, kind, labels, help, and where each value comes from."""
