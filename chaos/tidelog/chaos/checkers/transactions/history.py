@@ -30,7 +30,11 @@ class TransactionOutcome(enum.Enum):
     ABORTED = "fail"
     """It was aborted, or never began to take effect: nothing of it may ever be read."""
     UNKNOWN = "info"
-    """It may have committed, or may still commit. Reading a part of it shows that it did."""
+    """It may have committed, or may still commit. Reading a part of it shows that it did.
+
+    A commit that is refused because another producer has taken over is unknown as well, if any try
+    of it was not answered: that one may have decided.
+    """
 
 
 class SendOperation(msgspec.Struct, frozen=True, kw_only=True, tag="send"):
