@@ -7,7 +7,7 @@ It must never import gRPC or protobuf.
 from collections.abc import Mapping
 
 from tidelog.client.types.records import TopicPartition
-from tidelog.wire.errors import CATALOGUE, ErrorCode, TidelogError
+from tidelog.wire.errors import CATALOGUE, ErrorCode, ReadPlace, TidelogError
 
 __all__ = [
     "CATALOGUE",
@@ -17,6 +17,7 @@ __all__ = [
     "ForkedClientError",
     "LogTruncationError",
     "PeerError",
+    "ReadPlace",
     "TidelogError",
     "WakeupError",
 ]
@@ -168,8 +169,9 @@ class PeerError(TidelogError):
         hint: str = "",
         retriable: bool | None = None,
         retry_after_ms: int = 0,
+        go_on_at: ReadPlace | None = None,
     ) -> None:
-        super().__init__(code, tried=tried, happened=happened, hint=hint)
+        super().__init__(code, tried=tried, happened=happened, hint=hint, go_on_at=go_on_at)
         self._is_retriable = retriable
         self.retry_after_ms = retry_after_ms
 
@@ -182,7 +184,8 @@ class PeerError(TidelogError):
 
     def __reduce__(self) -> tuple[object, ...]:
         told = (self.code, self.tried, self.happened, self.hint)
-        return (_rebuild_peer_error, (*told, self._is_retriable, self.retry_after_ms))
+        known = self._is_retriable, self.retry_after_ms, self.go_on_at
+        return (_rebuild_peer_error, (*told, *known))
 
 
 def _rebuild_peer_error(
@@ -192,6 +195,7 @@ def _rebuild_peer_error(
     hint: str,
     retriable: bool | None,
     retry_after_ms: int,
+    go_on_at: ReadPlace | None,
 ) -> PeerError:
     return PeerError(
         code,
@@ -200,4 +204,5 @@ def _rebuild_peer_error(
         hint=hint,
         retriable=retriable,
         retry_after_ms=retry_after_ms,
+        go_on_at=go_on_at,
     )

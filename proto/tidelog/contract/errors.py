@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 from google.protobuf.message import DecodeError
 
 from tidelog.v1 import errors_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 
 TEXT_CHARACTERS_MAX: Final = 1_000
 """Of each text: what a caller named may come back in it."""
@@ -18,6 +18,22 @@ def fill_error(message: errors_pb2.Error, error: TidelogError) -> None:
     message.happened = _cut(error.happened)
     message.hint = _cut(error.hint)
     message.retriable = error.retriable
+    if error.go_on_at is not None:
+        fill_place(message.go_on_at, error.go_on_at)
+
+
+def fill_place(message: errors_pb2.ReadPlace, place: ReadPlace) -> None:
+    """Write where a reader goes on into an error."""
+    message.topic = _cut(place.topic)
+    message.partition, message.next_offset = place.partition, place.next_offset
+
+
+def read_place(message: errors_pb2.Error) -> ReadPlace | None:
+    """Where a reader goes on; None: the error does not say."""
+    if not message.HasField("go_on_at"):
+        return None
+    found = message.go_on_at
+    return ReadPlace(found.topic, found.partition, found.next_offset)
 
 
 def read_error(message: errors_pb2.Error) -> TidelogError:
@@ -34,6 +50,7 @@ def read_error(message: errors_pb2.Error) -> TidelogError:
         happened=happened,
         hint=message.hint,
         retriable=message.retriable,
+        go_on_at=read_place(message),
     )
 
 

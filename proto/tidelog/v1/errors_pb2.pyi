@@ -566,6 +566,7 @@ class Error(_message.Message):
     HINT_FIELD_NUMBER: _builtins.int
     RETRIABLE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    GO_ON_AT_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
     """What went wrong, stable across releases. Unset (0) in an answer's part means: no error."""
     tried: _builtins.str
@@ -583,6 +584,13 @@ class Error(_message.Message):
     """
     retry_after_ms: _builtins.int
     """How long to wait before the next try, in milliseconds; 0: the client's own backoff."""
+    @_builtins.property
+    def go_on_at(self) -> Global___ReadPlace:
+        """Set where what is stored cannot be read: the place behind it, from which a reader goes on that
+        gives it up. FetchRecords and Subscribe set it for a batch or a record that they cannot give as
+        plain records. Unset: nothing can be passed over, or nobody can say where the next batch begins.
+        """
+
     def __init__(
         self,
         *,
@@ -592,11 +600,42 @@ class Error(_message.Message):
         hint: _builtins.str = ...,
         retriable: _builtins.bool = ...,
         retry_after_ms: _builtins.int = ...,
+        go_on_at: Global___ReadPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["go_on_at", b"go_on_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "happened", b"happened", "hint", b"hint", "retriable", b"retriable", "retry_after_ms", b"retry_after_ms", "tried", b"tried"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "go_on_at", b"go_on_at", "happened", b"happened", "hint", b"hint", "retriable", b"retriable", "retry_after_ms", b"retry_after_ms", "tried", b"tried"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
+
+@_typing.final
+class ReadPlace(_message.Message):
+    """From where a partition can be read on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    partition: _builtins.int
+    """The partition's number, from 0."""
+    next_offset: _builtins.int
+    """The first offset that is not part of what cannot be read."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        next_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_offset", b"next_offset", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadPlace: _TypeAlias = ReadPlace  # noqa: Y015

@@ -65,8 +65,8 @@ class SubscribeServiceStub:
     NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
     CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_CODEC: a stored batch cannot be read as plain records;
     the error names topic, partition and offsets, and every stream that comes to the batch ends so
-    until the group goes on behind it, at the offset that the hint names: end the group's streams and
-    set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
+    until the group goes on behind it, at the place that the error's `go_on_at` names: end the group's
+    streams and set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
     records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
     answers wait. Errors that are `retriable`: begin again, at any broker.
     """
@@ -108,8 +108,8 @@ class SubscribeServiceAsyncStub(SubscribeServiceStub):
     NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
     CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_CODEC: a stored batch cannot be read as plain records;
     the error names topic, partition and offsets, and every stream that comes to the batch ends so
-    until the group goes on behind it, at the offset that the hint names: end the group's streams and
-    set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
+    until the group goes on behind it, at the place that the error's `go_on_at` names: end the group's
+    streams and set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
     records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
     answers wait. Errors that are `retriable`: begin again, at any broker.
     """
@@ -154,8 +154,8 @@ class SubscribeServiceServicer(metaclass=_abc_1.ABCMeta):
         NO_OFFSET_FOR_PARTITION, INSTANCE_ID_IN_USE, PERMISSION_DENIED: beginning again does not help.
         CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_CODEC: a stored batch cannot be read as plain records;
         the error names topic, partition and offsets, and every stream that comes to the batch ends so
-        until the group goes on behind it, at the offset that the hint names: end the group's streams and
-        set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
+        until the group goes on behind it, at the place that the error's `go_on_at` names: end the group's
+        streams and set that offset with AlterGroupOffsets. UNSUPPORTED_VERSION: the cluster runs without groups. DEADLINE_EXCEEDED:
         records were not acknowledged in time. RESOURCE_EXHAUSTED: too many acknowledgements or
         answers wait. Errors that are `retriable`: begin again, at any broker.
         """

@@ -6,7 +6,7 @@ generated from `CATALOGUE`. It must never import protobuf, gRPC or any room of T
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -396,6 +396,15 @@ CATALOGUE: Final[dict[ErrorCode, ErrorMeaning]] = {
 }
 
 
+class ReadPlace(NamedTuple):
+    """From where a partition can be read on, behind what cannot be read."""
+
+    topic: str
+    """Empty: the caller knows which partition was read."""
+    partition: int
+    next_offset: int
+
+
 class TidelogError(Exception):
     """What was tried, what happened, what to do; with a code that stays.
 
@@ -410,10 +419,13 @@ class TidelogError(Exception):
         happened: str,
         hint: str = "",
         retriable: bool | None = None,
+        go_on_at: ReadPlace | None = None,
     ) -> None:
-        """`retriable`: of this request, where that differs from what the catalogue says."""
+        """`retriable`: of this request, where that differs from what the catalogue says;
+        `go_on_at`: behind what cannot be read."""
         super().__init__(code, tried, happened, hint)
         self._retriable = retriable
+        self.go_on_at = go_on_at
         self.code = code
         self.tried = tried
         self.happened = happened
@@ -441,7 +453,7 @@ class TidelogError(Exception):
         # Keyword-only arguments do not survive the default pickling of exceptions, and Spark
         # carries exceptions from its workers to its driver.
         texts = self.tried, self.happened, self.hint
-        return (_rebuild, (type(self), self.code, *texts, self._retriable))
+        return (_rebuild, (type(self), self.code, *texts, self._retriable, self.go_on_at))
 
 
 def _rebuild(
@@ -451,10 +463,17 @@ def _rebuild(
     happened: str,
     hint: str,
     retriable: bool | None = None,
+    go_on_at: ReadPlace | None = None,
 ) -> TidelogError:
     error = kind.__new__(kind)
     TidelogError.__init__(
-        error, code, tried=tried, happened=happened, hint=hint, retriable=retriable
+        error,
+        code,
+        tried=tried,
+        happened=happened,
+        hint=hint,
+        retriable=retriable,
+        go_on_at=go_on_at,
     )
     return error
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.broker.services.records.handler import decoded_records
 from tidelog.wire.batch import encode_batch, read_header
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ReadPlace, TidelogError
 
 GOLDEN = Path(__file__).parents[3] / "proto" / "golden" / "refused.json"
 BODIES = (
@@ -47,3 +47,4 @@ def test_the_records_before_it_come_then_the_error_says_where_to_go_on(name: str
     assert caught.value.code.name == case["code"]
     assert f"offsets {FIRST + 1} to {behind - 1}" in caught.value.tried
     assert f"go on at offset {behind}" in caught.value.hint.lower()
+    assert caught.value.go_on_at == ReadPlace("", 0, behind)

@@ -18,7 +18,7 @@ from tidelog.client.arguments.options import Deserializer
 from tidelog.client.engine.fetch.messages import Fetched
 from tidelog.client.types.records import ConsumerRecord, TopicPartition
 from tidelog.wire.batch import DecodedRecord, decode_records, iterate_headers
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ReadPlace, TidelogError
 
 Make = Callable[..., ConsumerRecord]
 """Called with what the batch holds of a record."""
@@ -116,7 +116,12 @@ def _parts(fetched: Fetched, verify: bool) -> Iterator[tuple[Make, list[DecodedR
     for position, header in iterate_headers(fetched.data, is_compacted=True):
         if header.is_control or header.next_offset <= fetched.first_offset:
             continue
-        decoded = decode_records(fetched.data, position, verify=verify, is_compacted=True)
+        try:
+            decoded = decode_records(fetched.data, position, verify=verify, is_compacted=True)
+        except TidelogError as error:
+            # What a seek takes that gives the batch up.
+            error.go_on_at = ReadPlace(name.topic, name.partition, header.next_offset)
+            raise
         if header.base_offset < fetched.first_offset:
             decoded = [record for record in decoded if record[0] >= fetched.first_offset]
         yield partial(ConsumerRecord, name.topic, name.partition, header.leader_epoch), decoded

@@ -39,7 +39,7 @@ from tidelog.v1 import (
     producer_id_pb2,
 )
 from tidelog.wire.calls.produce import PartitionBatch
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 
 GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
 LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
@@ -71,7 +71,15 @@ def read_error(error: errors_pb2.Error) -> TidelogError:
         hint=error.hint,
         retriable=error.retriable,
         retry_after_ms=error.retry_after_ms,
+        go_on_at=_place_in(error),
     )
+
+
+def _place_in(error: errors_pb2.Error) -> ReadPlace | None:
+    if not error.HasField("go_on_at"):
+        return None
+    found = error.go_on_at
+    return ReadPlace(found.topic, found.partition, found.next_offset)
 
 
 def read_error_bytes(data: bytes) -> TidelogError:

@@ -28,7 +28,7 @@ from tidelog.wire.calls.groups import (
     CommitAnswer,
     HeartbeatAnswer,
 )
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
@@ -432,7 +432,11 @@ def test_what_cannot_be_read_is_named_with_a_way_to_go_on(group: str, way: str) 
         stream.take(stream.core.on_topics({P1: "t"}, 0))
     stream.found(committed=7 if group else -1, start=7)
     damage = TidelogError(
-        ErrorCode.CORRUPT_BATCH, tried="read", happened="so it is", hint="Go on at offset 9."
+        ErrorCode.CORRUPT_BATCH,
+        tried="read",
+        happened="so it is",
+        hint="Go on at offset 9.",
+        go_on_at=ReadPlace("", 0, 9),
     )
     stream.take(stream.core.on_read_failed(P1, 7, damage, 0))
     ended = stream.last(EndStream)
@@ -441,6 +445,7 @@ def test_what_cannot_be_read_is_named_with_a_way_to_go_on(group: str, way: str) 
     assert "t-1 from offset 7" in ended.error.tried
     assert "so it is" in ended.error.happened
     assert "Go on at offset 9." in ended.error.hint
+    assert ended.error.go_on_at == ReadPlace("t", 1, 9)
     assert way in ended.error.hint
 
 

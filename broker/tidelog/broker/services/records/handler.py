@@ -37,7 +37,7 @@ from tidelog.wire.batch import (
     route_sum,
 )
 from tidelog.wire.calls.produce import PartitionBatch
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -59,6 +59,10 @@ RECORD_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 64 * 1024
 PART_RECORDS: Final = 256
 """Read of a batch at a time, where not all of it is wanted."""
 
+Place = tuple[str, int]
+"""A topic's name and a partition's number."""
+NOWHERE: Final[Place] = ("", 0)
+"""Whoever asked names the partition."""
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -230,7 +234,7 @@ class RecordsHandler:
                 batches,
                 request.fetch_offset,
                 most,
-                name=f"{request.topic}-{request.partition}",
+                place=(request.topic, request.partition),
             ),
             caller=caller_of(context),
             tried=tried,
@@ -354,7 +358,7 @@ def _validate_producer(who: ProducerIdentity, tried: str) -> None:
 
 
 def decoded_records(
-    data: bytes, fetch_offset: int, count: int, *, name: str = "the partition"
+    data: bytes, fetch_offset: int, count: int, *, place: Place = NOWHERE
 ) -> tuple[list[DecodedRecord], int]:
     """Records at or above the offset within both limits, and where to go on.
 
@@ -370,12 +374,12 @@ def decoded_records(
             continue
         try:
             left = count - len(records)
-            for record in _wanted(data, position, header, fetch_offset, left, name):
+            for record in _wanted(data, position, header, fetch_offset, left, place):
                 size_bytes = _answer_bytes(record)
                 left_bytes -= size_bytes
                 if len(records) == count or (records and left_bytes < 0):
                     return records, next_offset
-                _validate_fits(record[0], size_bytes)
+                _validate_fits(record[0], size_bytes, place)
                 records.append(record)
                 next_offset = record[0] + 1
         except TidelogError:
@@ -386,8 +390,9 @@ def decoded_records(
     return records, next_offset
 
 
-def _unreadable(name: str, header: BatchHeader, error: TidelogError) -> TidelogError:
+def _unreadable(place: Place, header: BatchHeader, error: TidelogError) -> TidelogError:
     """What a reader of plain records can do: the place of the batch stands in bytes else."""
+    name = f"{place[0]}-{place[1]}" if place[0] else "the partition"
     return TidelogError(
         error.code,
         tried=f"read the batch of {name} at offsets {header.base_offset} to "
@@ -395,11 +400,12 @@ def _unreadable(name: str, header: BatchHeader, error: TidelogError) -> TidelogE
         happened=error.happened,
         hint=f"Go on at offset {header.next_offset}: no more of the batch can be read as plain "
         "records. Its producer wrote it so, unless a disk has damaged it.",
+        go_on_at=ReadPlace(*place, header.next_offset),
     )
 
 
 def _wanted(
-    data: bytes, position: int, header: BatchHeader, fetch_offset: int, count: int, name: str
+    data: bytes, position: int, header: BatchHeader, fetch_offset: int, count: int, place: Place
 ) -> Iterator[DecodedRecord]:
     """Records at or above the offset; the caller stops after `count`, and seldom before."""
     try:
@@ -416,7 +422,7 @@ def _wanted(
         for part in parts:
             yield from (record for record in part if record[0] >= fetch_offset)
     except TidelogError as error:
-        raise _unreadable(name, header, error) from None
+        raise _unreadable(place, header, error) from None
 
 
 def _answer_bytes(record: DecodedRecord) -> int:
@@ -426,7 +432,7 @@ def _answer_bytes(record: DecodedRecord) -> int:
     return record_size_estimate(key, value, headers) + envelope_bytes
 
 
-def _validate_fits(offset: int, size_bytes: int) -> None:
+def _validate_fits(offset: int, size_bytes: int, place: Place) -> None:
     if size_bytes > RECORD_BYTES_MAX:
         raise TidelogError(
             ErrorCode.BATCH_TOO_LARGE,
@@ -434,4 +440,5 @@ def _validate_fits(offset: int, size_bytes: int) -> None:
             happened=f"it has about {size_bytes} bytes, more than the {RECORD_BYTES_MAX} "
             "that an answer holds",
             hint=f"Read it with FetchService, or go on at offset {offset + 1}.",
+            go_on_at=ReadPlace(*place, offset + 1),
         )

@@ -12,7 +12,7 @@ import grpc
 from tidelog.ports.network import DeathHint, PeerUnreachable
 from tidelog.ports.real.tls import reasons as tls_reasons
 from tidelog.v1 import errors_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 
 TRAILER: Final = "tidelog-error-bin"
 """Holds a serialised tidelog.v1.Error after every call that failed by the peer's own answer."""
@@ -103,12 +103,20 @@ def status_of(error: TidelogError) -> grpc.StatusCode:
 
 def encode_error(error: TidelogError) -> bytes:
     """What the trailer holds."""
+    place = None
+    if error.go_on_at is not None:
+        place = errors_pb2.ReadPlace(
+            topic=_cut(error.go_on_at.topic, TEXT_BYTES_MAX),
+            partition=error.go_on_at.partition,
+            next_offset=error.go_on_at.next_offset,
+        )
     return errors_pb2.Error(
         code=errors_pb2.ErrorCode.ValueType(error.code.value),
         tried=_cut(error.tried, TEXT_BYTES_MAX),
         happened=_cut(error.happened, TEXT_BYTES_MAX),
         hint=_cut(error.hint, TEXT_BYTES_MAX),
         retriable=error.retriable,
+        go_on_at=place,
     ).SerializeToString()
 
 
@@ -121,7 +129,13 @@ def decode_error(trailer: bytes) -> TidelogError:
     except ValueError:
         code = ErrorCode.UNKNOWN
         happened = f"{happened} (error code {message.code}, unknown to this release)"
-    return TidelogError(code, tried=message.tried, happened=happened, hint=message.hint)
+    place = None
+    if message.HasField("go_on_at"):
+        found = message.go_on_at
+        place = ReadPlace(found.topic, found.partition, found.next_offset)
+    return TidelogError(
+        code, tried=message.tried, happened=happened, hint=message.hint, go_on_at=place
+    )
 
 
 def status_text(error: TidelogError) -> str:

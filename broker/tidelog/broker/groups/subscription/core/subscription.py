@@ -559,6 +559,9 @@ class Subscription:
             f"{partition.next_read}",
             happened=f"{error.happened} (while trying to {error.tried})",
             hint=f"{error.hint} {way}",
+            # Whoever has read knows the batch, and not by which name its topic is subscribed.
+            go_on_at=error.go_on_at
+            and error.go_on_at._replace(topic=partition.topic, partition=partition.key.partition),
         )
 
     def _no_offset(self, partition: Partition) -> TidelogError:
