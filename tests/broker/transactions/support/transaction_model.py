@@ -45,7 +45,7 @@ from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 TIMEOUT_MS = 1_000
 NAMES = ("young", "old", "oldest")
-FATES = st.sampled_from(["answered", "answered", "answered", "answer lost", "late"])
+FATES = st.sampled_from([*["answered"] * 7, "answer lost", "late"])
 SUCCESS = (AddPartitionsAnswer, EndAnswer, PrepareAnswer)
 
 
@@ -95,7 +95,8 @@ class TransactionModel(RuleBasedStateMachine):
         self.accepted: list[tuple[Identity, PartitionKey]] = []
         """What a leader may append any time."""
         for name in NAMES:
-            self._start(name)
+            process = self._start(name)
+            self._request(process, InitTransactionalProducer(transactional_id=name), "answered")
 
     def _start(self, name: str) -> Process:
         if any(each.name == name for each in self.processes):
@@ -145,6 +146,12 @@ class TransactionModel(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), at=st.integers(0, 3), fate=FATES)
     def produce(self, which: int, at: int, fate: str) -> None:
         process = self._process(which)
+        if process.must_renew:
+            self._request(
+                process,
+                InitTransactionalProducer(transactional_id=process.name, expected=process.identity),
+                "answered",
+            )
         if process.identity is None or process.must_renew or process.is_prepared:
             return
         known = [
