@@ -1,8 +1,11 @@
 """The coordinator's promises one by one; scenarios are in `scripts`, storms in the model."""
 
 from tests.broker.transactions.support.house import House, identity, key
+from tests.broker.transactions.support.leaders import refusal
 from tests.broker.transactions.support.requests import (
     A0,
+    A1,
+    B0,
     abort,
     add,
     begun,
@@ -117,6 +120,40 @@ def test_an_answer_to_a_marker_of_an_earlier_transaction_completes_nothing() -> 
     house.sends[first.send_id] = first
     house.answer_markers(first.send_id, first.keys, is_taken=False)
     assert house.value("t").state is TransactionState.PREPARE_ABORT
+
+
+def test_a_second_answer_to_an_earlier_sending_says_nothing_of_the_later_one() -> None:
+    house = House()
+    by = begun(house)
+    house.ask(add(by, A1), AddPartitionsAnswer)
+    house.are_leaders_up = False
+    house.ask(commit(by), EndAnswer)
+    first = house.sent[-1]
+    refused = refusal(ErrorCode.NOT_LEADER)
+    house.answer_markers(first.send_id, (A0,), refused, is_taken=False)
+    house.pass_time(limits.MARKER_BACKOFF_MS_MIN)
+    assert house.sent[-1].keys == (A0,)
+    house.sends[first.send_id] = first
+    house.answer_markers(first.send_id, (A0,), is_taken=False)
+    transaction = house.core.transactions.by_id["t"]
+    assert transaction.markers is not None
+    assert list(transaction.markers.waiting) == [A0, A1]
+
+
+def test_an_answer_for_a_topic_that_was_deleted_meanwhile_says_nothing() -> None:
+    for keys in ((A0,), (A0, B0)):
+        house = House()
+        by = begun(house)
+        house.ask(add(by, *keys), AddPartitionsAnswer)
+        house.are_leaders_up = False
+        house.ask(commit(by), EndAnswer)
+        [marker] = house.sent
+        house.delete_topic("a")
+        assert house.value("t").is_idle == (keys == (A0,))
+        house.answer_markers(marker.send_id, (A0,), refusal(ErrorCode.NOT_LEADER), is_taken=False)
+        for rest in list(house.sends):
+            house.answer_markers(rest, house.sends[rest].keys)
+        assert house.value("t").is_idle
 
 
 def test_two_processes_that_take_over_together_get_two_identities() -> None:

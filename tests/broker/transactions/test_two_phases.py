@@ -106,6 +106,18 @@ def test_trap_32_only_its_token_ends_a_prepared_transaction(
     assert house.value("t").state is TransactionState.PREPARED
 
 
+def test_trap_32_what_was_never_prepared_is_not_decided_by_a_token() -> None:
+    house = House()
+    by = begun(house)
+    for decision in Decision:
+        assert house.refusal(decide(by, decision)) is ErrorCode.INVALID_TRANSACTION_STATE
+    assert house.value("t").state is TransactionState.ONGOING
+    after = house.ask(commit(by), EndAnswer).identity
+    for token in (by, after):
+        refused = house.refusal(decide(token, Decision.COMMIT))
+        assert refused is ErrorCode.INVALID_TRANSACTION_STATE
+
+
 def test_trap_32_a_decision_by_token_gives_no_identity_to_a_second_process() -> None:
     house = House()
     by = begun(house)

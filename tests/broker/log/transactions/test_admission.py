@@ -51,7 +51,9 @@ def asked(admission: Admission, known: ProducerHere | None, first: FirstBatch) -
 def test_trap_2_a_batch_that_arrives_after_the_abort_is_refused() -> None:
     """KIP-890: it opened a transaction that nobody would end, and the last stable offset hung."""
     admission = Admission()
-    assert admission.judge_marker(None, marker(6), tried="end") is MarkerVerdict.APPEND
+    for known in (None, here(5), here(5, is_open=True), here(4)):
+        # Also with nothing open: it is what the batch will find.
+        assert admission.judge_marker(known, marker(6), tried="end") is MarkerVerdict.APPEND
     late = code_of(lambda: admission.judge(here(6), batch(5), tried="write"))
     assert late is ErrorCode.TRANSACTION_ABORTED
     assert len(admission) == 0

@@ -39,13 +39,13 @@ from tidelog.broker.transactions.state.messages import (
     TransactionTopics,
 )
 from tidelog.broker.transactions.state.records import TransactionValue, decode_record
-from tidelog.broker.transactions.state.states import Decision, TransactionState
+from tidelog.broker.transactions.state.states import EPOCH_MAX, Decision, TransactionState
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 TIMEOUT_MS = 1_000
 NAMES = ("young", "old", "oldest")
-FATES = st.sampled_from([*["answered"] * 7, "answer lost", "late"])
+FATES = st.sampled_from(["answered", "answered", "answered", "answered", "answer lost", "late"])
 SUCCESS = (AddPartitionsAnswer, EndAnswer, PrepareAnswer)
 
 
@@ -125,7 +125,8 @@ class TransactionModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.processes) < 6)
     @rule(name=st.sampled_from(NAMES))
     def start_another(self, name: str) -> None:
-        self._start(name)
+        process = self._start(name)
+        self._request(process, InitTransactionalProducer(transactional_id=name), "answered")
 
     @rule(which=st.integers(0, 9), fate=FATES)
     def take_over(self, which: int, fate: str) -> None:
@@ -145,7 +146,25 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), at=st.integers(0, 3), fate=FATES)
     def produce(self, which: int, at: int, fate: str) -> None:
+        self._produce(self._process(which), at, fate)
+
+    @rule(
+        which=st.integers(0, 9),
+        at=st.integers(0, 3),
+        decision=st.sampled_from(Decision),
+        fate=FATES,
+    )
+    def transact(self, which: int, at: int, decision: Decision, fate: str) -> None:
         process = self._process(which)
+        self._produce(process, at, "answered")
+        self._end(process, decision, fate)
+
+    @rule(which=st.integers(0, 9), decision=st.sampled_from(Decision), fate=FATES)
+    def end(self, which: int, decision: Decision, fate: str) -> None:
+        self._end(self._process(which), decision, fate)
+
+    def _produce(self, process: Process, at: int, fate: str) -> None:
+        """As a producer does that goes on after an error."""
         if process.must_renew:
             self._request(
                 process,
@@ -154,9 +173,8 @@ class TransactionModel(RuleBasedStateMachine):
             )
         if process.identity is None or process.must_renew or process.is_prepared:
             return
-        known = [
-            key(name, each) for name, count in self.house.topics.items() for each in range(count)
-        ]
+        topics = self.house.topics.items()
+        known = [key(name, each) for name, count in topics for each in range(count)]
         self._request(
             process,
             AddPartitions(
@@ -167,9 +185,7 @@ class TransactionModel(RuleBasedStateMachine):
             fate,
         )
 
-    @rule(which=st.integers(0, 9), decision=st.sampled_from(Decision), fate=FATES)
-    def end(self, which: int, decision: Decision, fate: str) -> None:
-        process = self._process(which)
+    def _end(self, process: Process, decision: Decision, fate: str) -> None:
         if process.identity is not None and not process.must_renew:
             self._request(
                 process,
@@ -218,12 +234,13 @@ class TransactionModel(RuleBasedStateMachine):
         self.house.send(AbortTransaction(transactional_id=name))
 
     @precondition(lambda self: any(each.late for each in self.processes))
-    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
-    def process_late(self, which: int, place: int) -> None:
-        """A request that its sender has given up reaches the coordinator after all."""
+    @rule(which=st.integers(0, 9), place=st.integers(0, 9), count=st.integers(1, 3))
+    def process_late(self, which: int, place: int, count: int) -> None:
+        """Requests that their sender has given up reach the coordinator after all."""
         late = [each for each in self.processes if each.late]
         process = late[which % len(late)]
-        self._send(process, process.late.pop(place % len(process.late)), is_heard=False)
+        for _ in range(min(count, len(process.late))):
+            self._send(process, process.late.pop(place % len(process.late)), is_heard=False)
 
     @precondition(lambda self: self.accepted)
     @rule(which=st.integers(0, 9))
@@ -232,6 +249,9 @@ class TransactionModel(RuleBasedStateMachine):
         self._append(*self.accepted.pop(which % len(self.accepted)))
 
     def _request(self, process: Process, request: msgspec.Struct, fate: str) -> None:
+        if isinstance(request, InitTransactionalProducer):
+            # From here on it asks for no end any more: a takeover may have aborted.
+            process.unknown_end = None
         if fate != "answered":
             self._give_up(process, request)
         if fate == "late":
@@ -302,6 +322,7 @@ class TransactionModel(RuleBasedStateMachine):
     def _hear(self, process: Process, request: msgspec.Struct, result: object) -> None:
         match result:
             case InitAnswer() | EndAnswer():
+                assert result.identity.producer_epoch <= EPOCH_MAX, f"{result.identity} works"
                 holder = self.holders.setdefault(result.identity, process.number)
                 assert holder == process.number, f"{result.identity} works for two processes"
                 process.identity = result.identity
@@ -335,10 +356,6 @@ class TransactionModel(RuleBasedStateMachine):
 
     # What befalls them.
 
-    @rule(are_up=st.booleans())
-    def leaders_come_and_go(self, are_up: bool) -> None:
-        self.house.are_leaders_up = are_up
-
     @precondition(lambda self: self.house.sends)
     @rule(
         which=st.integers(0, 9),
@@ -362,10 +379,6 @@ class TransactionModel(RuleBasedStateMachine):
         self.house.pass_time(ms)
         self._read_answers()
 
-    @rule(is_slow=st.booleans())
-    def slow_log(self, is_slow: bool) -> None:
-        self.house.is_auto = not is_slow
-
     @rule(count=st.integers(1, 3))
     def commit_appends(self, count: int) -> None:
         self.house.commit(min(count, len(self.house.ends)))
@@ -376,22 +389,30 @@ class TransactionModel(RuleBasedStateMachine):
         self.house.fail_over(min(surviving, len(self.house.ends)))
         self._read_answers()
 
-    @rule(is_granting=st.booleans())
-    def grant_ids(self, is_granting: bool) -> None:
-        self.house.is_granting = is_granting
-        if is_granting and self.house.is_asked_for_ids:
-            self.house.grant(20)
+    @rule(
+        what=st.sampled_from(["leaders", "leaders", "log", "producer ids"]),
+        is_well=st.sampled_from([True, False]),
+    )
+    def change_the_weather(self, what: str, is_well: bool) -> None:
+        match what:
+            case "leaders":
+                self.house.are_leaders_up = is_well
+            case "log":
+                self.house.is_auto = is_well
+            case _:
+                self.house.is_granting = is_well
+                if is_well and self.house.is_asked_for_ids:
+                    self.house.grant(20)
 
-    @rule()
-    def make_topic(self) -> None:
-        self.made += 1
-        self.house.set_topic(f"c{self.made}", 1)
-
-    @precondition(lambda self: any(each.startswith("c") for each in self.house.topics))
-    @rule()
-    def delete_topic(self) -> None:
-        self.house.delete_topic(next(each for each in self.house.topics if each.startswith("c")))
-        self._read_answers()
+    @rule(is_new=st.booleans())
+    def change_topics(self, is_new: bool) -> None:
+        known = [each for each in self.house.topics if each.startswith("c")]
+        if is_new:
+            self.made += 1
+            self.house.set_topic(f"c{self.made}", 1)
+        elif known:
+            self.house.delete_topic(known[0])
+            self._read_answers()
 
     @rule(back=st.integers(0, 12))
     def continue_from_an_earlier_record(self, back: int) -> None:

@@ -129,8 +129,7 @@ def complete(world: TransactionWorld, draft: TransactionDraft) -> None:
     value = transaction.value
     if transaction.markers is not None:
         assert not transaction.markers.waiting, f"{transaction.markers.waiting} have no marker"
-        for send_id in transaction.markers.sent.values():
-            world.sends.pop(send_id, None)
+        assert not transaction.markers.sent, f"{transaction.markers.sent} are on their way"
     draft.put(
         replace(
             value,

@@ -33,8 +33,19 @@ def forget_deleted(world: TransactionWorld, progress: MarkerProgress) -> bool:
     """Returns whether nothing is waited for any more, now that deleted topics are left out."""
     for key in [each for each in progress.waiting if world.is_gone(each)]:
         del progress.waiting[key]
-        progress.sent.pop(key, None)
+        _no_longer_sent(world, progress, key)
     return not progress.waiting
+
+
+def _no_longer_sent(world: TransactionWorld, progress: MarkerProgress, key: PartitionKey) -> None:
+    """Forgets the sending too when it was the last partition of it: its answer would find nothing
+    that it is about."""
+    send_id = progress.sent.pop(key, None)
+    if send_id is None:
+        return
+    progress.unanswered[send_id] -= 1
+    if not progress.unanswered[send_id]:
+        del progress.unanswered[send_id], world.sends[send_id]
 
 
 def send(world: TransactionWorld, transaction: Transaction) -> list[SendMarkers]:
@@ -50,6 +61,7 @@ def send(world: TransactionWorld, transaction: Transaction) -> list[SendMarkers]
     world.last_send_id += 1
     world.sends[world.last_send_id] = transaction.transactional_id
     progress.sent |= dict.fromkeys(keys, world.last_send_id)
+    progress.unanswered[world.last_send_id] = len(keys)
     return [
         SendMarkers(
             send_id=world.last_send_id,
@@ -79,13 +91,11 @@ def take_answers(
     for key, error in results:
         if progress.sent.get(key) != send_id:
             continue
-        del progress.sent[key]
+        _no_longer_sent(world, progress, key)
         if error is None:
             del progress.waiting[key]
         else:
             is_refused = True
-    if send_id not in progress.sent.values():
-        world.sends.pop(send_id, None)
     if is_refused and transaction.due_ms == NEVER_MS:
         world.timers.set(transaction, world.now_ms + _backoff_ms(progress.attempt))
     return forget_deleted(world, progress)

@@ -114,8 +114,11 @@ def _check_work(each: Transaction) -> None:
             assert key in each.keys, f"{where}: a marker for {key}, which it does not touch"
             is_coming = key in each.markers.sent or each.due_ms != NEVER_MS
             assert is_coming, f"{where}: nobody sends the marker for {key}"
-        for key in each.markers.sent:
+        sendings: dict[int, int] = {}
+        for key, send_id in each.markers.sent.items():
             assert key in each.markers.waiting, f"{where}: {key} has its marker"
+            sendings[send_id] = sendings.get(send_id, 0) + 1
+        assert sendings == each.markers.unanswered, f"{where}: {each.markers.unanswered}"
 
 
 class TransactionView(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ class MarkerProgress(msgspec.Struct, kw_only=True):
     """Partitions whose marker is not known to be there."""
     sent: dict[PartitionKey, int]
     """Those of them that a `SendMarkers` is on its way to, by its id."""
+    unanswered: dict[int, int] = msgspec.field(default_factory=dict)
+    """Of how many partitions each sending is still to be answered."""
     attempt: int = 0
 
 
