@@ -114,4 +114,3 @@ def test_no_part_of_a_node_is_told_later() -> None:
         for fault in faults(path.read_text("utf-8"))
     }
     assert {each for each in found if each.rpartition(": ")[2] not in NOT_YET} == set()
-    assert {each.rpartition(": ")[2] for each in found} >= NOT_YET, "take it off the list"

@@ -125,9 +125,23 @@ def build_node(
     """The parts of a node whose cluster listener is bound at the address."""
     controller, broker = storage.controller, None
     if controller is not None:
-        side = of_member(controller, configuration, ports, cluster_address=cluster_address)
+        side = of_member(
+            controller,
+            ports.network,
+            ports.clock,
+            node_id=configuration.node_id,
+            cluster_address=cluster_address,
+            peer_addresses=configuration.peer_addresses,
+        )
     else:
-        side = of_observer(storage.image, identity, configuration, ports)
+        side = of_observer(
+            storage.image,
+            ports.network,
+            ports.clock,
+            identity=identity,
+            bootstrap_servers=configuration.quorum.bootstrap_servers,
+            peer_addresses=configuration.peer_addresses,
+        )
     if storage.clock_keeper is not None:
         broker = build_broker(
             configuration,

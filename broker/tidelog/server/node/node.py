@@ -33,6 +33,7 @@ from tidelog.server.node.tls import watch_certificates
 from tidelog.server.node.view import NodeView, view_of
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.broker import BrokerRole
+from tidelog.server.roles.controller import ControllerRole
 from tidelog.server.settings.configuration import ListenerSettings, NodeConfiguration
 from tidelog.server.storage import format as storage_format
 from tidelog.server.storage.format import NodeIdentity
@@ -176,9 +177,7 @@ class Node:
             quotas=parts.quotas,
         )
         await monitoring.health.open()
-        watch = NodeWatch(
-            configuration, ports, controller, parts.broker, parts.side, monitoring.sources
-        )
+        watch = self._watch(controller, parts)
         of_quorum.append(scope.start(watch.run(), name="watch"))
         self._watch_certificates(scope)
         bring_up = scope.start(self._bring_up(scope, parts.broker, on_ready), name="bring up")
@@ -191,6 +190,20 @@ class Node:
             bring_up=bring_up,
             brought_up=brought_up,
             of_quorum=tuple(of_quorum),
+        )
+
+    def _watch(self, controller: ControllerRole | None, parts: NodeParts) -> NodeWatch:
+        side, configuration = parts.side, self._configuration
+        return NodeWatch(
+            self._ports.clock,
+            side.metadata,
+            side.controller,
+            side.trouble,
+            controller,
+            parts.broker,
+            self._monitoring.sources,
+            node_id=configuration.node_id,
+            stall_log_ms=configuration.stall_log_ms,
         )
 
     def _watch_certificates(self, scope: TaskScope) -> None:

@@ -16,7 +16,7 @@ from tidelog.metadata_quorum.services.methods import ControllerParts
 from tidelog.metadata_quorum.storage.quorum_storage import QuorumStorageFiles, open_storage
 from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.server import METHOD, MetadataStreamServer
-from tidelog.ports import Disk, Method, StreamMethod
+from tidelog.ports import Clock, Disk, Method, StreamMethod
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.storage.format import NodeIdentity
@@ -31,46 +31,26 @@ class ControllerRole:
 
     def __init__(
         self,
+        *,
         storage: QuorumStorageFiles,
         image: LocalImage,
-        configuration: NodeConfiguration,
-        ports: NodePorts,
+        quorum: QuorumRunner,
+        stream: MetadataStreamServer,
+        parts: ControllerParts,
+        clock: Clock,
     ) -> None:
-        self.image = image
-        self.is_current = False
+        self.storage: Final = storage
+        self.image: Final = image
+        self.quorum: Final = quorum
+        self.stream: Final = stream
+        self.parts: Final = parts
+        self._clock = clock
+        self._is_current = False
+
+    @property
+    def is_current(self) -> bool:
         """Whether the image holds what was committed when this process started."""
-        self.storage = storage
-        self._clock = ports.clock
-        machine = MetadataStateMachine(self.image.show)
-        peer_addresses = {
-            int(number): address for number, address in configuration.peer_addresses.items()
-        }
-        self.quorum = QuorumRunner(
-            storage=storage,
-            state_machine=machine,
-            network=ports.network,
-            clock=ports.clock,
-            random=ports.random,
-            limits=configuration.quorum_limits(),
-            peer_addresses=peer_addresses,
-            bootstrap_servers=configuration.quorum.bootstrap_servers,
-            bootstrap_command=storage.bootstrap_command,
-            raft_options=configuration.raft_options(),
-        )
-        self.stream = MetadataStreamServer(self.quorum, cluster_id=storage.cluster_id)
-        times = SessionTimes(session_timeout_ms=configuration.quorum.session_timeout_ms)
-        self.parts = ControllerParts(
-            ActiveController(quorum=self.quorum, state_machine=machine, clock=ports.clock),
-            network=ports.network,
-            clock=ports.clock,
-            random=ports.random,
-            authorizer=ports.authorizer,
-            observers=self.stream.observers,
-            cluster_id=storage.cluster_id,
-            defaults=configuration.topic_defaults(),
-            times=times,
-            peer_addresses=peer_addresses,
-        )
+        return self._is_current
 
     @property
     def lone_damage(self) -> TidelogError | None:
@@ -115,14 +95,14 @@ class ControllerRole:
 
     async def catch_up(self) -> None:
         """Until what was committed before now is applied here."""
-        while not self.is_current:
+        while not self._is_current:
             try:
                 await self.quorum.read_index(timeout_ms=CATCH_UP_MS)
             except TidelogError:
                 # No leader, or none that a majority follows: there is nothing to catch up with yet.
                 await self._clock.sleep(RETRY_MS)
             else:
-                self.is_current = True
+                self._is_current = True
 
     async def stop(self) -> None:
         """Hand over, answer everybody, settle what is written."""
@@ -145,4 +125,50 @@ async def open_controller(
         cluster_id=identity.cluster_id,
         boot_id=ports.host.boot_id(),
     )
-    return ControllerRole(storage, image, configuration, ports)
+    machine = MetadataStateMachine(image.show)
+    quorum = _quorum(storage, machine, configuration, ports)
+    stream = MetadataStreamServer(quorum, cluster_id=storage.cluster_id)
+    parts = ControllerParts(
+        ActiveController(quorum=quorum, state_machine=machine, clock=ports.clock),
+        network=ports.network,
+        clock=ports.clock,
+        random=ports.random,
+        authorizer=ports.authorizer,
+        observers=stream.observers,
+        cluster_id=storage.cluster_id,
+        defaults=configuration.topic_defaults(),
+        times=SessionTimes(session_timeout_ms=configuration.quorum.session_timeout_ms),
+        peer_addresses=_peer_addresses(configuration),
+    )
+    return ControllerRole(
+        storage=storage,
+        image=image,
+        quorum=quorum,
+        stream=stream,
+        parts=parts,
+        clock=ports.clock,
+    )
+
+
+def _quorum(
+    storage: QuorumStorageFiles,
+    machine: MetadataStateMachine,
+    configuration: NodeConfiguration,
+    ports: NodePorts,
+) -> QuorumRunner:
+    return QuorumRunner(
+        storage=storage,
+        state_machine=machine,
+        network=ports.network,
+        clock=ports.clock,
+        random=ports.random,
+        limits=configuration.quorum_limits(),
+        peer_addresses=_peer_addresses(configuration),
+        bootstrap_servers=configuration.quorum.bootstrap_servers,
+        bootstrap_command=storage.bootstrap_command,
+        raft_options=configuration.raft_options(),
+    )
+
+
+def _peer_addresses(configuration: NodeConfiguration) -> dict[int, str]:
+    return {int(number): address for number, address in configuration.peer_addresses.items()}

@@ -4,7 +4,7 @@ Owns the choice. Whatever is asked of the active controller goes over the networ
 also to this very process: there is no second way.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import msgspec
 
@@ -17,9 +17,8 @@ from tidelog.metadata_quorum.stream.local_image import LocalImage
 from tidelog.metadata_quorum.stream.observer import MetadataObserver
 from tidelog.metadata_quorum.stream.quorum_view import Addresses, MemberView, QuorumView
 from tidelog.metadata_quorum.stream.snapshot_bytes import decode_stream_snapshot
-from tidelog.server.ports.node import NodePorts
+from tidelog.ports import Clock, Network
 from tidelog.server.roles.controller import ControllerRole
-from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.storage.format import NodeIdentity
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, LogIndex
@@ -40,20 +39,23 @@ class MetadataSide(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_member(
     role: ControllerRole,
-    configuration: NodeConfiguration,
-    ports: NodePorts,
+    network: Network,
+    clock: Clock,
     *,
+    node_id: int,
     cluster_address: str,
+    peer_addresses: Mapping[str, str],
 ) -> MetadataSide:
     """Of a node that is a member of the quorum, or becomes one."""
-    own = {str(configuration.node_id): cluster_address}
-    addresses = Addresses(peer_addresses={**own, **configuration.peer_addresses})
+    own = {str(node_id): cluster_address}
+    addresses = Addresses(peer_addresses={**own, **peer_addresses})
     view = MemberView(role.quorum, addresses)
     return _side(
         role.image,
         view,
-        configuration,
-        ports,
+        network,
+        clock,
+        node_id=node_id,
         cluster_id=role.storage.cluster_id,
         applied_index=lambda: role.quorum.applied_index,
         trouble=lambda: (
@@ -67,18 +69,21 @@ def of_member(
 
 def of_observer(
     image: LocalImage,
+    network: Network,
+    clock: Clock,
+    *,
     identity: NodeIdentity,
-    configuration: NodeConfiguration,
-    ports: NodePorts,
+    bootstrap_servers: Sequence[str],
+    peer_addresses: Mapping[str, str],
 ) -> MetadataSide:
     """Of a broker without a vote."""
     addresses = Addresses(
-        bootstrap_servers=configuration.quorum.bootstrap_servers,
-        peer_addresses=configuration.peer_addresses,
+        bootstrap_servers=bootstrap_servers,
+        peer_addresses=peer_addresses,
     )
     observer = MetadataObserver(
-        ports.network,
-        ports.clock,
+        network,
+        clock,
         MetadataStateMachine(image.show),
         addresses,
         cluster_id=identity.cluster_id,
@@ -88,8 +93,9 @@ def of_observer(
     return _side(
         image,
         observer,
-        configuration,
-        ports,
+        network,
+        clock,
+        node_id=identity.node_id,
         cluster_id=identity.cluster_id,
         applied_index=lambda: observer.applied_index,
         trouble=lambda: observer.trouble,
@@ -100,22 +106,23 @@ def of_observer(
 def _side(
     source: ImageSource,
     view: QuorumView,
-    configuration: NodeConfiguration,
-    ports: NodePorts,
+    network: Network,
+    clock: Clock,
     *,
+    node_id: int,
     cluster_id: str,
     applied_index: Callable[[], LogIndex],
     trouble: Callable[[], TidelogError | None],
     run: Callable[[], Coroutine[object, object, None]] | None = None,
 ) -> MetadataSide:
-    controller = ControllerClient(ports.network, ports.clock, view, trouble)
+    controller = ControllerClient(network, clock, view, trouble)
     metadata = ClusterMetadata(
         source,
         controller,
-        ports.network,
-        ports.clock,
+        network,
+        clock,
         cluster_id=cluster_id,
-        node_id=BrokerId(configuration.node_id),
+        node_id=BrokerId(node_id),
     )
     return MetadataSide(
         metadata=metadata,

@@ -4,20 +4,20 @@ Owns no decision. Each thing is said once when it begins and once when it ends; 
 the thousand so many lines and a number. What it sees is counted for the metrics as well.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.metadata_quorum.raft.effects import Role
 from tidelog.metadata_quorum.raft.types import MemberId
-from tidelog.ports import TaskScope
+from tidelog.metadata_quorum.stream.cluster_metadata import ClusterMetadata
+from tidelog.metadata_quorum.stream.controller_client import ControllerClient
+from tidelog.ports import Clock, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.image import ImageEvents
 from tidelog.server.events.limit import LimitedEvents
 from tidelog.server.metrics.sources import Sources
-from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.broker import BrokerRole
 from tidelog.server.roles.controller import ControllerRole
-from tidelog.server.roles.metadata_side import MetadataSide
-from tidelog.server.settings.configuration import NodeConfiguration
 from tidelog.server.watching.refusal_events import RefusalEvents
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerId, Term
@@ -39,23 +39,28 @@ class NodeWatch:
 
     def __init__(
         self,
-        configuration: NodeConfiguration,
-        ports: NodePorts,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        controller_client: ControllerClient,
+        trouble: Callable[[], TidelogError | None],
         controller: ControllerRole | None,
         broker: BrokerRole | None,
-        side: MetadataSide,
         sources: Sources,
+        *,
+        node_id: int,
+        stall_log_ms: int,
     ) -> None:
-        self._counts = sources.watched
-        self._events = LimitedEvents(log_events, ports.clock)
-        self._refusals = RefusalEvents(sources, log_events)
-        broker_id = BrokerId(configuration.node_id)
-        self._image_events = ImageEvents(broker_id, self._events, sources.roles)
-        self._configuration = configuration
-        self._clock = ports.clock
+        self._clock = clock
+        self._metadata = metadata
+        self._controller_client = controller_client
+        self._trouble = trouble
         self._controller = controller
         self._broker = broker
-        self._side = side
+        self._counts = sources.watched
+        self._stall_log_ms = stall_log_ms
+        self._events = LimitedEvents(log_events, clock)
+        self._refusals = RefusalEvents(sources, log_events)
+        self._image_events = ImageEvents(BrokerId(node_id), self._events, sources.roles)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -123,7 +128,7 @@ class NodeWatch:
 
     async def _watch_loop(self) -> None:
         """Say when the loop was late: whoever holds it up holds up every deadline of the node."""
-        clock, threshold_ms = self._clock, self._configuration.stall_log_ms
+        clock, threshold_ms = self._clock, self._stall_log_ms
         while True:
             due_ns = clock.monotonic_ns() + WATCH_MS * NS_PER_MS
             await clock.sleep(WATCH_MS)
@@ -138,12 +143,12 @@ class NodeWatch:
         missed = 0
         while True:
             await self._clock.sleep(WATCH_MS)
-            leader = self._side.controller.leader()
+            leader = self._controller_client.leader()
             if leader is None:
                 missed += 1
                 # Once a minute: what stands in the way may be another thing by then.
                 if missed % LOST_AGAIN_AFTER == LOST_AFTER:
-                    trouble = self._side.trouble()
+                    trouble = self._trouble()
                     log_events.warning("no_controller", error=trouble or "a majority is missing")
             else:
                 if missed >= LOST_AFTER:
@@ -152,7 +157,7 @@ class NodeWatch:
 
     async def _watch_image(self) -> None:
         """Say what happens to brokers, leaders and in-sync sets, as far as it is this node's."""
-        metadata = self._side.metadata
+        metadata = self._metadata
         before = metadata.image()
         while True:
             after = await metadata.wait_version(before.version + 1)
