@@ -107,10 +107,11 @@ Staged publish (to come) is one more way to begin and end such a transaction: a 
 the same partitions under keys of its own, its PREPARE_COMMIT carries the batch id, and everything
 from there on is what stands here.
 
-Caveats. A leader asks once for each partition and transaction. A producer that goes on writing to a
-partition after it prepared is not stopped by the coordinator; clients refuse to. A call to take
-over without `expected` that was delayed takes over when it arrives. A failover gives a transaction
-that is in progress its whole timeout once more. Where KIP-890 refuses what comes while a write of
-the coordinator is in flight, here it waits; the state Dead is not needed, as a forgotten id is one
-that is not known from the moment on at which its tombstone is handed out.
+Caveats. A token holds the identity of the producer that prepared: whoever has the token must not
+take the id over by it. A leader asks once for each partition and transaction, so a producer that
+goes on writing to a partition after it prepared is not stopped by the coordinator; clients refuse
+to. A call to take over without `expected` that was delayed takes over when it arrives. A failover
+gives a transaction that is in progress its whole timeout once more. Where KIP-890 refuses what
+comes while a write of the coordinator is in flight, here it waits; the state Dead is not needed, as
+a forgotten id is one that is not known from the moment on at which its tombstone is handed out.
 """

@@ -45,6 +45,8 @@ from tidelog.wire.ids import LeaderEpoch, PartitionKey
 
 TIMEOUT_MS = 1_000
 NAMES = ("young", "old", "oldest")
+ALONE = "alone"
+"""An id that one process has for itself throughout: it must never be told that it is fenced."""
 FATES = st.sampled_from(["answered", "answered", "answered", "answered", "answer lost", "late"])
 SUCCESS = (AddPartitionsAnswer, EndAnswer, PrepareAnswer)
 
@@ -67,7 +69,7 @@ class Process(msgspec.Struct, eq=False):
 
 
 class TransactionModel(RuleBasedStateMachine):
-    """Three transactional ids, two of them near the last epoch."""
+    """Four transactional ids, three of them near the last epoch."""
 
     @initialize()
     def begin(self) -> None:
@@ -77,6 +79,7 @@ class TransactionModel(RuleBasedStateMachine):
             log=(
                 born("old", identity(7, 32_763), wall_ms, TIMEOUT_MS),
                 born("oldest", identity(9, 32_766), wall_ms, TIMEOUT_MS),
+                born(ALONE, identity(11, 32_764), wall_ms, TIMEOUT_MS),
             ),
             a=2,
             b=1,
@@ -94,7 +97,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.tokens: list[tuple[str, Identity]] = []
         self.accepted: list[tuple[Identity, PartitionKey]] = []
         """What a leader may append any time."""
-        for name in NAMES:
+        for name in (*NAMES, ALONE):
             process = self._start(name)
             self._request(process, InitTransactionalProducer(transactional_id=name), "answered")
 
@@ -122,7 +125,7 @@ class TransactionModel(RuleBasedStateMachine):
 
     # What processes do.
 
-    @precondition(lambda self: len(self.processes) < 6)
+    @precondition(lambda self: len(self.processes) < 7)
     @rule(name=st.sampled_from(NAMES))
     def start_another(self, name: str) -> None:
         process = self._start(name)
@@ -141,8 +144,9 @@ class TransactionModel(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), fate=FATES)
     def take_over_from_anybody(self, which: int, fate: str) -> None:
         process = self._process(which)
-        self.shared[process.name] = None
-        self._request(process, InitTransactionalProducer(transactional_id=process.name), fate)
+        if process.name != ALONE:
+            self.shared[process.name] = None
+            self._request(process, InitTransactionalProducer(transactional_id=process.name), fate)
 
     @rule(which=st.integers(0, 9), at=st.integers(0, 3), fate=FATES)
     def produce(self, which: int, at: int, fate: str) -> None:
@@ -229,7 +233,7 @@ class TransactionModel(RuleBasedStateMachine):
             fate,
         )
 
-    @rule(name=st.sampled_from(NAMES))
+    @rule(name=st.sampled_from((*NAMES, ALONE)))
     def abort_as_operator(self, name: str) -> None:
         self.house.send(AbortTransaction(transactional_id=name))
 
@@ -257,6 +261,7 @@ class TransactionModel(RuleBasedStateMachine):
         if fate == "late":
             process.late.append(request)
             if isinstance(request, InitTransactionalProducer) and request.expected is None:
+                assert process.name != ALONE, "it has had an identity since it began"
                 self.shared[process.name] = None
             return
         self._send(process, request, is_heard=fate == "answered")

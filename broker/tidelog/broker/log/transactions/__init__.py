@@ -15,5 +15,9 @@ aborted    For readers of committed records each aborted transaction is an entry
            later segments too, until one at whose end no transaction is open that began before what
            it reads.
 
+What a leader lets in is more than a log can tell: `admission` keeps what it is verifying with
+coordinators, from a first batch to its append. That is the leader's own, and gone with its
+leadership.
+
 A marker of a transaction that is not open is no error here: a repeated marker ends nothing.
 """
