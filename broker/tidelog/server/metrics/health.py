@@ -3,7 +3,7 @@
 Owns the difference between three answers. *Live*: the process turns. *Ready*: its listeners are
 open and it is not about to stop; that never waits for the quorum, since the nodes of a quorum may
 have to be found as ready before there is one. *Serving*, for each service: a call of it would not
-be turned away at the gate. A node that stops says first that it does not serve, then lets go.
+be turned away by the middleware. A node that stops says first that it does not serve, then lets go.
 """
 
 import asyncio

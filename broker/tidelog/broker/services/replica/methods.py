@@ -19,7 +19,7 @@ class ReplicaRpc:
         self._handler = handler
 
     def methods(self) -> Mapping[str, Method]:
-        """By full name; the gate is put before them by whoever serves them."""
+        """By full name; whoever serves them puts the middleware around them."""
         return {REPLICA_FETCH: StreamMethod(self.replica_fetch)}
 
     async def replica_fetch(self, context: RequestContext, stream: Stream) -> None:
